@@ -1,0 +1,51 @@
+# make report               the whole chain on the embedded digits: results/report.html
+# make test                 linters and all tests
+# make benchmark            images/s of the cpu rung and of PyTorch, side by side
+# make pins                 newest releases into envs/*.txt
+# make clean                everything made but the environments; results too
+# PYTHON=python3.12         the interpreter to make .venv with
+# DEVICE=cpu                leave out the GPU set where there is an NVIDIA GPU
+
+export PYTHON ?= python3
+DEVICE ?= auto
+
+.PHONY: report test benchmark pins clean environment test-environment
+
+report: environment
+	.venv/bin/snakemake --cores 1 results/report.html
+	@.venv/bin/python workflow/scripts/next_step.py
+
+environment:
+	@envs/install cpu
+	@if [ "$(DEVICE)" != cpu ] && nvidia-smi -L >/dev/null 2>&1; then \
+	    cmp -s envs/gpu.txt .venv/installed-gpu.txt || \
+	        echo "An NVIDIA GPU answers: its packages are several GB (make report DEVICE=cpu leaves them out)"; \
+	    envs/install gpu || echo "The GPU set could not be installed; going on with the CPU"; \
+	fi
+
+test: test-environment
+	.venv/bin/ruff check .
+	.venv/bin/snakefmt --check Snakefile workflow
+	.venv/bin/snakemake --lint
+	.venv/bin/python -m pytest -n 2
+
+test-environment:
+	@envs/install cpu test
+	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
+	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
+	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
+
+# On Linux pip brings PyTorch with CUDA, several GB; PIP_INDEX_URL set to PyTorch's index of CPU builds brings the small one.
+benchmark: environment
+	@test -x .venv-benchmark/bin/python || $(PYTHON) -m venv .venv-benchmark
+	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark"
+	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
+	.venv/bin/python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python
+
+pins: test-environment
+	.venv/bin/python envs/pins.py cpu
+	.venv/bin/python envs/pins.py test gpu
+
+clean:
+	rm -rf results logs .snakemake .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -exec rm -rf {} +

@@ -1,0 +1,306 @@
+# From a dataset to results/report.html: one rule for each stage, in the order of the work.
+#
+# Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
+# runs exactly when its artifact is not there. Targets: data, normalized, train, features, svm, report (the default).
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/versions.smk"
+
+
+wildcard_constraints:
+    version=VERSIONS,
+
+
+localrules:
+    report,
+    data,
+    normalized,
+    train,
+    features,
+    svm,
+    publish_report,
+
+
+rule report:
+    input:
+        FIXED,
+    message:
+        "report: {input}"
+
+
+rule data:
+    input:
+        made("data"),
+    message:
+        "data: {input}"
+
+
+rule normalized:
+    input:
+        made("normalized"),
+    message:
+        "normalized: {input}"
+
+
+rule train:
+    input:
+        made("train"),
+    message:
+        "train: {input}"
+
+
+rule features:
+    input:
+        made("features"),
+    message:
+        "features: {input}"
+
+
+rule svm:
+    input:
+        made("svm"),
+    message:
+        "svm: {input}"
+
+
+rule prepare_data:
+    input:
+        sources=sources("data"),
+    output:
+        "results/data/{version}/manifest.json",
+    log:
+        "logs/data/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        threads=THREADS,
+        remake=remake,
+        urls=json.dumps(SETTINGS["cifar10_urls"]),
+    message:
+        "data {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/prepare_data.py"
+        " --spec {params.spec:q}"
+        " --output results/data/{wildcards.version}"
+        " --option urls={params.urls:q}"
+        " --option downloads=results/downloads"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule normalize_images:
+    input:
+        data=parent("data"),
+        sources=sources("normalized"),
+    output:
+        "results/normalized/{version}/manifest.json",
+    log:
+        "logs/normalized/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "normalized {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/normalize.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/normalized/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule initialize_weights:
+    input:
+        sources=sources("initial"),
+    output:
+        "results/initial/{version}/manifest.json",
+    log:
+        "logs/initial/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "initial {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/initialize.py"
+        " --spec {params.spec:q}"
+        " --output results/initial/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule train_autoencoder:
+    input:
+        normalized=parent("normalized"),
+        initial=parent("initial"),
+        sources=sources("train"),
+    output:
+        "results/train/{version}/manifest.json",
+    log:
+        "logs/train/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "train {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/train.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/train/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+# Also for the controls: with the initial weights, and without weights (the pixels themselves).
+rule extract_features:
+    input:
+        normalized=parent("normalized"),
+        weights=parent("weights"),
+        sources=sources("features"),
+    output:
+        "results/features/{version}/manifest.json",
+    log:
+        "logs/features/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/extract_features.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/features/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule fit_svm:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("svm"),
+    output:
+        "results/svm/{version}/manifest.json",
+    log:
+        "logs/svm/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_svm.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/svm/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule make_report:
+    input:
+        parents,
+        sources=sources("report"),
+    output:
+        "results/report/{version}/manifest.json",
+    log:
+        "logs/report/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "report {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_report.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/report/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_report:
+    input:
+        made("report"),
+    output:
+        FIXED,
+    log:
+        "logs/publish_report.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["report"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in report.html summary.json; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}"
+
+
+onstart:
+    cannot_run_here(workflow.dag.needrun_jobs())
+
+
+onerror:
+    atexit.register(repeat_errors)

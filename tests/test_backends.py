@@ -1,0 +1,85 @@
+"""Which SVM backend `auto` takes, and what is said about one that cannot run."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ladder import backends, sources
+from ladder.errors import UserError
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A function that makes this machine look as if it had `gpus` GPUs and the packages `installed`."""
+    def pretend(gpus, *installed):
+        monkeypatch.setattr(backends, "gpu_count", lambda: gpus)
+        monkeypatch.setattr(backends, "_installed", lambda package: package in installed)
+    return pretend
+
+
+@pytest.mark.parametrize("gpus, installed, expected", [
+    (1, ["cupy", "cuml", "sklearnex"], "cuml"),
+    (0, ["cupy", "cuml", "sklearnex"], "sklearnex"),
+    (1, ["cupy", "sklearnex"], "sklearnex"),
+    (1, ["cuml", "sklearnex"], "sklearnex"),
+    (1, ["cupy", "cuml"], "cuml"),
+    (0, [], "sklearn"),
+])
+def test_auto_takes_the_first_that_can_run(machine, gpus, installed, expected):
+    machine(gpus, *installed)
+    assert backends.resolve_backend("auto") == expected
+    assert backends.unavailable(expected) is None
+
+
+def test_a_named_backend_is_kept_although_it_cannot_run(machine):
+    machine(0)
+    assert backends.resolve_backend("cuml") == "cuml"   # results of another machine stay reachable
+
+
+@pytest.mark.parametrize("gpus, installed, backend, words", [
+    (0, ["cupy", "cuml", "sklearnex"], "cuml", ["NVIDIA GPU", "sklearnex"]),
+    (0, [], "cuml", ["NVIDIA GPU", "auto or sklearn"]),
+    (1, ["cupy"], "cuml", ["not installed", "envs/", "sklearn"]),
+    (0, [], "sklearnex", ["scikit-learn-intelex", "not installed", "sklearn"]),
+])
+def test_the_reason_is_one_line_that_says_what_can_run(machine, gpus, installed, backend, words):
+    machine(gpus, *installed)
+    reason = backends.unavailable(backend)
+    assert "\n" not in reason
+    for word in words:
+        assert word in reason
+
+
+def test_an_unknown_backend_is_refused_with_the_choices():
+    with pytest.raises(UserError, match="thunder.*auto, cuml, sklearnex, sklearn"):
+        backends.resolve_backend("thunder")
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch):
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(backends.ctypes, "CDLL", missing)
+    assert backends.gpu_count.__wrapped__() == 0
+
+
+@pytest.mark.parametrize("initialised, counted, expected", [(0, 0, 2), (100, 0, 0), (0, 3, 0)])
+def test_gpus_are_counted_by_the_driver(monkeypatch, initialised, counted, expected):
+    class Driver:
+        def cuInit(self, flags):
+            return initialised
+
+        def cuDeviceGetCount(self, pointer):
+            pointer._obj.value = 2
+            return counted
+
+    monkeypatch.setattr(backends.ctypes, "CDLL", lambda name: Driver())
+    assert backends.gpu_count.__wrapped__() == expected
+
+
+def test_importing_and_resolving_loads_no_heavy_library():
+    code = ("import sys; from ladder import backends; backends.resolve_backend('auto'); "
+            "print([m for m in ('numpy', 'cupy', 'cuml', 'sklearn', 'sklearnex') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=sources.SCRIPTS, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,115 @@
+"""Pictures and the geometry of charts."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ladder import figures
+
+
+def decoded(uri):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))
+
+
+def test_a_png_holds_exactly_the_pixels_given():
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    assert np.array_equal(decoded(figures.png_uri(pixels)), pixels)
+
+
+def test_tiles_are_laid_row_by_row_with_transparent_gaps():
+    images = np.arange(1, 4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, 3), np.uint8)
+    sheet = figures.tiles(images, columns=2, gap=1)
+    assert sheet.shape == (5, 7, 4)
+    assert (sheet[0, 0, 0], sheet[0, 4, 0], sheet[3, 0, 0]) == (1, 2, 3)
+    assert not sheet[2].any() and not sheet[:, 3].any()      # the gaps
+    assert not sheet[3:, 4:].any()                           # the place of the fourth image
+
+
+def test_differences_are_grey_where_equal_and_amplified_as_far_as_they_fit():
+    originals = np.full((1, 10, 10, 3), 100, np.uint8)
+    others = originals.copy()
+    others[0, 0] = 110
+    others[0, 1] = 88
+    shown, gain = figures.differences(originals, others)
+    assert gain == 8
+    assert (shown[0, 5, 5, 0], shown[0, 0, 0, 0], shown[0, 1, 0, 0]) == (128, 128 + 80, 128 - 96)
+
+
+def test_differences_too_large_to_amplify_are_clipped_not_wrapped():
+    shown, gain = figures.differences(np.zeros((1, 2, 2, 3), np.uint8), np.full((1, 2, 2, 3), 255, np.uint8))
+    assert gain == 1
+    assert (shown == 255).all()
+
+
+def test_filters_come_strongest_first_each_scaled_by_its_own_largest_weight():
+    weights = np.zeros((3, 3, 3, 3), np.float32)
+    weights[0, 0, 0, 0] = 0.1                                # a weak filter
+    weights[1, 2, 1, 2] = -4.0                               # the strongest: blue, row 1, column 2
+    pictures = figures.filters(weights)
+    assert pictures.shape == (3, 3, 3, 3) and pictures.dtype == np.uint8
+    assert pictures[0, 1, 2].tolist() == [128, 128, 1]
+    assert pictures[1, 0, 0].tolist() == [255, 128, 128]
+    assert (pictures[2] == 128).all()                        # all zero: no division by zero
+
+
+def test_filters_of_one_channel_are_grey():
+    assert figures.filters(np.ones((2, 1, 3, 3), np.float32)).shape == (2, 3, 3, 3)
+
+
+@pytest.mark.parametrize("low, high, texts", [
+    (0, 0.0731, ["0", "0.02", "0.04", "0.06"]),
+    (0, 10, ["0", "5", "10"]),
+    (88.6, 100, ["90", "95", "100"]),
+    (0, 3e-5, ["0", "0.00001", "0.00002", "0.00003"]),
+])
+def test_ticks_are_round_and_inside(low, high, texts):
+    assert [text for _, text in figures.ticks(low, high, 4)] == texts
+
+
+def test_a_line_chart_runs_from_the_first_epoch_at_the_left_to_the_last_at_the_right():
+    chart = figures.line_chart([{"name": "loss", "values": [0.4, 0.2, 0.1]}], [{"name": "level", "value": 0.3}])
+    points = chart["lines"][0]["points"]
+    assert [point["x"] for point in points] == [0, 50, 100]
+    assert [point["y"] for point in points] == [0, 50, 75]
+    assert chart["lines"][0]["path"] == "M0 0 L50 50 L100 75"
+    assert chart["references"][0]["y"] == pytest.approx(25)
+
+
+def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale():
+    chart = figures.line_chart([{"name": "loss", "values": [1.0, 0.1, 0.01]}])
+    ys = [point["y"] for point in chart["lines"][0]["points"]]
+    assert chart["logarithmic"] and ys[0] == 0 and ys[2] < 100
+    assert ys[1] - ys[0] == pytest.approx(ys[2] - ys[1], abs=0.01)
+    assert [tick["text"] for tick in chart["y_ticks"]] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
+    assert not figures.line_chart([{"name": "loss", "values": [1.0, 0.1, 0.0]}])["logarithmic"]
+
+
+def test_a_line_chart_of_one_epoch_and_one_of_zeros_can_be_drawn():
+    assert figures.line_chart([{"name": "loss", "values": [0.4]}])["lines"][0]["points"][0]["x"] == 50
+    assert figures.line_chart([{"name": "loss", "values": [0.0, 0.0]}])["lines"][0]["points"][0]["y"] == 100
+
+
+def test_runs_of_different_length_share_one_epoch_axis():
+    chart = figures.line_chart([{"name": "a", "values": [1, 1, 1]}, {"name": "b", "values": [1, 1]}])
+    assert chart["lines"][1]["points"][-1]["x"] == 50
+
+
+def test_many_epochs_get_few_ticks():
+    ticks = [tick["text"] for tick in figures.line_chart([{"name": "loss", "values": [1] * 100}])["x_ticks"]]
+    assert ticks == ["1", "20", "40", "60", "80", "100"]
+
+
+def test_an_interval_chart_keeps_order_and_errors_on_its_scale():
+    chart = figures.interval_chart([{"value": 0.9, "error": 0.02}, {"value": 0.8, "error": None}])
+    first, second = chart["rows"]
+    assert 0 < second["at"] < first["left"] < first["at"] < first["right"] < 100
+    assert second["left"] == second["at"] == second["right"]
+
+
+def test_an_interval_chart_stays_within_0_and_100_percent():
+    chart = figures.interval_chart([{"value": 1.0, "error": None}])
+    assert chart["rows"][0]["at"] == 100
+    assert chart["ticks"][-1]["text"] == "100.0 %"

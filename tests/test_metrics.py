@@ -1,0 +1,39 @@
+"""Accuracy, per-class accuracy and confusion matrices against counts made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ladder import metrics
+
+LABELS = np.array([0, 0, 0, 1, 1, 2], np.uint8)
+PREDICTIONS = np.array([0, 1, 1, 1, 1, 0], np.uint8)
+
+
+def test_confusion_has_true_classes_as_rows():
+    assert metrics.confusion(LABELS, PREDICTIONS, 3).tolist() == [[1, 2, 0], [0, 2, 0], [1, 0, 0]]
+
+
+def test_labels_of_one_byte_do_not_overflow():
+    labels = np.full(3, 19, np.uint8)   # 19 * 20 + 19 is more than a byte holds
+    assert metrics.confusion(labels, labels, 20)[19, 19] == 3
+
+
+def test_accuracy_is_the_share_predicted_right():
+    assert metrics.accuracy(metrics.confusion(LABELS, PREDICTIONS, 3)) == 0.5
+
+
+def test_per_class_is_the_share_of_each_class():
+    per_class = metrics.per_class(metrics.confusion(LABELS, PREDICTIONS, 3), ["cat", "dog", "frog"])
+    assert per_class == {"cat": pytest.approx(1 / 3), "dog": 1.0, "frog": 0.0}
+
+
+def test_a_class_without_rows_is_null_in_json():
+    per_class = metrics.per_class(metrics.confusion(LABELS, PREDICTIONS, 4), ["cat", "dog", "frog", "ship"])
+    assert json.loads(json.dumps(per_class))["ship"] is None
+
+
+def test_names_and_classes_have_to_match():
+    with pytest.raises(ValueError):
+        metrics.per_class(np.eye(3), ["cat", "dog"])

@@ -1,0 +1,191 @@
+"""The report's numbers are the manifests' numbers, and its page holds what it promises."""
+
+import html.parser
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+import make_report
+import synthetic_run
+from ladder import artifacts, pages, report
+
+KEYS = ["dataset", "network", "variant", "device", "batch_size", "epochs", "seed", "versions", "loss", "test_accuracy",
+        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
+        "images_per_second", "peak_memory_bytes", "svm", "weights"]
+SECTIONS = ["result", "run", "data", "training", "reconstructions", "filters", "classes", "time", "network", "artifacts",
+            "settings"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return synthetic_run.make(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="module")
+def digits_page(digits):
+    return report.page(digits, report.summary(digits, "r0123456789e"))
+
+
+def without(run, *roles):
+    return {role: one for role, one in run.items() if role not in roles}
+
+
+def text_of(page):
+    """The page's text without markup and style, white space made single."""
+    page = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(pages.NARROW_SPACE, " ")
+
+
+def test_the_summary_has_its_keys_in_their_order(digits):
+    assert list(report.summary(digits, "r0123456789e")) == KEYS
+
+
+def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
+    numbers = json.loads(json.dumps(report.summary(digits, "r0123456789e"), allow_nan=False))
+    assert numbers["test_accuracy"] == digits["svm"].metrics["accuracy"]
+    assert numbers["control_accuracy"] == digits["svm_random"].metrics["accuracy"]
+    assert numbers["raw_pixel_accuracy"] == digits["svm_pixels"].metrics["accuracy"]
+    assert numbers["loss"] == digits["train"].metrics["loss"]
+    assert numbers["seconds"]["train"] == digits["train"].manifest["seconds"]
+    assert numbers["peak_memory_bytes"]["svm"] == digits["svm"].manifest["peak_memory_bytes"]
+    assert numbers["svm"] == {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
+                              "support_vectors": 1022}
+    assert set(numbers["versions"]) == {*digits, "initial", "report"}
+    assert numbers["versions"]["initial"] == digits["train"].manifest["spec"]["parents"]["initial"]
+    assert numbers["weights"].endswith(f"train/{digits['train'].version}/weights.bin")
+
+
+def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
+    labels = digits["data"].array("test_labels.npy")
+    confusion = report.summary(digits, "r0123456789e")["confusion"]
+    assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
+
+
+def test_the_weights_path_is_relative_to_the_repository():
+    path = report.sources.ROOT / "results/train/t0/weights.bin"
+    assert report._from_root(path) == "results/train/t0/weights.bin"
+
+
+def test_controls_left_out_are_null_and_not_on_the_page(digits):
+    run = without(digits, "features_random", "svm_random", "features_pixels", "svm_pixels")
+    numbers = report.summary(run, "r0123456789e")
+    assert numbers["control_accuracy"] is None and numbers["raw_pixel_accuracy"] is None
+    text = text_of(report.page(run, numbers))
+    assert "the controls, which this run left out" in text
+    assert "Untrained encoder" not in text and "None" not in text
+
+
+def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
+    run = {role: digits[role] for role in ("data", "normalized", "train")}
+    numbers = report.summary(run, "r0123456789e")
+    assert numbers["svm"] is None and numbers["test_accuracy"] is None and numbers["confusion"] is None
+    page = report.page(run, numbers)
+    assert 'id="result"' not in page and 'id="classes"' not in page and "None" not in text_of(page)
+
+
+def test_the_page_has_every_section_and_a_link_to_each(digits_page):
+    for section in SECTIONS:
+        assert f'<section id="{section}"' in digits_page and f'href="#{section}"' in digits_page
+
+
+def test_the_headline_stands_beside_both_controls_with_standard_errors(digits, digits_page):
+    text = text_of(digits_page)
+    for role, who in (("svm", "Trained encoder"), ("svm_random", "Untrained encoder"), ("svm_pixels", "Raw pixels")):
+        accuracy = digits[role].metrics["accuracy"]
+        error = math.sqrt(accuracy * (1 - accuracy) / 360)
+        assert re.search(rf"{who}.*?{100 * accuracy:.1f} %± {100 * error:.1f}", text), who
+
+
+def test_a_perfect_score_claims_no_standard_error_of_zero():
+    assert report.standard_error(1.0, 360) is None
+    assert report.standard_error(0.5, 100) == pytest.approx(0.05)
+
+
+def test_what_training_bought_is_counted_image_by_image(digits):
+    labels = np.asarray(digits["data"].array("test_labels.npy"))
+    right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
+    gain = report._gain(digits)
+    assert gain["won"] == (right & ~right_random).sum()
+    assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
+    assert gain["points"] == pytest.approx(100 * (right.mean() - right_random.mean()))
+
+
+def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits, digits_page):
+    text = text_of(digits_page)
+    assert "A smoke test, not a benchmark." in text
+    assert f"raw pixels alone reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
+
+
+def test_cifar10_is_not_called_a_smoke_test(tmp_path):
+    run = synthetic_run.make(tmp_path, "cifar10")
+    text = text_of(report.page(run, report.summary(run, "r0123456789e")))
+    assert "smoke test" not in text and "learns from CIFAR-10" in text
+
+
+def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
+    images = np.asarray(digits["data"].array("train_images.npy")) / 255
+    assert report._baseline(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
+
+
+def test_every_setting_and_version_is_on_the_page(digits, digits_page):
+    text = text_of(digits_page)
+    for one in digits.values():
+        assert one.version in text
+        for key, value in one.manifest["spec"]["params"].items():
+            assert f"{key}{value}" in text
+
+
+def test_a_kernel_that_ran_several_layers_spans_them(digits):
+    layers = report._network(digits["train"].metrics)["layers"]
+    assert [layer["rows"] for layer in layers] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
+
+
+def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
+    layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
+    found = report._network({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["layers"]
+    assert [layer["rows"] for layer in found] == [1, 2, 0, 1]
+
+
+def test_the_page_says_threads_and_machine(digits, digits_page):
+    machine = digits["train"].manifest["machine"]
+    text = text_of(digits_page)
+    assert machine["processor"] in text and f"NumPy {machine['numpy']}" in text and "2 threads used" in text
+
+
+def test_the_page_does_not_tell_the_hosts_name(digits, monkeypatch):
+    monkeypatch.setitem(digits["train"].manifest["machine"], "host", "somebodys-laptop")
+    assert "somebodys-laptop" not in report.page(digits, report.summary(digits, "r0123456789e"))
+
+
+def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic_run, "DIGITS", ["<script>alert(1)</script>", *synthetic_run.DIGITS[1:]])
+    run = synthetic_run.make(tmp_path)
+    assert "<script" not in report.page(run, report.summary(run, "r0123456789e"))
+
+
+def test_the_page_is_one_small_file_that_names_no_other(digits_page):
+    assert len(digits_page.encode()) < 2_000_000
+    addresses = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)', digits_page)
+    assert all(address.startswith(("data:", "#")) for pair in addresses for address in pair if address)
+
+
+def test_every_picture_has_a_text_and_every_table_header_a_scope(digits_page):
+    class Check(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            attributes = dict(attributes)
+            assert tag != "img" or attributes.get("alt"), attributes
+            assert tag != "th" or attributes.get("scope"), attributes
+
+    Check().feed(digits_page)
+
+
+def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
+    folder = tmp_path / "report/r0123456789e"
+    with artifacts.making(folder, {"stage": "report", "params": {}}) as work:
+        make_report.make(work, digits, {})
+    made = artifacts.Artifact(folder)
+    assert made.json("summary.json") == json.loads(json.dumps(report.summary(digits, "r0123456789e")))
+    assert made.path("report.html").read_text().startswith("<!doctype html>")

@@ -1,0 +1,144 @@
+"""Whole runs on a small network: gradients through all layers, determinism, resuming, faults."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from ladder import layers, networks, plan, training, weights
+from ladder.errors import UserError
+from ladder.numpy_executor import NumpyExecutor
+from ladder.optimizers import Optimizer
+
+# Every group of layers the cpu rung knows, on sizes that are multiples of nothing but the two poolings.
+SMALL = networks.resolve("small", (12, 8, 1), (
+    layers.conv2d("a", 3), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
+    layers.conv2d("b", 2), layers.maxpool2d("latent"), layers.relu("r"), layers.upsample2d("up"),
+    layers.conv2d("c", 3), layers.relu("c_relu"), layers.upsample2d("c_up"), layers.conv2d("d", 1)), "latent", "mse")
+IMAGES = np.random.default_rng(0).integers(0, 256, (11, 12, 8, 1), dtype=np.uint8)
+SETTINGS = training.Settings(SMALL, "cpu", 4, 3, Optimizer("adam"), 1e-2, {"schedule": "cosine"}, "mean", 7)
+
+
+def start(threads=2, images=IMAGES, **changes):
+    settings = dataclasses.replace(SETTINGS, **changes)
+    return training.Training(settings, images, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32),
+                             weights.initialize(SMALL, 1), threads)
+
+
+def finish(run):
+    while run.epoch < run.settings.epochs:
+        run.run_epoch()
+    return run
+
+
+def test_gradients_through_the_whole_network_are_finite_differences():
+    made = plan.training_plan(SMALL, "cpu", 3, plan.Dataset(3, "float64"), Optimizer("sgd"), plan.Length(1, 1), dtype="float64")
+    rng = np.random.default_rng(1)
+    bound = {name: rng.standard_normal(shape) for name, shape in SMALL.parameters.items()}
+    bound |= {"images": rng.standard_normal((3, 12, 8, 1)), "permutation": np.arange(3), "scale": np.ones(1, np.float32)}
+    executor = NumpyExecutor(2)
+    arrays = executor.allocate(made, bound)   # the learning rate stays zero: nothing moves
+
+    def loss():
+        arrays["counters"][:] = 0
+        executor.run(made, arrays)
+        return arrays["losses"][0]
+
+    for name in SMALL.parameters:
+        for position in rng.permutation(list(np.ndindex(arrays[name].shape)))[:6]:
+            position, kept = tuple(position), arrays[name][tuple(position)]
+            arrays[name][position] = kept + 1e-6
+            above = loss()
+            arrays[name][position] = kept - 1e-6
+            numerical = (above - loss()) / 2e-6
+            arrays[name][position] = kept
+            loss()
+            assert arrays[f"{name}.gradient"][position] == pytest.approx(numerical, rel=1e-5, abs=1e-8), name
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch_included():
+    run = start(learning_rate=0.0, epochs=1)
+    run.run_epoch()
+    one_batch = start(learning_rate=0.0, epochs=1, batch_size=11)
+    one_batch.run_epoch()
+    assert run.losses[0] == pytest.approx(one_batch.losses[0], rel=1e-6)
+
+
+def test_training_lowers_the_loss():
+    run = finish(start(epochs=30, learning_rate=3e-2))
+    assert run.losses[-1] < 0.5 * run.losses[0]
+
+
+def test_gradient_scale_batch_is_mean_times_the_elements_of_an_image():
+    elements = 12 * 8
+    mean = finish(start(optimizer=Optimizer("sgd"), learning_rate=elements * 1e-3, epochs=1))
+    batch = finish(start(optimizer=Optimizer("sgd"), learning_rate=1e-3, epochs=1, gradient_scale="batch"))
+    for name, value in batch.parameters.items():
+        assert np.allclose(value, mean.parameters[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
+def test_two_runs_with_the_same_seed_and_threads_give_the_same_bytes(optimizer):
+    first, second = (finish(start(optimizer=Optimizer(optimizer))) for _ in range(2))
+    assert first.losses == second.losses
+    assert all(np.array_equal(first.parameters[name], second.parameters[name]) for name in first.parameters)
+
+
+def test_another_seed_shuffles_in_another_order():
+    first, second = finish(start(seed=7)), finish(start(seed=8))
+    assert not np.array_equal(first.parameters["a.weight"], second.parameters["a.weight"])
+
+
+def test_every_thread_count_gives_the_same_result_up_to_rounding():
+    runs = [finish(start(threads=threads, optimizer=Optimizer("sgd"))) for threads in (1, 2, 5)]
+    for other in runs[1:]:
+        for name, value in runs[0].parameters.items():
+            assert np.allclose(other.parameters[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted_one(tmp_path, optimizer, done):
+    whole, before = finish(start(optimizer=Optimizer(optimizer))), start(optimizer=Optimizer(optimizer))
+    for _ in range(done):
+        before.run_epoch()
+    before.save(tmp_path / "checkpoint")
+    after = start(optimizer=Optimizer(optimizer))
+    assert after.restore(tmp_path / "checkpoint")
+    assert after.epoch == done
+    finish(after)
+    assert after.losses == whole.losses
+    assert all(after.parameters[name].tobytes() == whole.parameters[name].tobytes() for name in whole.parameters)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+                                    lambda data: b""], ids=["cut", "one bit", "empty"])
+def test_a_damaged_checkpoint_is_not_used(tmp_path, damage):
+    run = start()
+    run.run_epoch()
+    run.save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_bytes(damage((tmp_path / "checkpoint").read_bytes()))
+    fresh = start()
+    kept = fresh.parameters["a.weight"].copy()
+    assert not fresh.restore(tmp_path / "checkpoint")
+    assert fresh.epoch == 0
+    assert np.array_equal(fresh.parameters["a.weight"], kept)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_learning_rate():
+    with pytest.raises(UserError, match=r"step \d+ .*learning rate 1e\+20"), np.errstate(all="ignore"):
+        finish(start(optimizer=Optimizer("sgd"), learning_rate=1e20, schedule={"schedule": "constant"}))
+
+
+def test_a_batch_larger_than_the_data_is_refused_with_both_numbers():
+    with pytest.raises(UserError, match="batch_size 12 is larger than the 11"):
+        start(batch_size=12)
+
+
+def test_memory_names_every_use_and_adds_up_to_the_plan():
+    run = start()
+    run.run_epoch()
+    memory = run.memory()
+    assert set(memory) == {"weights", "gradients", "optimizer", "activations", "pool masks", "workspace"}
+    assert memory["weights"] == 4 * SMALL.parameter_count
+    assert memory["optimizer"] == 2 * memory["weights"]
+    assert memory["workspace"] > 0

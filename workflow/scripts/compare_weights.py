@@ -1,0 +1,57 @@
+"""Compare two weights files, tensor by tensor.
+
+Prints for each tensor the largest and mean absolute difference, |A - B| / |A|, and the first element that differs by more
+than the tolerance. Ends with 0 where all are within the tolerance, 1 where one is not, 2 where a file cannot be read.
+NaN counts as different, also from NaN.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import numpy as np
+from ladder import weights
+from ladder.errors import UserError
+
+
+def main():
+    arguments = parse()
+    try:
+        a, b = (weights.read_weights(path, arguments.network) for path in (arguments.a, arguments.b))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{'tensor':<14}{'shape':<20}{'largest':>12}{'mean':>12}{'relative':>12}  first beyond {arguments.tolerance:g}")
+    rows = [compare(a[name], b[name], arguments.tolerance) for name in a]
+    for name, (largest, mean, relative, first) in zip(a, rows, strict=True):
+        place = "-" if first is None else f"{list(first)}: {a[name][first]:.8g} and {b[name][first]:.8g}"
+        print(f"{name:<14}{'x'.join(map(str, a[name].shape)):<20}{largest:>12.4g}{mean:>12.4g}{relative:>12.4g}  {place}")
+    differing = sum(first is not None for *_, first in rows)
+    print(f"{differing} of {len(rows)} tensors differ by more than {arguments.tolerance:g}" if differing else
+          f"all {len(rows)} tensors are within {arguments.tolerance:g}")
+    return 1 if differing else 0
+
+
+def compare(a, b, tolerance):
+    """(largest |a - b|, mean |a - b|, |a - b| / |a|, index of the first element beyond the tolerance or None)."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    # Equal infinities do not differ; a NaN makes the comparison false, so 'not within' finds it.
+    with np.errstate(invalid="ignore"):
+        difference = np.where(a == b, 0.0, np.abs(a - b))
+    beyond = np.flatnonzero(~(difference <= tolerance))
+    first = tuple(int(i) for i in np.unravel_index(beyond[0], a.shape)) if len(beyond) else None
+    norm, distance = np.linalg.norm(a), np.linalg.norm(difference)
+    return difference.max(), difference.mean(), distance / norm if norm else distance, first
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("a", type=pathlib.Path, metavar="A.bin")
+    parser.add_argument("b", type=pathlib.Path, metavar="B.bin")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="largest absolute difference allowed (default 1e-4)")
+    parser.add_argument("--network", default="autoencoder")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

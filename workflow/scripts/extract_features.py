@@ -1,0 +1,60 @@
+"""Stage `features`: the feature vectors of all training and test images.
+
+params: encoder ('network' or 'pixels'), network, variant, batch_size, features_standardize, features_pool, features_flip
+(only the encoder for 'pixels').  inputs: normalized, and for a network weights: an artifact with weights.bin.
+Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
+"""
+
+import time
+
+import numpy as np
+
+from ladder import features, networks, progress, stage, weights
+from ladder.inference import Inference
+from ladder.normalization import Statistics
+from ladder.progress import log
+
+
+def make(work, inputs, params):
+    statistics = Statistics.load(inputs["normalized"])
+    images = {name: inputs["normalized"].array(name) for name in ("train.npy", "test.npy")}
+    encode, dimensions = ENCODERS[params["encoder"]](inputs, params, statistics, work.threads)
+    count = sum(len(rows) for rows in images.values())
+    log.info("%d feature vectors of %d values: %s on disk", count, dimensions, progress.size(4 * count * dimensions))
+
+    started = time.monotonic()
+    with work.new_array("train.npy", (len(images["train.npy"]), dimensions), np.float32) as train, \
+            work.new_array("test.npy", (len(images["test.npy"]), dimensions), np.float32) as test:
+        encode(images["train.npy"], train, "features of training images")
+        encode(images["test.npy"], test, "features of test images")
+        seconds = time.monotonic() - started
+        if params.get("features_standardize"):
+            features.standardize(train, test)
+    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds}
+
+
+def network_encoder(inputs, params, statistics, threads):
+    network = networks.build(params["network"])
+    parameters = weights.read_parameters(inputs["weights"].path("weights.bin"), network)
+    pool = 0 if params["features_pool"] == "none" else params["features_pool"]
+    encoder = Inference(network, params["variant"], params["batch_size"], parameters, statistics.scale, statistics.offset,
+                        threads, until=network.features)
+
+    def encode(images, out, label):
+        features.extract(encoder, images, out, pool, params["features_flip"], label)
+
+    return encode, features.dimensions(network.layer(network.features).output_shape, pool)
+
+
+def pixel_encoder(inputs, params, statistics, threads):
+    def encode(images, out, label):
+        features.pixels(images, statistics, out)
+
+    return encode, int(np.prod(inputs["normalized"].array("train.npy").shape[1:]))
+
+
+ENCODERS = {"network": network_encoder, "pixels": pixel_encoder}
+
+
+if __name__ == "__main__":
+    stage.run(make)

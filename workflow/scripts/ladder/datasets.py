@@ -1,0 +1,220 @@
+"""The data: uint8 images, labels and class names of each dataset, all of it or a class-balanced part.
+
+Every dataset gives 32x32 images with three channels, NHWC. Nothing in an archive is written to disk under a name of its
+own: members are read one by one, and each is held against what the format allows before it is believed.
+"""
+
+import dataclasses
+import gzip
+import pathlib
+import tarfile
+import zlib
+
+import numpy as np
+
+from . import download
+from .errors import UserError
+from .progress import duration, log, size
+
+CIFAR10_FILE = "cifar-10-binary.tar.gz"
+CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"   # the official archive
+CIFAR10_BYTES = 170_052_171
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+IMAGE = (32, 32, 3)
+RECORD = 1 + 32 * 32 * 3            # bytes: the label, then the red, the green and the blue plane
+RECORDS = 10_000                    # at most, in one batch file; the official ones have all of them
+TRAIN_MEMBERS = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
+TEST_MEMBER = "cifar-10-batches-bin/test_batch.bin"
+NAMES_MEMBER = "cifar-10-batches-bin/batches.meta.txt"
+# name -> most bytes
+MEMBERS = {**dict.fromkeys((*TRAIN_MEMBERS, TEST_MEMBER), RECORDS * RECORD), NAMES_MEMBER: 10_000}
+MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, whatever else it holds
+MOST_MEMBERS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Images are uint8 (N, 32, 32, 3), labels uint8 (N,), each an index into `classes`."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    classes: tuple
+
+
+def digits():
+    """The 1,797 handwritten digits that come with scikit-learn, every fifth of each class a test image.
+
+    8x8 pixels of 0..16 become 32x32 pixels of 0..255 by bilinear interpolation between pixel centres, in integers and
+    so exactly; the three channels are equal.
+    """
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    images = _enlarge(raw.images.astype(np.int64))
+    images = np.repeat(images[..., None], 3, axis=3)
+    labels = raw.target.astype(np.uint8)
+    test = _rank_in_class(labels) % 5 == 0
+    return Dataset(images[~test], labels[~test], images[test], labels[test], tuple("0123456789"))
+
+
+def _enlarge(images):
+    """(N, 8, 8) integers 0..16 -> (N, 32, 32) uint8 0..255, bilinear with clamped edges, rounded half up."""
+    eighths = 2 * np.arange(32) - 3                 # where the centre of each new pixel lies between old ones, in 1/8
+    left, share = eighths // 8, eighths % 8
+    weights = np.zeros((32, 8), np.int64)           # each row sums to 8
+    np.add.at(weights, (np.arange(32), np.clip(left, 0, 7)), 8 - share)
+    np.add.at(weights, (np.arange(32), np.clip(left + 1, 0, 7)), share)
+    scaled = weights @ images @ weights.T           # 0 .. 16 * 64
+    return ((255 * scaled + 512) // 1024).astype(np.uint8)
+
+
+def cifar10(urls, downloads, sha256=CIFAR10_SHA256):
+    """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) where it is not there yet.
+
+    Raises UserError where it cannot be had or is not a CIFAR-10 archive.
+    """
+    path = pathlib.Path(downloads) / sha256[:12].lower() / CIFAR10_FILE
+    known = CIFAR10_BYTES if sha256.lower() == CIFAR10_SHA256 else None
+    if not path.exists():
+        log.info("CIFAR-10: about %s to download (%s at 1 MB/s) and keep in %s, and %s more on disk when prepared",
+                 size(CIFAR10_BYTES), duration(CIFAR10_BYTES / 1e6), path.parent, size(60_000 * RECORD))
+    return read_cifar10(download.fetch(urls, path, sha256, known, setting="cifar10_sha256"))
+
+
+def read_cifar10(path):
+    """The Dataset in a CIFAR-10 binary archive (.tar.gz); batch files may hold fewer records than the official 10,000.
+
+    Raises UserError where the archive is damaged, or holds anything that a CIFAR-10 archive does not.
+    """
+    try:
+        members = _read_members(path)
+        train_images, train_labels = _records(members, TRAIN_MEMBERS)
+        test_images, test_labels = _records(members, (TEST_MEMBER,))
+        _check_names(members[NAMES_MEMBER])
+    except _BadArchive as fault:
+        raise UserError(f"{path} is not a CIFAR-10 binary archive: {fault}; remove it, and check cifar10_urls and "
+                        "cifar10_sha256") from fault
+    return Dataset(train_images, train_labels, test_images, test_labels, CIFAR10_CLASSES)
+
+
+class _BadArchive(Exception):
+    """Says in a few words what is wrong with an archive."""
+
+
+class _Limited:
+    """A stream that ends with an error after MOST_BYTES, so that a small file cannot unpack to any amount."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._left = MOST_BYTES
+
+    def read(self, count):
+        data = self._stream.read(count)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _BadArchive(f"it unpacks to more than {size(MOST_BYTES)}")
+        return data
+
+
+def _read_members(path):
+    """{name: bytes} of all MEMBERS."""
+    found = {}
+    try:
+        with gzip.open(path) as unpacked:
+            stream = _Limited(unpacked)
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as archive:
+                for count, member in enumerate(archive, 1):
+                    if count > MOST_MEMBERS:
+                        raise _BadArchive(f"it has more than {MOST_MEMBERS} members")
+                    name = _checked_name(member)
+                    if name in found:
+                        raise _BadArchive(f"it holds {name} twice")
+                    if name in MEMBERS:
+                        found[name] = _read_member(archive, member, name)
+            while stream.read(1 << 20):   # gzip's own checksum is at the end
+                pass
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
+    missing = [name for name in MEMBERS if name not in found]
+    if missing:
+        raise _BadArchive(f"it has no {', '.join(missing)}")
+    return found
+
+
+def _checked_name(member):
+    """The member's name without './'; raises _BadArchive for what could reach outside a folder, were it extracted."""
+    shown = ascii(member.name[:80])
+    name = pathlib.PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise _BadArchive(f"its member {shown} points outside the archive")
+    if not (member.isdir() or member.isreg()) or member.issparse():
+        raise _BadArchive(f"its member {shown} is not a plain file or folder")
+    return str(name)
+
+
+def _read_member(archive, member, name):
+    if not member.isreg():
+        raise _BadArchive(f"its {name} is not a file")
+    if not 0 < member.size <= MEMBERS[name] or (name != NAMES_MEMBER and member.size % RECORD):
+        allowed = (f"1 to {RECORDS:,} records of {RECORD:,} bytes" if name != NAMES_MEMBER
+                   else f"1 to {MEMBERS[name]:,} bytes")
+        raise _BadArchive(f"its {name} is {member.size:,} bytes long, which is not {allowed}")
+    return archive.extractfile(member).read()
+
+
+def _records(members, names):
+    """(images, labels) of all records in the named members."""
+    batches = []
+    for name in names:
+        records = np.frombuffer(members[name], np.uint8).reshape(-1, RECORD)
+        wrong = np.flatnonzero(records[:, 0] >= len(CIFAR10_CLASSES))
+        if len(wrong):
+            raise _BadArchive(f"record {wrong[0]} of its {name} has label {records[wrong[0], 0]}, which is not 0 to "
+                              f"{len(CIFAR10_CLASSES) - 1}")
+        batches.append(records)
+    images = np.empty((sum(map(len, batches)), *IMAGE), np.uint8)
+    start = 0
+    for records in batches:
+        images[start:start + len(records)] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        start += len(records)
+    return images, np.concatenate([records[:, 0] for records in batches])
+
+
+def _check_names(text):
+    names = text.decode("ascii", "replace").split()
+    if names != list(CIFAR10_CLASSES):
+        raise _BadArchive(f"its {NAMES_MEMBER} does not list the ten classes in their order")
+
+
+def limited(dataset, train_limit, test_limit):
+    """The dataset's class-balanced part with this many training and test rows; "all" keeps every row.
+
+    A smaller part is within a larger one, and rows keep their order. Raises UserError for a limit above the number of
+    rows or below the number of classes.
+    """
+    train = _limited_rows(dataset.train_labels, train_limit, "train_limit", len(dataset.classes))
+    test = _limited_rows(dataset.test_labels, test_limit, "test_limit", len(dataset.classes))
+    return Dataset(dataset.train_images[train], dataset.train_labels[train],
+                   dataset.test_images[test], dataset.test_labels[test], dataset.classes)
+
+
+def _limited_rows(labels, limit, key, classes):
+    if limit == "all":
+        return slice(None)
+    if not classes <= limit <= len(labels):
+        raise UserError(f"{key} {limit} does not fit: it may be {classes} (one row of each class) to {len(labels)} "
+                        "(the rows there are), or all")
+    # The first of each class, then the second of each, ...: as balanced as the data allows.
+    return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
+
+
+def _rank_in_class(labels):
+    """For each row, how many rows before it have its label."""
+    ranks = np.empty(len(labels), np.int64)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        ranks[rows] = np.arange(len(rows))
+    return ranks

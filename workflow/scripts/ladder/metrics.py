@@ -1,0 +1,21 @@
+"""How good predictions are. Labels are integers 0 .. classes-1, as in the data artifact."""
+
+import numpy as np
+
+
+def confusion(labels, predictions, classes):
+    """Counts (classes, classes) int64: entry [t, p] is how many rows of true class t were predicted as p."""
+    labels, predictions = np.asarray(labels, np.int64), np.asarray(predictions, np.int64)
+    counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
+    return counts.reshape(classes, classes)
+
+
+def accuracy(counts):
+    """Share of rows predicted right, in [0, 1], from a confusion matrix with at least one row counted."""
+    return float(np.trace(counts) / counts.sum())
+
+
+def per_class(counts, names):
+    """{class name: share of its rows predicted right}; None for a class that has no rows."""
+    return {name: float(row[k] / row.sum()) if row.sum() else None
+            for k, (name, row) in enumerate(zip(names, counts, strict=True))}

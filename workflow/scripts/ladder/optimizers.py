@@ -1,0 +1,53 @@
+"""Optimizers and learning-rate schedules.
+
+With g the gradient, clipped element by element where asked, plus weight_decay * w (the gradient of an L2 penalty):
+    sgd        w -= lr g
+    momentum   v = mu v + g;                                 w -= lr v
+    rmsprop    s = 0.99 s + 0.01 g^2;                        w -= lr g / (sqrt(s) + 1e-8)
+    adam       m = 0.9 m + 0.1 g, s = 0.999 s + 0.001 g^2;   w -= lr m' / (sqrt(s') + 1e-8), m', s' free of their start's
+               bias (Kingma and Ba, 2015)
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+# Optimizer -> its running averages, each as large as the parameter.
+AVERAGES = {"sgd": (), "momentum": ("velocity",), "rmsprop": ("square",), "adam": ("mean", "square")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """name: a key of AVERAGES; clip: largest absolute value of an element of the gradient, 0 for no limit."""
+
+    name: str
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip: float = 0.0
+
+
+def attributes(optimizer):
+    """The attributes of its update operation."""
+    common = {"weight_decay": optimizer.weight_decay, "clip": optimizer.clip}
+    return {**common, "momentum": optimizer.momentum} if optimizer.name == "momentum" else common
+
+
+def state_shapes(optimizer, parameters):
+    """Name -> shape of the running averages for `parameters` (name -> shape)."""
+    return {f"{name}.{average}": shape for name, shape in parameters.items() for average in AVERAGES[optimizer.name]}
+
+
+def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor=1.0):
+    """The learning rate of every step of a run, float64; length: plan.Length.
+
+    'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' falls from base to 0 along half a
+    cosine (Loshchilov and Hutter, 2017, without restarts). KeyError for any other name.
+    """
+    steps = np.arange(length.steps)
+    factors = {
+        "constant": lambda: np.ones(length.steps),
+        "step": lambda: float(step_factor) ** (steps // (length.steps_per_epoch * step_epochs)),
+        "cosine": lambda: 0.5 * (1 + np.cos(math.pi * steps / length.steps)),
+    }
+    return base * factors[schedule]()

@@ -1,0 +1,55 @@
+"""One logger for terminal and log file, and progress bars that do not fight with it."""
+
+import logging
+import sys
+
+import tqdm
+
+log = logging.getLogger("ladder")
+
+
+class _BesideBars(logging.Handler):
+    """Writes log lines above a running progress bar instead of through it."""
+
+    def emit(self, record):
+        tqdm.tqdm.write(self.format(record), file=sys.stderr)
+
+
+def start_logging(file=None):
+    """Send log lines to stderr and, with their time, to `file` (a path, truncated) where one is given."""
+    log.setLevel(logging.INFO)
+    log.handlers.clear()
+    log.propagate = False
+    log.addHandler(_BesideBars())
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(file, mode="w")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+
+
+def bar(iterable=None, label="", unit="it", **options):
+    """A tqdm progress bar on stderr, shown only where stderr is a terminal."""
+    return tqdm.tqdm(iterable, desc=label, unit=unit, leave=False, disable=not sys.stderr.isatty(),
+                     dynamic_ncols=True, **options)
+
+
+def duration(seconds):
+    """Seconds as a person says them: '0.4 s', '38 s', '4 min 10 s', '1 h 5 min'."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def size(count):
+    """Bytes as a person says them: '912 B', '3.0 MB', '1.6 GB' (powers of ten, as disks are sold)."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

@@ -1,0 +1,49 @@
+"""Which of the project's Python files a script runs, read from its import statements."""
+
+import ast
+import pathlib
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+ROOT = SCRIPTS.parents[1]
+
+# The frame around the work: nothing in these files can change a byte of an artifact's data (what a download brings is
+# held against its checksum).
+NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in
+                    ("__init__", "artifacts", "download", "errors", "progress", "runtime", "sources", "stage"))
+
+
+def closure(script):
+    """The project's Python files that `script` imports, directly or not, itself included; paths relative to the root.
+
+    Imports inside functions count, so that a module is found before the work that would import it begins.
+    """
+    found, todo = set(), [pathlib.Path(script).resolve()]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo.extend(_imported(path))
+    return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files(SCRIPTS, alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            start = path.parents[node.level - 1] if node.level else SCRIPTS
+            names = node.module.split(".") if node.module else []
+            yield from _files(start, names)
+            for alias in node.names:
+                yield from _files(start, [*names, alias.name])
+
+
+def _files(start, names):
+    """The files that importing `names` below the folder `start` runs."""
+    folder = start
+    for name in names:
+        for candidate in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if candidate.is_file():
+                yield candidate
+        folder = folder / name

@@ -1,0 +1,96 @@
+"""The frame around every stage script: its arguments, its threads, its log, its lock, and how it fails.
+
+    from ladder import stage
+
+    def make(work, inputs, params): ...
+
+    if __name__ == "__main__":
+        stage.run(make)
+
+A script is called by a rule as
+
+    train.py --spec JSON --output results/train/VERSION --input normalized=results/normalized/VERSION \\
+             --threads 2 --log logs/train/VERSION.log [--option NAME=VALUE] [--remake]
+
+and calls make(work, inputs, params[, options]): `work` the artifact being written (artifacts.Making), `inputs` its parents
+by name (artifacts.Artifact), `params` the spec's parameters, which are all that may change its bytes, `options` what may
+not (addresses to download from, say; passed where make takes four arguments).
+"""
+
+import argparse
+import errno
+import inspect
+import json
+import os
+import pathlib
+import sys
+
+from . import RELEASED, artifacts, progress, runtime, sources
+from .errors import UserError
+from .progress import log
+
+ERRORS = "LADDER_ERRORS"   # environment: the file that collects messages, for the end of the workflow's output
+
+
+def run(make):
+    """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C."""
+    arguments = _arguments()
+    progress.start_logging(arguments.log)
+    if RELEASED:
+        log.info(RELEASED)
+    name = f"{arguments.spec['stage']} {arguments.output.name}"
+    try:
+        _make(make, arguments)
+    except KeyboardInterrupt:
+        _end(f"{name}: interrupted; the same command goes on from here", 130)
+    except UserError as error:
+        _end(f"{name}: {error}", 1)
+    except MemoryError as error:
+        _end(f"{name}: not enough memory ({error}); a smaller train_limit needs less", 1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        _end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
+             "nothing that was finished is lost", 1)
+
+
+def _make(make, arguments):
+    undeclared = sources.closure(sys.argv[0]) - set(arguments.spec["sources"]) - sources.NEUTRAL
+    if undeclared:
+        raise UserError(f"imports {', '.join(sorted(undeclared))}, not declared among the stage's sources in "
+                        "workflow/scripts/ladder/stages.py; add it there")
+    runtime.set_threads(arguments.threads)
+    with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
+        if work.complete:
+            return
+        inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
+        work.threads = arguments.threads
+        takes_options = len(inspect.signature(make).parameters) > 3
+        make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
+    log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", type=json.loads, required=True, help="canonical JSON: stage, params, sources, parents")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the artifact to make")
+    parser.add_argument("--input", type=_pair, action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--threads", type=int, default=runtime.available_cores())
+    parser.add_argument("--log", type=pathlib.Path)
+    parser.add_argument("--remake", action="store_true", help="make it again although it is there")
+    return parser.parse_args()
+
+
+def _pair(text):
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def _end(message, status):
+    log.error("%s", message)
+    if ERRORS in os.environ:
+        with open(os.environ[ERRORS], "a") as file:
+            file.write(message + "\n")
+    sys.exit(status)

@@ -1,0 +1,218 @@
+"""The stage table: what may change the bytes of each stage's artifact, and so its version. Standard library only.
+
+An artifact lives in results/<stage>/<version>/, where version is a hash of exactly that: the stage's parameters, the text
+of its source files, and its parents' versions. A chain is the artifacts of one configuration by role; most stages play
+one role, `features` and `svm` also those of the controls.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+
+from .errors import UserError
+from .sources import ROOT
+
+SCRIPTS = "workflow/scripts"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """script: in workflow/scripts; modules: those of the library that it runs, apart from sources.NEUTRAL; files: others."""
+
+    script: str
+    modules: tuple = ()
+    files: tuple = ()
+
+    @property
+    def sources(self):
+        return (f"{SCRIPTS}/{self.script}", *(f"{SCRIPTS}/ladder/{module}.py" for module in self.modules), *self.files)
+
+
+# What every stage runs that computes with the network.
+NETWORK = ("executors", "inference", "layers", "networks", "normalization", "numpy_executor", "optimizers", "patterns", "plan",
+           "randomness", "variants", "weights")
+TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*") if path.is_file()))
+
+STAGES = {
+    "data": Stage("prepare_data.py", ("datasets",)),
+    "normalized": Stage("normalize.py", ("normalization",)),
+    "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
+    "train": Stage("train.py", (*NETWORK, "training")),
+    "features": Stage("extract_features.py", (*NETWORK, "features")),
+    "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
+    "report": Stage("make_report.py", ("figures", "layers", "networks", "pages", "randomness", "report", "weights"), TEMPLATES),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyed:
+    """One artifact of a chain. spec: {stage, params, sources: {path: hash}, parents: {name: version}}."""
+
+    role: str
+    spec: dict
+    parents: dict   # name -> Keyed
+
+    @property
+    def stage(self):
+        return self.spec["stage"]
+
+    @property
+    def version(self):
+        return version(self.spec)
+
+    @property
+    def folder(self):
+        return f"results/{self.stage}/{self.version}"
+
+    @property
+    def manifest(self):
+        return f"{self.folder}/manifest.json"
+
+
+def chain(config):
+    """Every artifact of the resolved `config` by role, in the order of the work."""
+    roles = {}
+
+    def add(role, stage, params, **parents):
+        parents = {name: roles[parent] for name, parent in parents.items()}
+        roles[role] = Keyed(role, {
+            "stage": stage,
+            "params": params,
+            "sources": {path: source_hash(path) for path in STAGES[stage].sources},
+            "parents": {name: parent.version for name, parent in parents.items()},
+        }, parents)
+
+    add("data", "data", _data(config))
+    add("normalized", "normalized", _pick(config, "normalization"), data="data")
+    add("initial", "initial", _pick(config, "network", "seed"))
+    add("train", "train", _train(config), normalized="normalized", initial="initial")
+
+    add("features", "features", _features(config), normalized="normalized", weights="train")
+    add("svm", "svm", _svm(config), features="features", data="data")
+    if "random" in config["controls"]:
+        add("features_random", "features", _features(config), normalized="normalized", weights="initial")
+        add("svm_random", "svm", _svm(config), features="features_random", data="data")
+    if "pixels" in config["controls"]:
+        add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
+        add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
+
+    add("report", "report", _pick(config, "dataset", "network", "variant", "batch_size", "epochs", "seed"),
+        **{role: role for role in roles if role != "initial"})
+    return roles
+
+
+def _pick(config, *keys):
+    return {key: config[key] for key in keys}
+
+
+def _data(config):
+    keys = ["dataset", "train_limit", "test_limit"]
+    if config["dataset"] == "cifar10":
+        # Without a checksum nothing but the addresses says which archive it is.
+        keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
+    return _pick(config, *keys)
+
+
+def _train(config):
+    keys = ["network", "variant", "batch_size", "epochs", "optimizer", "learning_rate", "weight_decay", "gradient_clip",
+            "gradient_scale", "schedule", "seed"]
+    keys += ["momentum"] if config["optimizer"] == "momentum" else []
+    keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
+    return _pick(config, *keys)
+
+
+def _features(config):
+    return {"encoder": "network", **_pick(config, "network", "variant", "batch_size", "features_standardize",
+                                          "features_pool", "features_flip")}
+
+
+def _svm(config):
+    params = {"backend": config["svm_backend"], "kernel": config["svm_kernel"], "C": config["svm_C"]}
+    return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
+
+
+def canonical(value):
+    """JSON text that is the same for equal values: keys sorted, 1.0 written as 1."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def version(spec):
+    """The stage's first letter (a version never reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
+    return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
+
+
+@functools.cache
+def source_hash(path):
+    """16 hex digits of the sha256 of a source file; `path` relative to the project's root. Raises UserError if it is missing."""
+    try:
+        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing, but workflow/scripts/ladder/stages.py declares it as a source") from None
+
+
+def why(keyed, results="results"):
+    """Why `keyed` would be made: how it differs from the most similar artifact of its kind that is there; '' if it is there.
+
+    'batch_size 64 -> 32', 'workflow/scripts/train.py changed', 'parent train changed', or 'first run'.
+    """
+    if _read_spec(results, keyed.stage, keyed.version):
+        return ""
+    kind = _kind(keyed.spec, results, {parent.version: parent.spec for parent in keyed.parents.values()})
+    found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
+    stages = {name: parent.stage for name, parent in keyed.parents.items()}
+    return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
+
+
+def _existing_specs(results, stage):
+    """Specs of the finished artifacts of a stage, the latest first."""
+    manifests = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in manifests)
+    return [spec for spec in specs if spec]
+
+
+def _read_spec(results, stage, version):
+    """The spec in an artifact's manifest, None where there is none; a damaged one is the reading stage's to report."""
+    try:
+        return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _kind(spec, results, known):
+    """What an artifact is of, so that a control is not compared with the trained network: encoder and kind of weights."""
+    if spec["stage"] == "svm":
+        parent = spec["parents"]["features"]
+        spec = known.get(parent) or _read_spec(results, "features", parent)
+    if spec is None or spec["stage"] != "features":
+        return None
+    return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
+
+
+def _differences(old, new, stages):
+    """What changed from one spec to the other, in words, one entry each; stages: of the parents, by name."""
+    words = []
+    for key in sorted(old["params"].keys() | new["params"].keys()):
+        before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
+        if before != after:
+            words.append(f"{key} {before} -> {after}")
+    for path in sorted(old["sources"].keys() | new["sources"].keys()):
+        if old["sources"].get(path) != new["sources"].get(path):
+            words.append(f"{path} changed")
+    for name in sorted(old["parents"].keys() | new["parents"].keys()):
+        if old["parents"].get(name) != new["parents"].get(name):
+            words.append(f"parent {stages.get(name, name)} changed")
+    return list(dict.fromkeys(words))
+
+
+def _shown(value):
+    return value if isinstance(value, str) else canonical(value)

@@ -1,0 +1,14 @@
+"""Write report.html and summary.json of a run from its artifacts."""
+
+from ladder import report, stage
+
+
+def make(work, inputs, params):
+    numbers = report.summary(inputs, work.folder.name)
+    page = report.page(inputs, numbers)
+    work.write_json("summary.json", numbers)
+    work.write_bytes("report.html", page.encode())
+
+
+if __name__ == "__main__":
+    stage.run(make)

@@ -1,0 +1,31 @@
+"""Stage `data`: the images, labels and class names of a dataset, from its source.
+
+params: dataset, train_limit, test_limit; cifar10_sha256 with cifar10.
+options: urls (a JSON list of mirrors), downloads (the folder that keeps archives); needed with cifar10.
+Writes train_images.npy, test_images.npy uint8 (N, 32, 32, 3) and train_labels.npy, test_labels.npy uint8 (N,).
+"""
+
+import json
+
+from ladder import datasets, stage
+from ladder.errors import UserError
+
+
+def make(work, inputs, params, options):
+    dataset = datasets.limited(_load(params, options), params["train_limit"], params["test_limit"])
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        work.write_array(f"{name}.npy", getattr(dataset, name))
+    work.metrics = {"classes": list(dataset.classes), "train": len(dataset.train_labels),
+                    "test": len(dataset.test_labels)}
+
+
+def _load(params, options):
+    if params["dataset"] == "digits":
+        return datasets.digits()
+    if params["dataset"] == "cifar10":
+        return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"])
+    raise UserError(f"dataset {params['dataset']} is not known; choose digits or cifar10")
+
+
+if __name__ == "__main__":
+    stage.run(make)

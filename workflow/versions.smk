@@ -1,0 +1,187 @@
+# What the rules of the Snakefile are made of: the configuration, and the artifact of every role with its version.
+# What may change an artifact's bytes, and so its version, is told in workflow/scripts/ladder/stages.py.
+
+import atexit
+import filecmp
+import functools
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
+
+import ladder
+from ladder import backends, config as configuration, stages
+from ladder.errors import UserError
+
+PYTHON = sys.executable
+RULES = {
+    "data": "prepare_data",
+    "normalized": "normalize_images",
+    "initial": "initialize_weights",
+    "train": "train_autoencoder",
+    "features": "extract_features",
+    "svm": "fit_svm",
+    "report": "make_report",
+}
+# The fixed names; they always show the active configuration.
+FIXED = ["results/report.html", "results/summary.json"]
+# Options with which Snakemake only looks.
+LOOKING = set(
+    "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
+    " --d3dag --print-compilation --unlock --list-untracked".split()
+)
+
+
+def load_settings():
+    try:
+        settings = configuration.resolve(configuration.load(config))
+        return settings, stages.chain(settings)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+if ladder.RELEASED:
+    say(ladder.RELEASED)
+SETTINGS, CHAIN = load_settings()  # CHAIN: role -> stages.Keyed
+BY_VERSION = {keyed.version: keyed for keyed in CHAIN.values()}
+VERSIONS = "|".join(BY_VERSION)
+THREADS = SETTINGS["threads"]
+for key in ("variant", "svm_backend"):
+    if config[key] != SETTINGS[key]:
+        say(f"{key} auto: {SETTINGS[key]}")
+
+
+# Inputs. All are ancient: versions say what has to run, file times do not.
+
+
+def made(*roles):
+    """Input function of a target: the manifests of these roles."""
+    return lambda wildcards: manifests(*(CHAIN[role] for role in roles))
+
+
+def parent(name):
+    """Input function of a stage: the manifest of its parent `name`; nothing where it has no such parent."""
+
+    def inputs(wildcards):
+        parents = BY_VERSION[wildcards.version].parents
+        return manifests(parents[name]) if name in parents else []
+
+    return inputs
+
+
+def parents(wildcards):
+    """Input function of a stage: the manifests of all its parents."""
+    return manifests(*BY_VERSION[wildcards.version].parents.values())
+
+
+def manifests(*wanted):
+    force_what_was_asked()
+    return [ancient(keyed.manifest) for keyed in wanted]
+
+
+def sources(stage):
+    return [ancient(path) for path in stages.STAGES[stage].sources]
+
+
+# Parameters of a stage's command line.
+
+
+def spec(wildcards):
+    return stages.canonical(BY_VERSION[wildcards.version].spec)
+
+
+def inputs(wildcards):
+    """--input NAME=FOLDER for each parent."""
+    parents = BY_VERSION[wildcards.version].parents
+    return " ".join(f"--input {name}={keyed.folder}" for name, keyed in parents.items())
+
+
+def remake(wildcards):
+    """--remake where the user asked for it: without it a stage takes what another run has finished meanwhile."""
+    return "--remake" if BY_VERSION[wildcards.version].role in remade() else ""
+
+
+def role(wildcards):
+    return BY_VERSION[wildcards.version].role
+
+
+def why(wildcards):
+    keyed = BY_VERSION[wildcards.version]
+    if keyed.role in remade():
+        return "asked for"
+    return stages.why(keyed) or "its last run did not end"
+
+
+# What the user asked to make again.
+
+
+@functools.cache
+def remade():
+    """Roles that -F, -f TARGET or -R RULE name, and all that is made from them."""
+    asked = set(workflow.dag_settings.forcerun)
+    if workflow.dag_settings.forcetargets:
+        asked |= set(workflow.dag_settings.targets)
+    roles = set()
+    for role, keyed in CHAIN.items():
+        named = asked & {role, RULES[keyed.stage], keyed.manifest}
+        inherited = any(parent.role in roles for parent in keyed.parents.values())
+        if workflow.dag_settings.forceall or named or inherited:
+            roles.add(role)
+    return roles
+
+
+@functools.cache
+def force_what_was_asked():
+    """Let Snakemake make again what remade() names: by itself it would stop at ancient inputs and at the names of targets."""
+    workflow.dag.forcefiles.update(CHAIN[role].manifest for role in remade())
+    if "report" in remade():
+        workflow.dag.forcefiles.update(FIXED)
+    workflow.dag.forcefiles.update(stale_copies())
+
+
+# The fixed names, also where results/ was copied here or the configuration was switched.
+
+
+def stale_copies():
+    keyed = pathlib.Path(CHAIN["report"].folder)
+    copies = [pathlib.Path(copy) for copy in FIXED if os.path.exists(copy)]
+    return [str(copy) for copy in copies if not same(copy, keyed / copy.name)]
+
+
+def same(copy, original):
+    return original.exists() and filecmp.cmp(copy, original, shallow=False)
+
+
+if not (workflow.output_settings.dryrun or LOOKING & set(sys.argv)):
+    for copy in stale_copies():
+        os.unlink(copy)
+
+
+# Faults.
+
+
+def cannot_run_here(jobs):
+    """Say in one line, and stop, where a job has to run that this machine cannot run."""
+    for job in jobs:
+        keyed = BY_VERSION.get(getattr(job.wildcards, "version", None))
+        backend = keyed and keyed.spec["params"].get("backend")
+        if backend and (reason := backends.unavailable(backend)):
+            sys.exit(reason)
+
+
+ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
+
+
+def repeat_errors():
+    """Print the failed stages' own messages once more; at exit, so that they are the last lines."""
+    if ERRORS.exists():
+        text = ERRORS.read_text()
+        ERRORS.unlink()
+        say(f"\n{text.strip()}")

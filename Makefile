@@ -30,7 +30,7 @@ test: test-environment
 	.venv/bin/python -m pytest -n 2
 
 test-environment:
-	@envs/install cpu test
+	@envs/install cpu test $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -45,6 +45,7 @@ benchmark: environment
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
 	.venv/bin/python envs/pins.py test gpu
+	.venv/bin/python envs/pins.py kernels
 
 clean:
 	rm -rf results logs .snakemake .pytest_cache .ruff_cache

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import references
-from ladder import features, networks, weights
+from ladder import features, inference, networks, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 
@@ -28,17 +28,18 @@ def latent(parameters):
     return values
 
 
-def extract(parameters, images=IMAGES, batch=2, pool=0, flip=False):
-    encoder = Inference(NETWORK, "cpu", batch, parameters, SCALE, OFFSET, threads=2, until="latent")
+def extract(parameters, images=IMAGES, pool=0, flip=False):
+    encoder = Inference(NETWORK, "cpu", parameters, SCALE, OFFSET, threads=2, until="latent")
     out = np.full((len(images), features.dimensions((8, 8, 128), pool)), np.nan, np.float32)
     features.extract(encoder, images, out, pool, flip, "")
     return out
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 64])
-def test_features_are_the_latent_channel_by_channel_for_any_batch_size(parameters, latent, batch):
+def test_features_are_the_latent_channel_by_channel_for_any_batch_size(parameters, latent, batch, monkeypatch):
+    monkeypatch.setattr(inference, "BATCH", batch)
     expected = latent.transpose(0, 3, 1, 2).reshape(5, 8192)
-    assert np.allclose(extract(parameters, batch=batch), expected, rtol=1e-4, atol=1e-5)
+    assert np.allclose(extract(parameters), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_pooling_averages_over_a_grid(parameters, latent):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import references
-from ladder.numpy_executor import OPERATIONS, NumpyExecutor
+from ladder.numpy_executor import OPERATIONS, Executor
 
 CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, padding
     (1, 4, 4, 1, 1, 3, 1),
@@ -17,7 +17,7 @@ CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, padding
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda threads: f"{threads} threads")
 def executor(request):
-    return NumpyExecutor(request.param)
+    return Executor(request.param)
 
 
 def normal(*shape, seed=0):

@@ -9,8 +9,8 @@ from ladder import pages
 @pytest.mark.parametrize("fraction, text", [
     (0.98611, "98.6 %"), (1.0, "100.0 %"), (0.0, "0.0 %"), (0.00017, "0.017 %"), (0.018, "1.8 %"), (0.0042, "0.42 %"),
 ])
-def test_percentages_have_digits_that_say_something(fraction, text):
-    assert pages.percent(fraction).replace(pages.NARROW_SPACE, " ") == text
+def test_small_percentages_have_digits_that_say_something(fraction, text):
+    assert pages.small_percent(fraction).replace(pages.NARROW_SPACE, " ") == text
 
 
 @pytest.mark.parametrize("value, text", [

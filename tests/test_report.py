@@ -189,3 +189,16 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     made = artifacts.Artifact(folder)
     assert made.json("summary.json") == json.loads(json.dumps(report.summary(digits, "r0123456789e")))
     assert made.path("report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_worst_confusion_is_named_only_where_it_is_more_than_a_single_image():
+    classes = ["cat", "dog"]
+    assert report._most_confused([[8, 2], [1, 9]], classes) == {"true": "cat", "named": "dog", "count": 2}
+    assert report._most_confused([[9, 1], [1, 9]], classes) is None
+
+
+def test_mistakes_are_tinted_by_how_many_they_are():
+    (right, few, many, none), *_ = [row["cells"] for row in report._confusion(
+        [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
+    assert right["strength"] == 60 and right["right"]
+    assert 0 == none["strength"] < few["strength"] < many["strength"] < 100

@@ -4,9 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ladder import layers, networks, plan, training, weights
+from ladder import executors, layers, networks, plan, training, weights
 from ladder.errors import UserError
-from ladder.numpy_executor import NumpyExecutor
 from ladder.optimizers import Optimizer
 
 # Every group of layers the cpu rung knows, on sizes that are multiples of nothing but the two poolings.
@@ -35,7 +34,7 @@ def test_gradients_through_the_whole_network_are_finite_differences():
     rng = np.random.default_rng(1)
     bound = {name: rng.standard_normal(shape) for name, shape in SMALL.parameters.items()}
     bound |= {"images": rng.standard_normal((3, 12, 8, 1)), "permutation": np.arange(3), "scale": np.ones(1, np.float32)}
-    executor = NumpyExecutor(2)
+    executor = executors.create("cpu", 2)
     arrays = executor.allocate(made, bound)   # the learning rate stays zero: nothing moves
 
     def loss():

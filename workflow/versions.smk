@@ -57,7 +57,8 @@ for key in ("variant", "svm_backend"):
         say(f"{key} auto: {SETTINGS[key]}")
 
 
-# Inputs. All are ancient: versions say what has to run, file times do not.
+# Inputs. They are ancient, because versions say what has to run and file times do not; but what is made again takes along
+# what depends on it.
 
 
 def made(*roles):
@@ -82,11 +83,12 @@ def parents(wildcards):
 
 def manifests(*wanted):
     force_what_was_asked()
-    return [ancient(keyed.manifest) for keyed in wanted]
+    return [keyed.manifest if keyed.role in remade() else ancient(keyed.manifest) for keyed in wanted]
 
 
 def sources(stage):
-    return [ancient(path) for path in stages.STAGES[stage].sources]
+    specs = [keyed.spec for keyed in CHAIN.values() if keyed.stage == stage]
+    return [ancient(path) for path in sorted({path for spec in specs for path in spec["sources"]})]
 
 
 # Parameters of a stage's command line.
@@ -115,7 +117,7 @@ def why(wildcards):
     keyed = BY_VERSION[wildcards.version]
     if keyed.role in remade():
         return "asked for"
-    return stages.why(keyed) or "its last run did not end"
+    return stages.why(keyed) or "made again"
 
 
 # What the user asked to make again.
@@ -138,10 +140,8 @@ def remade():
 
 @functools.cache
 def force_what_was_asked():
-    """Let Snakemake make again what remade() names: by itself it would stop at ancient inputs and at the names of targets."""
+    """Tell Snakemake what it does not see: that naming a target means its artifact, and fixed copies that are out of date."""
     workflow.dag.forcefiles.update(CHAIN[role].manifest for role in remade())
-    if "report" in remade():
-        workflow.dag.forcefiles.update(FIXED)
     workflow.dag.forcefiles.update(stale_copies())
 
 

@@ -1,6 +1,6 @@
 """Stage `features`: the feature vectors of all training and test images.
 
-params: encoder ('network' or 'pixels'), network, variant, batch_size, features_standardize, features_pool, features_flip
+params: encoder ('network' or 'pixels'), network, variant, features_standardize, features_pool, features_flip
 (only the encoder for 'pixels').  inputs: normalized, and for a network weights: an artifact with weights.bin.
 Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
 """
@@ -37,8 +37,8 @@ def network_encoder(inputs, params, statistics, threads):
     network = networks.build(params["network"])
     parameters = weights.read_parameters(inputs["weights"].path("weights.bin"), network)
     pool = 0 if params["features_pool"] == "none" else params["features_pool"]
-    encoder = Inference(network, params["variant"], params["batch_size"], parameters, statistics.scale, statistics.offset,
-                        threads, until=network.features)
+    encoder = Inference(network, params["variant"], parameters, statistics.scale, statistics.offset, threads,
+                        until=network.features)
 
     def encode(images, out, label):
         features.extract(encoder, images, out, pool, params["features_flip"], label)

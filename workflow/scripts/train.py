@@ -22,13 +22,12 @@ def make(work, inputs, params):
     network = networks.build(params["network"])
     statistics = Statistics.load(inputs["normalized"])
     initial = weights.read_parameters(inputs["initial"].path("weights.bin"), network)
-    parameters = {name: value.copy() for name, value in initial.items()}
     images = inputs["normalized"].array("train.npy")
 
-    run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, parameters, work.threads)
+    run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, initial, work.threads)
     train(run, work)
     with work.file("weights.bin") as path:
-        weights.write_weights(path, parameters)
+        weights.write_weights(path, run.parameters)
     samples = inputs["normalized"].array("test.npy")[:SAMPLES]
     work.write_array("reconstructions.npy", reconstruct(run, samples, statistics, work.threads))
     work.metrics = metrics(run, initial, work.threads)
@@ -59,8 +58,7 @@ def train(run, work):
 
 
 def reconstruct(run, samples, statistics, threads):
-    decoder = Inference(run.settings.network, run.settings.variant, len(samples), run.parameters, statistics.scale,
-                        statistics.offset, threads)
+    decoder = Inference(run.settings.network, run.settings.variant, run.parameters, statistics.scale, statistics.offset, threads)
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 

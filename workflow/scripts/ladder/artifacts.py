@@ -220,12 +220,19 @@ def save_tensors(path, tensors):
 
 
 def _read_manifest(folder):
-    try:
-        return json.loads((folder / MANIFEST).read_text())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise UserError(f"{folder / MANIFEST} is damaged; remove {folder} and run again") from error
+    """The manifest of a finished artifact, None where there is none.
+
+    It may stand under its other name alone for a moment: another run that planned to make this artifact has removed its
+    output and is about to find it complete.
+    """
+    for name in (MANIFEST, COMPLETE):
+        try:
+            return json.loads((folder / name).read_text())
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            raise UserError(f"{folder / name} is damaged; remove {folder} and run again") from error
+    return None
 
 
 def _finished(folder, spec):

@@ -4,32 +4,36 @@ import numpy as np
 
 from . import executors, plan
 
+BATCH = 64
+
 
 class Inference:
     """Runs a network forward over images and gives what layer `until` puts out.
 
-    parameters: name -> float32 array; scale, offset: float32 (channels,), value = image * scale + offset.
+    parameters: name -> float32 array; scale, offset: float32 (channels,), value = image * scale + offset. The batch is BATCH
+    whatever the training's was, so that features of the untrained network do not depend on it.
     """
 
-    def __init__(self, network, variant, batch_size, parameters, scale, offset, threads, until=None):
-        self.network, self.variant, self.batch_size, self.until = network, variant, batch_size, until
+    def __init__(self, network, variant, parameters, scale, offset, threads, until=None):
+        self.network, self.variant, self.until = network, variant, until
         self._bound = {**parameters, "scale": scale, "offset": offset}
         self.executor = executors.create(variant, threads)
 
     def batches(self, images, flip=False):
         """Yield (start, float32 activations (n, H, W, C)) for images (N, H, W, C), mirrored left to right with `flip`.
 
-        The array is the executor's own: use it before the next batch.
+        The array may be the executor's own: use it before the next batch.
         """
         dataset = plan.Dataset(len(images), images.dtype.name)
-        shared = {**self._bound, "images": images, "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64)}
+        placed = self.executor.place({
+            **self._bound, "images": images, "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64)})
         start = 0
-        for batch in (self.batch_size, len(images) % self.batch_size):
+        for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
             steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip)
-            arrays = self.executor.allocate(steps, shared)
+            arrays = self.executor.allocate(steps, placed)
             while start + batch <= len(images):
                 self.executor.run(steps, arrays)
-                yield start, arrays[steps.output]
+                yield start, self.executor.fetch(arrays[steps.output])
                 start += batch

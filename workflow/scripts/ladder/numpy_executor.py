@@ -21,8 +21,8 @@ from . import runtime
 BLOCK_PIXELS = 1024
 
 
-class NumpyExecutor:
-    """Runs plans on the CPU.
+class Executor:
+    """Runs plans on the CPU (see executors.py).
 
     seconds: time spent by kind of work since the start, e.g. {'convolution forward': 1.2}; where threads share an
     operation it is their mean.
@@ -35,16 +35,23 @@ class NumpyExecutor:
         self._pool = concurrent.futures.ThreadPoolExecutor(threads)
         self._workers = [_Worker() for _ in range(threads)]
 
-    def allocate(self, plan, bound):
-        """Arrays for all of the plan's buffers by name: those in `bound` as they are, the others new and zero."""
-        for name, array in bound.items():
+    def place(self, arrays):
+        return arrays
+
+    def allocate(self, plan, placed):
+        for name, array in placed.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        return {name: bound[name] if name in bound else np.zeros(buffer.shape, buffer.dtype)
+        return {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
                 for name, buffer in plan.buffers.items()}
 
+    def fill(self, array, values):
+        array[...] = values
+
+    def fetch(self, array):
+        return array
+
     def run(self, plan, arrays):
-        """Run the plan's steps once, in order."""
         with self._blas.limit(limits=1, user_api="blas"):
             for step in plan.steps:
                 operands = {role: arrays[name] for role, name in (*step.reads.items(), *step.writes.items())}

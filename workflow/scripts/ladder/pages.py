@@ -23,11 +23,16 @@ def count(value):
 
 
 def percent(fraction, digits=1):
-    """0.98611 -> '98.6 %'; more digits where one would show nothing but zeros: 0.00017 -> '0.017 %'."""
-    value = 100 * fraction
-    while digits < 6 and value and abs(value) < 10.0 ** (1 - digits):
+    """0.98611 -> '98.6 %'."""
+    return f"{100 * fraction:.{digits}f}{NARROW_SPACE}%"
+
+
+def small_percent(fraction):
+    """As percent, with more digits where one would say too little: 0.00017 -> '0.017 %'."""
+    digits = 1
+    while digits < 6 and 0 < 100 * fraction < 10.0 ** (1 - digits):
         digits += 1
-    return f"{value:.{digits}f}{NARROW_SPACE}%"
+    return percent(fraction, digits)
 
 
 def large(value):

@@ -1,58 +1,41 @@
-"""Groups of layers that one operation computes: what runs forward, what backward, and what is kept in between.
-
-A pattern's `emit(build, group)` appends the forward steps to the plan under construction (plan.Builder) and, in training,
-the backward steps, which the plan runs in reverse order of the groups.
-"""
+"""What a rung is made of: patterns, which turn groups of layers into operations, and launches, which give operations kernels."""
 
 import dataclasses
 from collections.abc import Callable
+
+import numpy as np
 
 from .networks import INPUT
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """kinds: consecutive layer kinds the pattern covers; accepts: whether it covers layers with these attributes."""
+    """Consecutive layer kinds that become a rung's operations together.
+
+    emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and, in training, the backward
+    steps, which the plan runs in reverse order of the groups; accepts: whether it covers layers with these attributes.
+    """
 
     kinds: tuple
     emit: Callable
     accepts: Callable = lambda group: True
 
 
-def conv_block(build, group):
-    """conv2d with what follows it: ReLU and 2x2 max-pool, both optional."""
-    conv, last = group[0], group[-1]
-    kinds = [layer.kind for layer in group]
-    x, weight, bias = conv.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
-    y = build.activation(last)
-    attributes = {"padding": conv.attributes["padding"], "relu": "relu" in kinds}
-    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
-    build.forward("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index},
-                  flop=2 * conv.macs, **attributes)
-    if build.training:
-        build.backward("conv2d_backward", group, {"x": x, "weight": weight, "y": y, "dy": build.gradient(y), **index},
-                       _conv_gradients(build, weight, bias, x), flop=_backward_flop(2 * conv.macs, x), **attributes)
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with `defines` (NAME=VALUE).
 
-
-def upsample_conv_block(build, group):
-    """Nearest upsampling by 2, then conv2d 3x3, then ReLU where there is one, as one 4x4 transposed convolution of stride 2.
-
-    A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 products
-    per input pixel, channel and filter where the plain form has 36.
+    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer's name or a NumPy scalar.
     """
-    upsample, conv, last = group[0], group[1], group[-1]
-    x, weight, bias = upsample.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
-    y = build.activation(last)
-    collapsed = build.derived(f"{conv.name}.collapsed", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
-    flop = 2 * conv.macs * 16 // 36
-    attributes = {"relu": last.kind == "relu"}
-    build.forward("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
-    build.forward("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y},
-                  flop=flop, **attributes)
-    if build.training:
-        build.backward("upsample_conv2d_backward", group,
-                       {"x": x, "collapsed": collapsed, "y": y, "dy": build.gradient(y)},
-                       _conv_gradients(build, weight, bias, x), flop=_backward_flop(flop, x), **attributes)
+
+    source: str
+    entry: str
+    grid: tuple
+    block: tuple
+    arguments: tuple
+    shared_bytes: int = 0
+    defines: tuple = ()
+    stream: int = 0
 
 
 def alone(build, group):
@@ -66,29 +49,7 @@ def alone(build, group):
         build.backward(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **kept}, {"dx": build.gradient(x)})
 
 
-def _conv_gradients(build, weight, bias, x):
+def conv_gradients(build, weight, bias, x):
+    """What a convolution's backward pass writes, by role; the images need no gradient."""
     gradients = {"dweight": build.gradient(weight), "dbias": build.gradient(bias)}
     return gradients if x == INPUT else {**gradients, "dx": build.gradient(x)}
-
-
-def _backward_flop(forward, x):
-    """The weight gradient costs what the forward pass costs, and so does the input gradient, which the images do not need."""
-    return forward if x == INPUT else 2 * forward
-
-
-def _is_same_3x3(group):
-    conv = group[1].attributes
-    return conv["kernel"] == 3 and conv["padding"] == 1
-
-
-# Longest first: the plan takes the first that fits.
-CPU = (
-    Pattern(("conv2d", "relu", "maxpool2d"), conv_block),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
-    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
-    Pattern(("conv2d", "relu"), conv_block),
-    Pattern(("conv2d",), conv_block),
-    Pattern(("relu",), alone),
-    Pattern(("maxpool2d",), alone),
-    Pattern(("upsample2d",), alone),
-)

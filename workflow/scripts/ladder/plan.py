@@ -12,7 +12,8 @@ import numpy as np
 
 from . import optimizers
 from .networks import INPUT, Network
-from .variants import VARIANTS
+from .patterns import Launch
+from .variants import rung
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation. `reads` and `writes` map the operation's argument names to buffer names; flop counts a whole batch."""
+    """One operation. `reads` and `writes` map the operation's argument names to buffer names; flop counts a whole batch.
+
+    launch: the kernel that computes it, on a GPU rung.
+    """
 
     operation: str
     layer: str
@@ -39,6 +43,7 @@ class Step:
     writes: Mapping
     attributes: Mapping
     flop: int = 0
+    launch: Launch | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,16 +118,19 @@ def inference_plan(network, variant, batch, dataset, until=None, flip=False, dty
 
 
 class Builder:
-    """A plan under construction; patterns.py appends to it."""
+    """A plan under construction; the rung's patterns append to it."""
 
     def __init__(self, network, variant, batch, dtype, training):
         self.network, self.variant, self.batch, self.dtype, self.training = network, variant, batch, dtype, training
+        self.rung = rung(variant)
         self.buffers, self.steps, self.backward_steps, self.kernels = {}, [], [], []
         self.output = INPUT
 
     def plan(self):
-        return Plan(self.network, self.variant, self.batch, self.buffers, tuple(self.steps), tuple(self.kernels),
-                    self.output)
+        launches = getattr(self.rung, "LAUNCHES", {})
+        steps = (dataclasses.replace(step, launch=launches[step.operation](step, self.buffers)) if launches else step
+                 for step in self.steps)
+        return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
 
     def lower(self, layers):
         """Cover the layers with the variant's patterns, at each place the first (longest) that fits."""
@@ -133,7 +141,7 @@ class Builder:
             self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
     def _pattern(self, layers):
-        for pattern in VARIANTS[self.variant].patterns:
+        for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             if tuple(layer.kind for layer in group) == pattern.kinds and pattern.accepts(group):
                 return pattern

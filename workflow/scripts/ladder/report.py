@@ -86,7 +86,7 @@ def context(inputs, numbers):
         "samples": _samples(inputs["data"]),
         "loss_chart": _loss_chart(inputs, baseline),
         "baseline": baseline,
-        "movement": _bars(numbers["layer_movement"], pages.percent),
+        "movement": _bars(numbers["layer_movement"], pages.small_percent),
         "reconstructions": _reconstructions(inputs),
         "filters": _filters(inputs["train"], numbers["network"]),
         "classes": _classes(inputs),
@@ -279,25 +279,30 @@ def _classes(inputs):
 
 
 def _confusion(matrix, classes):
-    """Rows of cells with their strength of colour in percent: share of the row if right, its square root if wrong."""
+    """Rows of cells with their strength of colour in percent: the share of the row if right, stronger if wrong."""
     if matrix is None:
         return None
     rows = []
     for true, counts in enumerate(matrix):
         total = sum(counts) or 1
         cells = [{"count": number, "right": true == named, "named": classes[named],
-                  "strength": round(100 * (number / total if true == named else math.sqrt(number / total)))}
+                  "strength": round(100 * number / total if true == named else _mistake_strength(number / total))}
                  for named, number in enumerate(counts)]
         rows.append({"name": classes[true], "cells": cells, "total": sum(counts)})
     return rows
 
 
+def _mistake_strength(share):
+    """Colour in percent that makes a few mistakes visible and still tells few from many."""
+    return 15 + 85 * math.sqrt(share) if share else 0
+
+
 def _most_confused(matrix, classes):
-    """The largest number off the diagonal as {"true", "named", "count"}; None where there is none."""
+    """The largest number off the diagonal as {"true", "named", "count"}; None where no confusion happened twice."""
     if matrix is None:
         return None
     pairs = [(number, true, named) for true, row in enumerate(matrix) for named, number in enumerate(row)
-             if true != named and number]
+             if true != named and number > 1]
     if not pairs:
         return None
     number, true, named = max(pairs, key=lambda pair: pair[0])

@@ -1,15 +1,21 @@
-"""Which of the project's Python files a script runs, read from its import statements."""
+"""Which of the project's Python files a script runs, read from its import statements, and what those files hold."""
 
 import ast
+import functools
+import hashlib
 import pathlib
+
+from .errors import UserError
+import sys
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
-# The frame around the work: nothing in these files can change a byte of an artifact's data (what a download brings is
-# held against its checksum).
-NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in
-                    ("__init__", "artifacts", "download", "errors", "progress", "runtime", "sources", "stage"))
+# The frame around the work: nothing in these files can change a byte of an artifact's data. What a download brings is held
+# against its checksum; executors and variants say which modules run, and those are declared.
+NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
+    "__init__", "artifacts", "download", "errors", "executors", "progress", "rungs/__init__", "runtime", "sources", "stage",
+    "variants"))
 
 
 def closure(script):
@@ -24,6 +30,22 @@ def closure(script):
             found.add(path)
             todo.extend(_imported(path))
     return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def loaded():
+    """The project's Python files that this process has imported, relative to the root."""
+    files = {pathlib.Path(module.__file__).resolve() for module in list(sys.modules.values())
+             if getattr(module, "__file__", None)}
+    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(SCRIPTS)}
+
+
+@functools.cache
+def digest(path):
+    """16 hex digits of the sha256 of a source file; `path` is relative to the root. Raises UserError where it is missing."""
+    try:
+        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing, but a stage in workflow/scripts/ladder/stages.py has it as a source") from None
 
 
 def _imported(path):

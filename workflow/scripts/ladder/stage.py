@@ -55,10 +55,10 @@ def run(make):
 
 
 def _make(make, arguments):
-    undeclared = sources.closure(sys.argv[0]) - set(arguments.spec["sources"]) - sources.NEUTRAL
-    if undeclared:
-        raise UserError(f"imports {', '.join(sorted(undeclared))}, not declared among the stage's sources in "
-                        "workflow/scripts/ladder/stages.py; add it there")
+    _check_declared(sources.closure(sys.argv[0]), arguments.spec)
+    changed = [path for path, digest in arguments.spec["sources"].items() if sources.digest(path) != digest]
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
     runtime.set_threads(arguments.threads)
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
         if work.complete:
@@ -67,7 +67,15 @@ def _make(make, arguments):
         work.threads = arguments.threads
         takes_options = len(inspect.signature(make).parameters) > 3
         make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
+        _check_declared(sources.loaded(), arguments.spec)   # modules loaded by name too
     log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+
+
+def _check_declared(files, spec):
+    undeclared = files - set(spec["sources"]) - sources.NEUTRAL
+    if undeclared:
+        raise UserError(f"imports {', '.join(sorted(undeclared))}, not declared among the stage's sources in "
+                        "workflow/scripts/ladder/stages.py; add it there")
 
 
 def _arguments():

@@ -6,41 +6,57 @@ one role, `features` and `svm` also those of the controls.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import pathlib
 
 from .errors import UserError
-from .sources import ROOT
+from .sources import NEUTRAL, ROOT, closure
+from .variants import VARIANTS
 
 SCRIPTS = "workflow/scripts"
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """script: in workflow/scripts; modules: those of the library that it runs, apart from sources.NEUTRAL; files: others."""
+    """script: in workflow/scripts; modules: those of the library that it runs, apart from sources.NEUTRAL; files: others.
+
+    runs_variant: it computes with the variant that its parameters name, whose files then count too (variant_sources).
+    """
 
     script: str
     modules: tuple = ()
     files: tuple = ()
+    runs_variant: bool = False
 
-    @property
-    def sources(self):
-        return (f"{SCRIPTS}/{self.script}", *(f"{SCRIPTS}/ladder/{module}.py" for module in self.modules), *self.files)
+    def sources(self, params):
+        """Every file that may change the stage's bytes, relative to the root."""
+        own = {f"{SCRIPTS}/{self.script}", *(f"{SCRIPTS}/ladder/{module}.py" for module in self.modules), *self.files}
+        return sorted(own | (variant_sources(params["variant"]) if self.runs_variant and "variant" in params else set()))
+
+
+@functools.cache
+def variant_sources(variant):
+    """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
+    library = ROOT / SCRIPTS / "ladder"
+    modules = closure(library / f"rungs/{variant}.py") | closure(library / f"{VARIANTS[variant].executor}_executor.py")
+    folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
+    kernels = {path.relative_to(sources.ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
+               if VARIANTS[variant].executor == "cuda"}
+    return modules - NEUTRAL | kernels
 
 
 # What every stage runs that computes with the network.
-NETWORK = ("executors", "inference", "layers", "networks", "normalization", "numpy_executor", "optimizers", "patterns", "plan",
-           "randomness", "variants", "weights")
-TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*") if path.is_file()))
+NETWORK = ("executors", "inference", "layers", "networks", "normalization", "optimizers", "patterns", "plan", "randomness",
+           "variants", "weights")
+TEMPLATES = tuple(sorted(path.relative_to(sources.ROOT).as_posix() for path in (sources.ROOT / "workflow/report").glob("*") if path.is_file()))
 
 STAGES = {
     "data": Stage("prepare_data.py", ("datasets",)),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
-    "train": Stage("train.py", (*NETWORK, "training")),
-    "features": Stage("extract_features.py", (*NETWORK, "features")),
+    "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
+    "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
     "report": Stage("make_report.py", ("figures", "layers", "networks", "pages", "randomness", "report", "weights"), TEMPLATES),
 }
@@ -80,7 +96,7 @@ def chain(config):
         roles[role] = Keyed(role, {
             "stage": stage,
             "params": params,
-            "sources": {path: source_hash(path) for path in STAGES[stage].sources},
+            "sources": {path: sources.digest(path) for path in STAGES[stage].sources(params)},
             "parents": {name: parent.version for name, parent in parents.items()},
         }, parents)
 
@@ -124,8 +140,8 @@ def _train(config):
 
 
 def _features(config):
-    return {"encoder": "network", **_pick(config, "network", "variant", "batch_size", "features_standardize",
-                                          "features_pool", "features_flip")}
+    return {"encoder": "network", **_pick(config, "network", "variant", "features_standardize", "features_pool",
+                                          "features_flip")}
 
 
 def _svm(config):
@@ -149,15 +165,6 @@ def _plain(value):
 def version(spec):
     """The stage's first letter (a version never reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
     return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
-
-
-@functools.cache
-def source_hash(path):
-    """16 hex digits of the sha256 of a source file; `path` relative to the project's root. Raises UserError if it is missing."""
-    try:
-        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing, but workflow/scripts/ladder/stages.py declares it as a source") from None
 
 
 def why(keyed, results="results"):

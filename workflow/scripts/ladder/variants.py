@@ -1,22 +1,23 @@
 """The ladder: every rung a person can choose, and what runs it."""
 
 import dataclasses
-
-from . import patterns
+import importlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """executor: what launches the steps; patterns: the groups of layers it has operations for, longest first."""
+    """executor: what runs the steps (the module <executor>_executor); technique: what the rung shows."""
 
     executor: str
-    patterns: tuple
     technique: str
 
 
 VARIANTS = {
-    "cpu": Variant(
-        "numpy", patterns.CPU,
-        "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling fused into the "
-        "convolution; upsample+conv as one transposed convolution (2.25x less work)"),
+    "cpu": Variant("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
+                            "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
 }
+
+
+def rung(variant):
+    """The module rungs/<variant>.py, loaded by name so that a variant's version depends on its own rung alone."""
+    return importlib.import_module(f".rungs.{variant}", __package__)

@@ -1,0 +1,272 @@
+"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only write down what they were given.
+
+What the stages compute is tested elsewhere; here it is when they run, what they are told, and what a person sees.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ladder import stages
+from ladder.sources import ROOT
+
+SCRIPT = '''
+import os, time
+from ladder import stage
+from ladder.errors import UserError
+
+def make(work, inputs, params, options):
+    for artifact in inputs.values():
+        artifact.path("given.json")
+    with open("ran.txt", "a") as file:
+        print(work.spec["stage"], work.threads, file=file)
+    if os.environ.get("FAIL") == work.spec["stage"]:
+        raise UserError("failed as the test wants")
+    if os.environ.get("SLOW") == work.spec["stage"]:
+        time.sleep(2)
+    work.write_json("given.json", params)
+    for name in ("report.html", "summary.json") if work.spec["stage"] == "report" else ():
+        work.write_json(name, params)
+
+if __name__ == "__main__":
+    stage.run(make)
+'''
+ALL = ["data", "features", "features", "features", "initial", "normalized", "report", "svm", "svm", "svm", "train"]
+
+
+class Project:
+    """A copy of the project in `folder`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def snakemake(self, *arguments, **environment):
+        """What Snakemake prints; `status` is its exit status."""
+        done = subprocess.run(self.command(*arguments), cwd=self.folder, env=os.environ | environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.status = done.returncode
+        return done.stdout
+
+    def start(self, *arguments, **environment):
+        return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def ran(self):
+        """The stages that ran since the last call, sorted."""
+        record = self.folder / "ran.txt"
+        lines = record.read_text().splitlines() if record.exists() else []
+        record.unlink(missing_ok=True)
+        return sorted(line.split()[0] for line in lines)
+
+    def wait_for(self, stage):
+        """Return once a script of this stage is at work."""
+        record = self.folder / "ran.txt"
+        for _ in range(300):
+            if record.exists() and stage in record.read_text().split():
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{stage} did not start")
+
+    def page(self):
+        return json.loads((self.folder / "results/report.html").read_text())
+
+    def edit(self, path, text):
+        with open(self.folder / path, "a") as file:
+            file.write(text)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A project that has run once, to be copied only."""
+    folder = tmp_path_factory.mktemp("finished") / "project"
+    folder.mkdir()
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("workflow", "profiles", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for stage in stages.STAGES.values():
+        (folder / "workflow/scripts" / stage.script).write_text(SCRIPT)
+    project = Project(folder)
+    output = project.snakemake()
+    assert project.status == 0, output
+    assert project.ran() == ALL
+    return project
+
+
+@pytest.fixture
+def project(finished, tmp_path):
+    return Project(shutil.copytree(finished.folder, tmp_path / "project"))
+
+
+@pytest.fixture
+def fresh(finished, tmp_path):
+    """A project without results."""
+    ignore = shutil.ignore_patterns("results", "logs", ".snakemake", "__pycache__")
+    return Project(shutil.copytree(finished.folder, tmp_path / "project", ignore=ignore))
+
+
+def reasons(output):
+    """role -> why, from the messages of what runs or would run."""
+    lines = [line.split(": ", 2) for line in output.splitlines() if line.startswith("Job ")]
+    return {line[1].split()[0]: line[2] for line in lines if len(line) == 3}
+
+
+def test_a_second_run_has_nothing_to_do(project):
+    assert "Nothing to be done" in project.snakemake()
+    assert project.ran() == []
+
+
+def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
+    changed = ("--config", "batch_size=32")
+    dry = reasons(project.snakemake("-n", *changed))
+    assert dry["train"] == dry["features_random"] == "batch_size 64 -> 32"
+    assert "parent train changed" in dry["features"]
+    assert not dry.keys() & {"data", "normalized", "initial", "features_pixels", "svm_pixels"}
+    assert project.page()["batch_size"] == 64
+
+    project.snakemake(*changed)
+    assert project.ran() == ["features", "features", "report", "svm", "svm", "train"]
+    assert project.page()["batch_size"] == 32
+    assert "results/report.html" in project.snakemake("-n"), "a dry run says that the page would be replaced"
+    assert project.page()["batch_size"] == 32, "a dry run changes nothing"
+    project.snakemake()
+    assert project.page()["batch_size"] == 64
+    project.snakemake(*changed)
+    assert project.page()["batch_size"] == 32
+    assert project.ran() == []
+
+
+def test_a_key_that_does_not_matter_reruns_nothing(project):
+    output = project.snakemake("--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null")
+    assert "Nothing to be done" in output
+
+
+def test_an_edited_module_reruns_the_stages_that_declare_it(project):
+    project.edit("workflow/scripts/ladder/training.py", "# a remark\n")
+    dry = reasons(project.snakemake("-n"))
+    assert dry["train"] == "workflow/scripts/ladder/training.py changed"
+    assert "parent train changed" in dry["features"]
+    assert dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels"} == set()
+
+
+def test_an_edited_template_reruns_the_report_alone(project):
+    project.edit("workflow/report/report.html", "<!-- a remark -->\n")
+    assert [role for role in reasons(project.snakemake("-n")) if role in stages.STAGES] == ["report"]
+
+
+def test_an_undeclared_module_is_named_before_the_work(project):
+    (project.folder / "workflow/scripts/ladder/extra.py").write_text("")
+    script = project.folder / "workflow/scripts/train.py"
+    script.write_text("from ladder import extra\n" + SCRIPT)
+    output = project.snakemake()
+    assert project.status != 0
+    assert "workflow/scripts/ladder/extra.py" in output.splitlines()[-1]
+    assert project.ran() == []
+
+
+def test_copied_results_rerun_nothing_without_snakemakes_records_and_with_any_file_times(project):
+    shutil.rmtree(project.folder / ".snakemake")
+    times = random.Random(1)
+    for path in sorted(path for path in project.folder.rglob("*") if path.is_file()):
+        os.utime(path, (0, times.randrange(2**31)))
+    assert "Nothing to be done" in project.snakemake()
+    project.snakemake("train", "--config", "seed=5")
+    assert not (project.folder / "results/report.html").exists(), "a page of another configuration must not stay"
+    project.snakemake()
+    assert project.page()["seed"] == 1
+    assert project.ran() == ["initial", "train"]
+
+
+def test_results_of_another_machine_open_where_their_backend_cannot_run(project):
+    config = ("--config", "svm_backend=cuml")
+    output = project.snakemake(*config)
+    assert project.status != 0
+    assert "svm_backend cuml" in output.splitlines()[-1]
+    assert project.ran() == [], "found before the work begins"
+
+    backends = project.folder / "workflow/scripts/ladder/backends.py"
+    here = backends.read_text()
+    name = "def unavailable(name):\n"
+    backends.write_text(here.replace(name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n").replace(
+        "import ctypes", "import ctypes\nimport os"))
+    project.snakemake(*config, ELSEWHERE="1")
+    assert project.ran() == ["report", "svm", "svm", "svm"]
+    assert "Nothing to be done" in project.snakemake(*config)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--config", "batch_sise=32"], "did you mean batch_size?"),
+    (["--config", "optimizer=addam"], "did you mean adam?"),
+    (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
+    (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
+])
+def test_a_wrong_configuration_is_one_line(project, arguments, words):
+    output = project.snakemake(*arguments)
+    assert project.status != 0
+    assert words in output.splitlines()[-1]
+    assert "Traceback" not in output
+
+
+def test_text_and_numbers_are_one_version(project):
+    assert "Nothing to be done" in project.snakemake("--config", "batch_size='64'", "learning_rate=1e-3", "svm_C=10.0")
+
+
+def test_a_stages_message_is_the_last_line(fresh):
+    output = fresh.snakemake(FAIL="normalized")
+    assert fresh.status != 0
+    assert output.splitlines()[-1].endswith(": failed as the test wants")
+    assert "Traceback" not in output
+
+
+def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
+    project.snakemake("train", "-R", "train_autoencoder")
+    assert project.ran() == ["train"]
+    project.snakemake("-f", "train")
+    assert project.ran() == ["train"]
+    project.snakemake("report", "-R", "fit_svm")
+    assert project.ran() == ["report", "svm", "svm", "svm"]
+
+
+def test_two_runs_at_once_share_the_work(fresh):
+    runs = [fresh.start(SLOW="train"), fresh.start(SLOW="train")]
+    assert [run.wait() for run in runs] == [0, 0]
+    assert fresh.ran() == ALL
+
+
+@pytest.mark.parametrize("pause", [0, 4], ids=["its job still runs", "its job has ended"])
+def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, pause):
+    run = fresh.start(SLOW="train")
+    fresh.wait_for("train")
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    time.sleep(pause)
+    fresh.snakemake()
+    assert fresh.status == 0
+    assert fresh.ran() == ALL, "the orphan's work was waited for and used"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
+    run = fresh.start(SLOW="train")
+    fresh.wait_for("train")
+    os.killpg(run.pid, number)
+    run.wait()
+    time.sleep(0.5)
+    fresh.snakemake()
+    assert fresh.status == 0
+    assert fresh.ran() == sorted([*ALL, "train"])
+
+
+def test_threads_are_the_configurations_whatever_cores_says(fresh):
+    fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
+    assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]

@@ -202,3 +202,17 @@ def test_mistakes_are_tinted_by_how_many_they_are():
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
     assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
+
+
+@pytest.mark.parametrize("won, lost, says", [
+    (30, 10, "gained 5.5 points over leaving its weights random. Named correctly only with the trained encoder: 30"),
+    (30, 10, "That is more of a difference than luck would give."),
+    (12, 10, "Luck alone could give that difference."),
+    (10, 30, "lost 5.5 points against"),
+    (7, 7, "gained nothing over"),
+])
+def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
+    gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
+            "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
+    monkeypatch.setattr(report, "_gain", lambda inputs: gain)
+    assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))

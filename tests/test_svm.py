@@ -342,7 +342,8 @@ def run_stage(tmp_path):
     def run(**params):
         script = sources.SCRIPTS / "fit_svm.py"
         params = {"backend": "sklearn", "kernel": "rbf", "C": 10.0, "gamma": "scale", **params}
-        spec = {"stage": "svm", "params": params, "sources": dict.fromkeys(sources.closure(script)), "parents": {}}
+        digests = {path: sources.digest(path) for path in sources.closure(script)}
+        spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
         return subprocess.run([sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / "svm",
                                "--input", f"data={tmp_path / 'data'}", "--input", f"features={tmp_path / 'features'}",
                                "--threads", "2"], capture_output=True, text=True)

@@ -175,6 +175,30 @@ def cannot_run_here(jobs):
             sys.exit(reason)
 
 
+# Lines of Snakemake's that say nothing about the work. A failed stage has said why itself, and says it again at the end;
+# the command line is in the log of .snakemake/log and shown with --printshellcmds.
+NOISE = (
+    "Assuming unrestricted shared filesystem usage",
+    "Building DAG of jobs",
+    "Conda environments: ignored",
+    "Execute ",
+    "RuleException:\nCalledProcessError",
+    "Select jobs to execute",
+    "Using shell:",
+)
+
+
+def worth_reading(record):
+    failed_job = str(getattr(record, "event", "")).endswith("JOB_ERROR")
+    return not failed_job and not record.getMessage().startswith(NOISE)
+
+
+if not (workflow.output_settings.verbose or workflow.output_settings.printshellcmds):
+    for handler in workflow.logger_manager.logger.handlers:
+        if handler.name == "DefaultStreamHandler":
+            handler.addFilter(worth_reading)
+
+
 ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 

@@ -9,7 +9,7 @@ NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 
 def render(template, context):
-    """The page made from workflow/report/<template>, one self-contained HTML text; an unknown name in it is an error."""
+    """The page made from workflow/report/<template>: one HTML text. A name in it that `context` lacks is an error."""
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"count": count, "percent": percent, "duration": duration, "size": size, "large": large,

@@ -12,13 +12,12 @@ import numpy as np
 
 from . import optimizers
 from .networks import INPUT, Network
-from .patterns import Launch
 from .variants import rung
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, gradient, optimizer, activation, mask or derived. Activations are NHWC."""
+    """kind: dataset, control, parameter, gradient, optimizer, activation, mask, derived or workspace. Activations are NHWC."""
 
     name: str
     shape: tuple
@@ -34,7 +33,7 @@ class Buffer:
 class Step:
     """One operation. `reads` and `writes` map the operation's argument names to buffer names; flop counts a whole batch.
 
-    launch: the kernel that computes it, on a GPU rung.
+    launches: the kernels that compute it, in order, on a GPU rung.
     """
 
     operation: str
@@ -43,7 +42,7 @@ class Step:
     writes: Mapping
     attributes: Mapping
     flop: int = 0
-    launch: Launch | None = None
+    launches: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,9 +126,9 @@ class Builder:
         self.output = INPUT
 
     def plan(self):
-        launches = getattr(self.rung, "LAUNCHES", {})
-        steps = (dataclasses.replace(step, launch=launches[step.operation](step, self.buffers)) if launches else step
-                 for step in self.steps)
+        launches = getattr(self.rung, "LAUNCHES", None)
+        steps = self.steps if launches is None else [
+            dataclasses.replace(step, launches=launches[step.operation](step, self)) for step in self.steps]
         return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
 
     def lower(self, layers):
@@ -196,6 +195,13 @@ class Builder:
 
     def derived(self, name, shape):
         return self._buffer(name, shape, self.dtype, "derived")
+
+    def workspace(self, name, shape, dtype="float32"):
+        """A buffer between the launches of one step."""
+        return self._buffer(name, shape, dtype, "workspace")
+
+    def shape(self, name):
+        return self.buffers[name].shape
 
     def gradient(self, name):
         return self._buffer(f"{name}.gradient", self.buffers[name].shape, self.dtype, "gradient")

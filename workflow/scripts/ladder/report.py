@@ -321,7 +321,7 @@ def _operation_times(train):
 
 
 def _network(metrics):
-    """The network's layers; `rows`: how many of them, from this one on, its kernel ran at once (0 inside such a group)."""
+    """The network's layers; `rows`: how many, from this one on, its kernel ran at once (0 inside such a group)."""
     groups = {}
     for one in metrics["kernels"]:
         names = one["layer"].split(" + ")

@@ -4,9 +4,9 @@ import ast
 import functools
 import hashlib
 import pathlib
+import sys
 
 from .errors import UserError
-import sys
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]

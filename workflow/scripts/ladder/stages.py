@@ -6,11 +6,12 @@ one role, `features` and `svm` also those of the controls.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
 
-from .errors import UserError
+from . import sources
 from .sources import NEUTRAL, ROOT, closure
 from .variants import VARIANTS
 
@@ -41,15 +42,14 @@ def variant_sources(variant):
     library = ROOT / SCRIPTS / "ladder"
     modules = closure(library / f"rungs/{variant}.py") | closure(library / f"{VARIANTS[variant].executor}_executor.py")
     folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
-    kernels = {path.relative_to(sources.ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
+    kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
                if VARIANTS[variant].executor == "cuda"}
     return modules - NEUTRAL | kernels
 
 
 # What every stage runs that computes with the network.
-NETWORK = ("executors", "inference", "layers", "networks", "normalization", "optimizers", "patterns", "plan", "randomness",
-           "variants", "weights")
-TEMPLATES = tuple(sorted(path.relative_to(sources.ROOT).as_posix() for path in (sources.ROOT / "workflow/report").glob("*") if path.is_file()))
+NETWORK = ("inference", "layers", "networks", "normalization", "optimizers", "patterns", "plan", "randomness", "weights")
+TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
     "data": Stage("prepare_data.py", ("datasets",)),
@@ -212,9 +212,10 @@ def _differences(old, new, stages):
         before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
         if before != after:
             words.append(f"{key} {before} -> {after}")
-    for path in sorted(old["sources"].keys() | new["sources"].keys()):
-        if old["sources"].get(path) != new["sources"].get(path):
-            words.append(f"{path} changed")
+    edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
+              if old["sources"].get(path) != new["sources"].get(path)]
+    if edited:
+        words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
     for name in sorted(old["parents"].keys() | new["parents"].keys()):
         if old["parents"].get(name) != new["parents"].get(name):
             words.append(f"parent {stages.get(name, name)} changed")

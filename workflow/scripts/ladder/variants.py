@@ -15,6 +15,7 @@ class Variant:
 VARIANTS = {
     "cpu": Variant("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
                             "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
+    "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
 }
 
 

@@ -1,1 +1,4 @@
-"""One module per rung: PATTERNS, longest first, and on a GPU LAUNCHES, operation -> function(step, buffers) -> Launch."""
+"""One module per rung: PATTERNS, longest first, and for a GPU LAUNCHES: operation -> function(step, build) -> launches.
+
+A launch function may ask the plan under construction (plan.Builder) for shapes and for workspace.
+"""

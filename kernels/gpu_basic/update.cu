@@ -1,0 +1,83 @@
+// The optimizers' updates of one parameter tensor, and the end of a step.
+//
+// Rung: the first on the GPU. One thread per element, global memory only.
+// Layouts: parameter, gradient, velocity, square, mean float32, any, walked as they lie (`count` elements);
+// learning_rates float64, one per step of the run; counters int64: [step, offset into the permutation, step of this epoch].
+// clip: largest absolute value of an element of the gradient, 0 for no limit; weight_decay is added after clipping.
+// Launches: block (256), grid (ceil(count / 256)); advance: block (1), grid (1).
+// What bounds it: memory. sgd moves 12 bytes per parameter, momentum and rmsprop 20, adam 28. The last product and the
+// subtraction are in float64, as on the CPU; they hide behind the memory.
+// Predicted, not measured, for 751,875 parameters at 4.3 TB/s: 2.1, 3.5 and 4.9 us, less than the launches themselves.
+// Measured: not measured.
+
+// Comparisons, not fminf and fmaxf: those would hide a NaN.
+__device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter, float weight_decay, float clip) {
+    if (clip > 0.0f) gradient = gradient > clip ? clip : gradient < -clip ? -clip : gradient;
+    return gradient + weight_decay * parameter;
+}
+
+// w -= lr g
+extern "C" __global__ void __launch_bounds__(256) sgd_update(float* __restrict__ parameter, const float* __restrict__ gradient,
+                                                             const double* __restrict__ learning_rates,
+                                                             const long long* __restrict__ counters, int count,
+                                                             float weight_decay, float clip) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float w = parameter[i], g = clipped_and_decayed(gradient[i], w, weight_decay, clip);
+    parameter[i] = w - learning_rates[counters[0]] * g;
+}
+
+// v = momentum v + g; w -= lr v
+extern "C" __global__ void __launch_bounds__(256) momentum_update(float* __restrict__ parameter, float* __restrict__ velocity,
+                                                                  const float* __restrict__ gradient,
+                                                                  const double* __restrict__ learning_rates,
+                                                                  const long long* __restrict__ counters, int count,
+                                                                  float weight_decay, float clip, float momentum) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float w = parameter[i], g = clipped_and_decayed(gradient[i], w, weight_decay, clip);
+    float v = momentum * velocity[i] + g;
+    velocity[i] = v;
+    parameter[i] = w - learning_rates[counters[0]] * v;
+}
+
+// s = 0.99 s + 0.01 g^2; w -= lr g / (sqrt(s) + 1e-8)
+extern "C" __global__ void __launch_bounds__(256) rmsprop_update(float* __restrict__ parameter, float* __restrict__ square,
+                                                                 const float* __restrict__ gradient,
+                                                                 const double* __restrict__ learning_rates,
+                                                                 const long long* __restrict__ counters, int count,
+                                                                 float weight_decay, float clip) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float w = parameter[i], g = clipped_and_decayed(gradient[i], w, weight_decay, clip);
+    float s = 0.99f * square[i] + 0.01f * g * g;
+    square[i] = s;
+    parameter[i] = w - learning_rates[counters[0]] * (g / (sqrtf(s) + 1e-8f));
+}
+
+// m = 0.9 m + 0.1 g; s = 0.999 s + 0.001 g^2; w -= lr m' / (sqrt(s') + 1e-8), with m' = m / (1 - 0.9^t),
+// s' = s / (1 - 0.999^t), t = 1 in the first step (Kingma and Ba, 2015).
+extern "C" __global__ void __launch_bounds__(256) adam_update(float* __restrict__ parameter, float* __restrict__ mean,
+                                                              float* __restrict__ square, const float* __restrict__ gradient,
+                                                              const double* __restrict__ learning_rates,
+                                                              const long long* __restrict__ counters, int count,
+                                                              float weight_decay, float clip) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float w = parameter[i], g = clipped_and_decayed(gradient[i], w, weight_decay, clip);
+    float m = 0.9f * mean[i] + 0.1f * g;
+    float s = 0.999f * square[i] + 0.001f * g * g;
+    mean[i] = m;
+    square[i] = s;
+    float t = counters[0] + 1;
+    float m_corrected = m / -expm1f(t * -0.105360516f);      // log(0.9); expm1f keeps 1 - 0.999^t exact where it is small
+    float s_corrected = s / -expm1f(t * -0.00100050034f);   // log(0.999)
+    parameter[i] = w - learning_rates[counters[0]] * (m_corrected / (sqrtf(s_corrected) + 1e-8f));
+}
+
+// The step is done: count it, and move on in the permutation and in the epoch.
+extern "C" __global__ void advance(long long* __restrict__ counters, int batch) {
+    counters[0] += 1;
+    counters[1] += batch;
+    counters[2] += 1;
+}

@@ -1,0 +1,259 @@
+// Watches the memory accesses of a kernel that was compiled with -fsanitize=thread,alignment,bounds: the compiler
+// puts a call before every access, and these functions, instead of the sanitizers' own libraries, are what it calls.
+//
+// Bounds: an access must lie in one array argument, in one shared array, on the thread's stack or in the module's
+// constants.
+//
+// Races: every granule of the arguments and of shared memory remembers its last write and its last reads: block,
+// barrier epoch of the block, epoch of the warp, thread. Two accesses of which one is a write race where nothing orders
+// them. __syncthreads orders a block, __syncwarp of a whole warp that warp; within a launch nothing orders two blocks.
+// Shuffles order no memory.
+#include "runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+extern "C" unsigned char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" unsigned char _end[] __attribute__((visibility("hidden")));
+
+namespace emulator {
+
+// How many readers a granule has had that no barrier separates.
+enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
+
+struct Stamp {
+    uint32_t block, epoch, warp_epoch;   // block 0: never
+    uint16_t thread;
+    Readers readers;
+    bool pending;        // of a write: a cp.async that nobody has waited for
+    uintptr_t address;   // of the code
+};
+struct Granule {
+    Stamp write, read;
+};
+
+struct Region {
+    const unsigned char* begin;
+    size_t bytes, granule;
+    int argument;       // its number, or SHARED
+    const char* name;   // of a shared array
+    Granule* granules;
+    const unsigned char* end() const { return begin + bytes; }
+};
+constexpr int SHARED = -1;
+
+static std::vector<Region> regions;
+static bool watching;
+static Fault stale;   // the first read of shared memory that its block had not written
+
+static void add_region(const unsigned char* begin, size_t bytes, size_t granule, int argument, const char* name = "") {
+    if (!bytes) return;
+    auto* granules = static_cast<Granule*>(calloc((bytes + granule - 1) / granule, sizeof(Granule)));
+    if (!granules) abort();
+    regions.push_back({begin, bytes, granule, argument, name, granules});
+}
+
+void begin_checks() {
+    watching = running->buffer_count > 0;
+    stale = Fault{};
+    if (!watching) return;
+    for (uint64_t i = 0; i < running->shared_array_count; i++) {
+        const SharedArray& array = running->shared_arrays[i];
+        add_region(address_of(array), array.bytes, 1, SHARED, array.name);
+    }
+    add_region(dynamic_shared(), running->shared_bytes, 1, SHARED, "dynamic shared memory");
+    for (unsigned i = 0; i < running->buffer_count; i++) {
+        const Buffer& buffer = running->buffers[i];
+        add_region(buffer.begin, buffer.bytes, buffer.granule, buffer.argument);
+    }
+}
+
+void end_checks() {
+    for (Region& region : regions) free(region.granules);
+    regions.clear();
+    watching = false;
+}
+
+void end_block_checks() {
+    if (stale.kind[0]) report(stale);
+}
+
+static Region* find(const unsigned char* pointer) {
+    static size_t last;
+    if (last < regions.size() && pointer >= regions[last].begin && pointer < regions[last].end()) return &regions[last];
+    for (last = 0; last < regions.size(); last++)
+        if (pointer >= regions[last].begin && pointer < regions[last].end()) return &regions[last];
+    return nullptr;
+}
+
+[[noreturn]] static void fail_bounds(const unsigned char* pointer, size_t bytes, bool write, uintptr_t address) {
+    const Region* nearest = nullptr;
+    size_t least = SIZE_MAX;
+    for (const Region& region : regions) {
+        size_t distance = pointer < region.begin ? region.begin - pointer : pointer + bytes - region.end();
+        if (distance < least) least = distance, nearest = &region;
+    }
+    const char* verb = write ? "writes" : "reads";
+    if (!nearest || least > size_t(1) << 32)
+        fail(describe("out of bounds", at(address), "%s %zu bytes through a wild pointer", verb, bytes));
+    const char* side = pointer < nearest->begin ? "before the start" : "past the end";
+    if (nearest->argument == SHARED)
+        fail(describe("shared memory overflow", at(address), "%s %zu bytes, reaching %zu bytes %s of %s (%zu bytes)",
+                      verb, bytes, least, side, nearest->name, nearest->bytes));
+    fail(describe("out of bounds", at(address), "%s %zu bytes, reaching %zu bytes %s of argument %d (%zu bytes)", verb,
+                  bytes, least, side, nearest->argument, nearest->bytes));
+}
+
+static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
+
+// Does nothing order the access of `stamp` before what the current thread does now?
+static bool unordered(const Stamp& stamp) {
+    if (stamp.block == 0) return false;
+    if (stamp.block != block_number || stamp.readers == Readers::BLOCKS) return true;
+    if (stamp.epoch != epoch) return false;
+    if (!same_warp(stamp) || stamp.readers == Readers::ONE_BLOCK) return true;
+    if (stamp.warp_epoch != warp_epoch[current->linear / WARP]) return false;
+    return stamp.thread != current->linear || stamp.readers == Readers::ONE_WARP;
+}
+
+static Stamp now(uintptr_t address) {
+    return {block_number, epoch,  warp_epoch[current->linear / WARP], uint16_t(current->linear), Readers::ONE_THREAD,
+            false,        address};
+}
+
+static void record_read(Stamp& read, uintptr_t address) {
+    if (read.readers == Readers::BLOCKS) return;
+    Readers readers = Readers::ONE_THREAD;
+    if (read.block && read.block != block_number)
+        readers = Readers::BLOCKS;
+    else if (read.block && read.epoch == epoch) {
+        if (!same_warp(read) || read.readers == Readers::ONE_BLOCK)
+            readers = Readers::ONE_BLOCK;
+        else if (read.warp_epoch == warp_epoch[current->linear / WARP])
+            readers = read.thread != current->linear ? Readers::ONE_WARP : read.readers;
+    }
+    read = now(address);
+    read.readers = readers;
+}
+
+[[noreturn]] static void fail_race(const Region& region, size_t offset, const char* verb, const Stamp& other,
+                                   const char* other_verb, uintptr_t address) {
+    char memory[80];
+    if (region.argument == SHARED)
+        snprintf(memory, sizeof memory, "%s", region.name);
+    else
+        snprintf(memory, sizeof memory, "argument %d", region.argument);
+    bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
+    fail(describe(between_blocks ? "race between blocks" : "race", at(address, other.address),
+                  "%s byte %zu of %s, which thread number %u "
+                  "of %s block %s; nothing orders the two",
+                  verb, offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
+}
+
+// A read of shared memory that its block has not written yet. Where a later write turns out to race with it, the race
+// is what is reported; else this is, when the block ends.
+static void suspect_stale(const Region& region, size_t offset, uintptr_t address) {
+    if (stale.kind[0]) return;
+    stale = describe("stale shared memory", at(address), "reads byte %zu of %s, which its block never wrote", offset,
+                     region.name);
+}
+
+static void check_granule(const Region& region, size_t number, bool write, uintptr_t address) {
+    Granule& granule = region.granules[number];
+    size_t offset = number * region.granule;
+    bool shared = region.argument == SHARED;
+    const char* verb = write ? "writes" : "reads";
+    if (shared && granule.write.block != block_number) granule.write = {};   // what another block left there is gone
+    if (shared && granule.read.block != block_number) granule.read = {};
+    if (granule.write.pending)
+        fail(describe("missing cp.async wait", at(address, granule.write.address),
+                      "%s byte %zu of %s while a cp.async to it is under "
+                      "way",
+                      verb, offset, region.name));
+    if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
+    if (!write) {
+        if (shared && !granule.write.block) suspect_stale(region, offset, address);
+        record_read(granule.read, address);
+        return;
+    }
+    if (unordered(granule.read)) fail_race(region, offset, verb, granule.read, "reads", address);
+    granule.write = now(address);
+}
+
+static bool on_own_stack(const unsigned char* pointer) {
+    return reinterpret_cast<const char*>(pointer) >= current->stack &&
+           reinterpret_cast<const char*>(pointer) < current->stack + STACK_BYTES;
+}
+
+void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
+    auto* pointer = static_cast<const unsigned char*>(target);
+    if (!watching || on_own_stack(pointer)) return;
+    Region* region = find(pointer);
+    if (!region) {
+        bool constant = !write && pointer >= __ehdr_start && pointer < _end;
+        if (constant || on_a_stack(pointer)) return;
+        fail_bounds(pointer, bytes, write, address);
+    }
+    if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, write, address);
+    size_t first = (pointer - region->begin) / region->granule,
+           last = (pointer + bytes - 1 - region->begin) / region->granule;
+    for (size_t number = first; number <= last; number++) check_granule(*region, number, write, address);
+}
+
+void copy_pending(const void* shared, size_t bytes, bool pending) {
+    if (!watching) return;
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    Region* region = find(pointer);
+    if (!region || region->argument != SHARED)
+        fail(describe("bad cp.async", Place{}, "copies to memory that is not shared"));
+    for (size_t i = 0; i < bytes; i++) region->granules[pointer + i - region->begin].write.pending = pending;
+}
+
+}   // namespace emulator
+
+// ---- the functions that the compiler calls
+using namespace emulator;
+#define CALLER reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+#define ACCESS(bytes)                                                                 \
+    void __tsan_read##bytes(void* p) { accessed(p, bytes, false, CALLER); }           \
+    void __tsan_write##bytes(void* p) { accessed(p, bytes, true, CALLER); }           \
+    void __tsan_unaligned_read##bytes(void* p) { accessed(p, bytes, false, CALLER); } \
+    void __tsan_unaligned_write##bytes(void* p) { accessed(p, bytes, true, CALLER); }
+extern "C" {
+ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16) void __tsan_read_range(void* p, size_t bytes) {
+    accessed(p, bytes, false, CALLER);
+}
+void __tsan_write_range(void* p, size_t bytes) { accessed(p, bytes, true, CALLER); }
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+// The data that -fsanitize=undefined passes to its handlers begins with these (compiler-rt,
+// lib/ubsan/ubsan_handlers.h).
+struct SourceLocation {
+    const char* file;
+    uint32_t line, column;
+};
+static Place at(SourceLocation location) { return {location.file, int(location.line), 0, 0}; }
+struct TypeMismatch {
+    SourceLocation location;
+    const void* type;
+    unsigned char log_alignment, kind;
+};
+
+void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
+    if (!watching) return;
+    uintptr_t alignment = uintptr_t(1) << data->log_alignment;
+    fail(describe("misaligned access", at(data->location), "uses an address that is %zu bytes off a multiple of %zu",
+                  size_t(pointer % alignment), size_t(alignment)));
+}
+
+void __ubsan_handle_out_of_bounds(SourceLocation* location, uintptr_t index) {
+    if (watching)
+        fail(describe("out of bounds", at(*location), "uses index %lld of an array", static_cast<long long>(index)));
+}
+
+void __ubsan_handle_divrem_overflow(SourceLocation* location, uintptr_t, uintptr_t) {
+    if (watching) fail(describe("division by zero", at(*location), "divides by zero"));
+}
+}

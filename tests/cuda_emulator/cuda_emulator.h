@@ -1,0 +1,218 @@
+// What a CUDA C++ file sees when g++ compiles it instead of NVRTC. It declares the part of the language that this
+// project's kernels use; runtime.cpp runs the threads, checks.cpp watches their memory accesses. Not modelled: tensor
+// cores, atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
+#pragma once
+#define CUDA_EMULATOR 1
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#define __global__ __attribute__((noinline))
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// Thread-local, and nothing else is: so the symbol table tells which arrays are shared, those in templates included.
+#define __shared__ static thread_local
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+#define EMULATOR_VECTOR(type, name)                                         \
+    struct alignas(2 * sizeof(type)) name##2 { type x, y; };                \
+    struct name##3_ { type x, y, z; };                                      \
+    struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; };          \
+    static inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
+    static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+EMULATOR_VECTOR(float, float)
+EMULATOR_VECTOR(int, int)
+EMULATOR_VECTOR(unsigned, uint)
+EMULATOR_VECTOR(unsigned char, uchar)
+#undef EMULATOR_VECTOR
+
+namespace emulator {
+
+struct Site {
+    const char* file;
+    int line, id;
+};   // where a kernel calls into the emulator
+#define EMULATOR_SITE (emulator::Site{__FILE__, __LINE__, __COUNTER__})
+
+// Coordinates of the running thread: 0..2 threadIdx, 3..5 blockIdx, 6..8 blockDim, 9..11 gridDim. They do not change
+// while a thread runs, so the call may be hoisted ("const").
+unsigned coordinate(int which) __attribute__((const));
+#define EMULATOR_COORDINATES(first) \
+    (uint3{emulator::coordinate(first), emulator::coordinate(first + 1), emulator::coordinate(first + 2)})
+
+void syncthreads(Site);
+void syncwarp(Site, unsigned mask = 0xffffffffu);
+unsigned ballot(Site, unsigned mask, bool predicate);
+unsigned lane();
+// `bits` of the lane `source` of this warp; all ones where that lane takes no part.
+uint64_t shuffle(Site, unsigned mask, uint64_t bits, unsigned source);
+void copy_async(Site, void* shared, const void* global, unsigned bytes, bool valid);
+void copy_async_commit();
+void copy_async_wait(unsigned groups_left);
+unsigned char* dynamic_shared();
+
+template <class T> T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = shuffle(site, mask, bits, source);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The four ways in which a lane names its source; outside its group of `width` lanes it gets its own value.
+inline unsigned from_lane(int source, int width = 32) { return (lane() & ~(width - 1)) + (source & (width - 1)); }
+inline unsigned from_up(unsigned delta, int width = 32) {
+    return (lane() & (width - 1)) < delta ? lane() : lane() - delta;
+}
+inline unsigned from_down(unsigned delta, int width = 32) {
+    return (lane() & (width - 1)) + delta >= unsigned(width) ? lane() : lane() + delta;
+}
+inline unsigned from_xor(int mask, int width = 32) {
+    unsigned source = lane() ^ mask;
+    return source >= (lane() & ~(width - 1)) + width ? lane() : source;
+}
+
+// ---- how a kernel is launched (Python fills these; __init__.py mirrors them)
+struct Buffer {
+    unsigned char* begin;
+    uint64_t bytes;
+    uint32_t granule, argument;
+};   // one array argument
+struct SharedArray {
+    int64_t offset;
+    uint64_t bytes;
+    char name[64];
+};   // offset from shared_anchor
+struct Fault {
+    char kind[40], message[400], file[300];
+    int32_t line;
+    uint64_t address, other_address;
+};
+struct Launch {
+    uint32_t grid[3], block[3];
+    uint64_t shared_bytes;
+    void** arguments;
+    uint32_t order;          // 0 forward, 1 reverse, otherwise the seed of a random order
+    uint32_t buffer_count;   // 0: run without watching memory
+    const Buffer* buffers;
+    uint64_t shared_array_count;
+    const SharedArray* shared_arrays;
+    Fault* fault;
+};
+int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
+
+// NumPy's name of an argument type, '*' after it for a pointer, '&' for a pointer to const.
+template <class T> struct Name;
+#define EMULATOR_NAME(type, name)                  \
+    template <> struct Name<type> {                \
+        static constexpr const char* value = name; \
+    };
+EMULATOR_NAME(float, "float32")
+EMULATOR_NAME(double, "float64") EMULATOR_NAME(int, "int32") EMULATOR_NAME(unsigned, "uint32")
+    EMULATOR_NAME(long long, "int64") EMULATOR_NAME(unsigned long long, "uint64") EMULATOR_NAME(unsigned char, "uint8")
+        EMULATOR_NAME(signed char, "int8") EMULATOR_NAME(unsigned short, "uint16") EMULATOR_NAME(short, "int16")
+            EMULATOR_NAME(float2, "float32") EMULATOR_NAME(float4, "float32") EMULATOR_NAME(uchar4, "uint8")
+                EMULATOR_NAME(bool, "bool")
+#undef EMULATOR_NAME
+                    template <class T>
+                    struct Argument {
+    static const char* name() { return Name<T>::value; }
+    static const char* mark() { return ""; }
+};
+template <class T> struct Argument<T*> {
+    static const char* name() { return Name<T>::value; }
+    static const char* mark() { return "*"; }
+};
+template <class T> struct Argument<const T*> {
+    static const char* name() { return Name<T>::value; }
+    static const char* mark() { return "&"; }
+};
+
+template <class... A> void signature(void (*)(A...), char* text) {
+    text[0] = 0;
+    ((strcat(strcat(text, Argument<A>::name()), Argument<A>::mark()), strcat(text, " ")), ...);
+}
+template <auto kernel> struct Entry;
+template <class... A, void (*kernel)(A...)> struct Entry<kernel> {
+    static void run(void** arguments) { unpack(arguments, std::index_sequence_for<A...>()); }
+    template <size_t... I>
+    __attribute__((no_sanitize("thread", "undefined"))) static void unpack([[maybe_unused]] void** arguments,
+                                                                           std::index_sequence<I...>) {
+        kernel(*static_cast<std::remove_const_t<A>*>(arguments[I])...);
+    }
+};
+
+}   // namespace emulator
+
+#define EMULATOR_EXPORT(kernel)                                                                             \
+    extern "C" __attribute__((visibility("default"))) int launch_##kernel(const emulator::Launch* launch) { \
+        return emulator::launch(*launch, emulator::Entry<kernel>::run);                                     \
+    }                                                                                                       \
+    extern "C" __attribute__((visibility("default"))) void signature_##kernel(char* text) {                 \
+        emulator::signature(kernel, text);                                                                  \
+    }
+
+#define threadIdx EMULATOR_COORDINATES(0)
+#define blockIdx EMULATOR_COORDINATES(3)
+#define blockDim EMULATOR_COORDINATES(6)
+#define gridDim EMULATOR_COORDINATES(9)
+static constexpr int warpSize = 32;
+
+#define __syncthreads() emulator::syncthreads(EMULATOR_SITE)
+#define __syncwarp(...) emulator::syncwarp(EMULATOR_SITE, ##__VA_ARGS__)
+#define __ballot_sync(mask, predicate) emulator::ballot(EMULATOR_SITE, mask, predicate)
+#define __any_sync(mask, predicate) (emulator::ballot(EMULATOR_SITE, mask, predicate) != 0)
+#define __all_sync(mask, predicate) (emulator::ballot(EMULATOR_SITE, mask, !(predicate)) == 0)
+#define __shfl_sync(mask, value, ...) \
+    emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_lane(__VA_ARGS__))
+#define __shfl_up_sync(mask, value, ...) \
+    emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_up(__VA_ARGS__))
+#define __shfl_down_sync(mask, value, ...) \
+    emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_down(__VA_ARGS__))
+#define __shfl_xor_sync(mask, value, ...) \
+    emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_xor(__VA_ARGS__))
+
+// ---- kernels/common/*.cuh: the bodies these headers leave to the emulator
+#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulator::dynamic_shared())
+#define cp_async(bytes, shared, global, valid) emulator::copy_async(EMULATOR_SITE, shared, global, bytes, valid)
+static inline void cp_async_commit() { emulator::copy_async_commit(); }
+template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(groups_left); }
+
+// ---- arithmetic. glibc declares some of these names itself, so they are macros.
+#define __expf(x) expf(x)
+#define __logf(x) logf(x)
+#define __powf(x, y) powf(x, y)
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+// Results rounded on their own: neither compiler may fuse them into a multiply-add.
+static inline __attribute__((noinline)) float __fmul_rn(float a, float b) { return a * b; }
+static inline __attribute__((noinline)) float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsqrt_rn(float x) { return sqrtf(x); }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+template <class To, class From> static inline To emulator_bits(From from) {
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+static inline int __float_as_int(float f) { return emulator_bits<int>(f); }
+static inline unsigned __float_as_uint(float f) { return emulator_bits<unsigned>(f); }
+static inline float __int_as_float(int i) { return emulator_bits<float>(i); }
+static inline float __uint_as_float(unsigned i) { return emulator_bits<float>(i); }
+template <class T> static inline T __ldg(const T* address) { return *address; }
+template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <class T> static inline T max(T a, T b) { return a < b ? b : a; }

@@ -1,0 +1,458 @@
+// Runs a launch: one block after another, each CUDA thread a fiber on this one OS thread. A thread runs until it waits
+// at a barrier or a warp operation; the order in which waiting threads go on is the launch's (forward, reverse or
+// random).
+#include "runtime.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+// switch_stack(&save, to): store the callee-saved registers on this stack and its pointer in `save`; go on at `to`.
+extern "C" void emulator_switch_stack(void** save, void* to);
+#if defined(__x86_64__)
+asm(R"(.text
+.hidden emulator_switch_stack
+.globl emulator_switch_stack
+.type emulator_switch_stack,@function
+emulator_switch_stack:
+    push %rbp
+    push %rbx
+    push %r12
+    push %r13
+    push %r14
+    push %r15
+    mov %rsp,(%rdi)
+    mov %rsi,%rsp
+    pop %r15
+    pop %r14
+    pop %r13
+    pop %r12
+    pop %rbx
+    pop %rbp
+    ret
+.size emulator_switch_stack,.-emulator_switch_stack)");
+constexpr int SAVED_WORDS = 8,
+              RETURN_WORD = 6;   // six registers, the return address, and one to keep the stack aligned
+#elif defined(__aarch64__)
+asm(R"(.text
+.hidden emulator_switch_stack
+.globl emulator_switch_stack
+.type emulator_switch_stack,%function
+emulator_switch_stack:
+    sub sp,sp,#160
+    stp x19,x20,[sp,#0]
+    stp x21,x22,[sp,#16]
+    stp x23,x24,[sp,#32]
+    stp x25,x26,[sp,#48]
+    stp x27,x28,[sp,#64]
+    stp x29,x30,[sp,#80]
+    stp d8,d9,[sp,#96]
+    stp d10,d11,[sp,#112]
+    stp d12,d13,[sp,#128]
+    stp d14,d15,[sp,#144]
+    mov x9,sp
+    str x9,[x0]
+    mov sp,x1
+    ldp x19,x20,[sp,#0]
+    ldp x21,x22,[sp,#16]
+    ldp x23,x24,[sp,#32]
+    ldp x25,x26,[sp,#48]
+    ldp x27,x28,[sp,#64]
+    ldp x29,x30,[sp,#80]
+    ldp d8,d9,[sp,#96]
+    ldp d10,d11,[sp,#112]
+    ldp d12,d13,[sp,#128]
+    ldp d14,d15,[sp,#144]
+    add sp,sp,#160
+    ret
+.size emulator_switch_stack,.-emulator_switch_stack)");
+constexpr int SAVED_WORDS = 20, RETURN_WORD = 11;
+#else
+#error "the emulator has no context switch for this processor"
+#endif
+
+extern "C" unsigned char __ehdr_start[] __attribute__((visibility("hidden")));   // where this library was loaded
+extern "C" {
+thread_local unsigned char emulator_shared_anchor;
+}   // the kernels' __shared__ arrays lie about it
+
+namespace emulator {
+
+Thread* current;
+const Launch* running;
+unsigned block_number, epoch;
+std::vector<unsigned> warp_epoch;
+
+static std::vector<Thread> threads;
+static std::vector<unsigned> order;   // the threads of a block, in the order they run
+static size_t next_new;               // order[next_new...] have not begun
+static std::vector<char*> free_stacks, all_stacks;
+static void* scheduler_stack;
+static bool failed;
+static unsigned block_index[3];
+static void (*entry)(void**);
+
+constexpr unsigned char POISON = 0xff;   // as float32 a NaN, as an integer -1
+constexpr size_t RED_ZONE = 1024;
+alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
+
+unsigned coordinate(int which) {
+    const uint32_t* values[] = {current->index, block_index, running->block, running->grid};
+    return values[which / 3][which % 3];
+}
+
+unsigned lane() { return current->linear % WARP; }
+
+unsigned char* dynamic_shared() { return dynamic_bytes; }
+
+unsigned char* address_of(const SharedArray& array) { return &emulator_shared_anchor + array.offset; }
+
+Fault describe(const char* kind, Place place, const char* format, ...) {
+    Fault fault{};
+    auto base = reinterpret_cast<uintptr_t>(__ehdr_start);
+    snprintf(fault.kind, sizeof fault.kind, "%s", kind);
+    snprintf(fault.file, sizeof fault.file, "%s", place.file);
+    fault.line = place.line;
+    fault.address = place.address ? place.address - base : 0;
+    fault.other_address = place.other_address ? place.other_address - base : 0;
+    size_t length =
+        snprintf(fault.message, sizeof fault.message, "thread (%u,%u,%u) of block (%u,%u,%u) ", current->index[0],
+                 current->index[1], current->index[2], block_index[0], block_index[1], block_index[2]);
+    va_list rest;
+    va_start(rest, format);
+    vsnprintf(fault.message + length, sizeof fault.message - length, format, rest);
+    va_end(rest);
+    return fault;
+}
+
+void report(const Fault& fault) {
+    *running->fault = fault;
+    failed = true;
+}
+
+void fail(const Fault& fault) {
+    report(fault);
+    void* abandoned;
+    emulator_switch_stack(&abandoned, scheduler_stack);
+    abort();
+}
+
+// ---- fibers
+
+static char* new_stack() {
+    if (free_stacks.empty()) {
+        char* stack =
+            static_cast<char*>(mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        if (stack == MAP_FAILED) abort();
+        mprotect(stack, 4096, PROT_NONE);
+        all_stacks.push_back(stack);
+        return stack;
+    }
+    char* stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
+}
+
+bool on_a_stack(const void* address) {
+    for (char* stack : all_stacks)
+        if (address >= stack && address < stack + STACK_BYTES) return true;
+    return false;
+}
+
+static void pause(State state, Site site) {
+    Thread* me = current;
+    me->state = state;
+    me->site = site;
+    emulator_switch_stack(&me->stack_pointer, scheduler_stack);
+}
+
+// Runs threads that have not begun, one after another, until one has to wait: a kernel without barriers needs one
+// fiber.
+static void run_fiber() {
+    for (;;) {
+        entry(running->arguments);
+        current->state = State::DONE;
+        if (next_new == order.size()) break;
+        Thread* next = &threads[order[next_new++]];
+        std::swap(next->stack, current->stack);
+        current = next;
+    }
+    void* abandoned;
+    emulator_switch_stack(&abandoned, scheduler_stack);
+    abort();
+}
+
+static void resume(Thread& thread) {
+    current = &thread;
+    emulator_switch_stack(&scheduler_stack, thread.stack_pointer);
+    if (current->state == State::DONE || failed) {
+        free_stacks.push_back(current->stack);
+        current->stack = nullptr;
+    }
+}
+
+static void begin(Thread& thread) {
+    thread.stack = new_stack();
+    void** top = reinterpret_cast<void**>(thread.stack + STACK_BYTES) - SAVED_WORDS;
+    std::fill(top, top + SAVED_WORDS, nullptr);
+    top[RETURN_WORD] = reinterpret_cast<void*>(run_fiber);
+    thread.stack_pointer = top;
+    resume(thread);
+}
+
+// ---- barriers and warp operations
+
+void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
+
+// Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
+static void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
+    Thread* me = current;
+    unsigned first = me->linear - lane();
+    if (!(mask >> lane() & 1))
+        fail(describe("divergent warp operation", at(site), "is not in its own mask %08x", mask));
+    me->mask = mask;
+    me->combine = combine;
+    me->operand = operand;
+    me->state = State::AT_WARP;
+    me->site = site;
+    Operand* operands[WARP] = {};
+    for (unsigned l = 0; l < WARP && first + l < threads.size(); l++) {
+        if (!(mask >> l & 1)) continue;
+        Thread& other = threads[first + l];
+        if (other.state != State::AT_WARP || other.mask != mask || other.site.id != site.id) {
+            emulator_switch_stack(&me->stack_pointer, scheduler_stack);
+            return;
+        }
+        operands[l] = other.operand;
+    }
+    combine(operands);
+    for (unsigned l = 0; l < WARP; l++)
+        if (operands[l]) threads[first + l].state = State::READY;
+}
+
+void syncwarp(Site site, unsigned mask) {
+    Operand nothing{};
+    collective(
+        site, mask,
+        [](Operand** of_lane) {
+            // Only a synchronisation of the whole warp orders memory for the race check; a part of it is taken to order
+            // nothing.
+            unsigned first = current->linear - lane();
+            for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
+                if (!of_lane[l]) return;
+            warp_epoch[current->linear / WARP]++;
+        },
+        &nothing);
+}
+
+unsigned ballot(Site site, unsigned mask, bool predicate) {
+    Operand operand{predicate, 0, 0};
+    collective(
+        site, mask,
+        [](Operand** of_lane) {
+            uint64_t votes = 0;
+            for (unsigned l = 0; l < WARP; l++)
+                if (of_lane[l]) votes |= of_lane[l]->value << l;
+            for (unsigned l = 0; l < WARP; l++)
+                if (of_lane[l]) of_lane[l]->result = votes;
+        },
+        &operand);
+    return operand.result;
+}
+
+uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
+    Operand operand{bits, 0, source};
+    collective(
+        site, mask,
+        [](Operand** of_lane) {
+            for (unsigned l = 0; l < WARP; l++) {
+                if (!of_lane[l]) continue;
+                Operand* from = of_lane[of_lane[l]->source % WARP];
+                of_lane[l]->result = from ? from->value : ~uint64_t(0);
+            }
+        },
+        &operand);
+    return operand.result;
+}
+
+// ---- cp.async: NaN in the destination until the issuing thread waits for the copy
+
+void copy_async(Site site, void* shared, const void* global, unsigned bytes, bool valid) {
+    uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    if (bytes != 4 && bytes != 8 && bytes != 16)
+        fail(describe("bad cp.async", at(site), "copies %u bytes, not 4, 8 or 16", bytes));
+    if (reinterpret_cast<uintptr_t>(shared) % bytes || (valid && reinterpret_cast<uintptr_t>(global) % bytes))
+        fail(describe("misaligned access", at(site), "copies %u bytes to or from an address that is no multiple of it",
+                      bytes));
+    if (valid) accessed(global, bytes, false, address);
+    accessed(shared, bytes, true, address);
+    copy_pending(shared, bytes, true);
+    memset(shared, POISON, bytes);
+    current->copies.push_back({static_cast<unsigned char*>(shared), static_cast<const unsigned char*>(global), bytes,
+                               current->copy_group, valid, address});
+}
+
+void copy_async_commit() { current->copy_group++; }
+
+void copy_async_wait(unsigned groups_left) {
+    auto& copies = current->copies;
+    auto waits = [&](const Copy& copy) { return copy.group + groups_left < current->copy_group; };
+    for (const Copy& copy : copies) {
+        if (!waits(copy)) continue;
+        if (copy.valid)
+            memcpy(copy.shared, copy.global, copy.bytes);
+        else
+            memset(copy.shared, 0, copy.bytes);
+        copy_pending(copy.shared, copy.bytes, false);
+        accessed(copy.shared, copy.bytes, true, copy.address);
+    }
+    copies.erase(std::remove_if(copies.begin(), copies.end(), waits), copies.end());
+}
+
+// ---- the scheduler
+
+static void arrange(std::vector<unsigned>& items, std::mt19937& random) {
+    if (running->order == 1) std::reverse(items.begin(), items.end());
+    if (running->order > 1) std::shuffle(items.begin(), items.end(), random);
+}
+
+static void begin_block(unsigned number, std::mt19937& random) {
+    const uint32_t* grid = running->grid;
+    const uint32_t* block = running->block;
+    for (unsigned axis = 0, rest = number; axis < 3; rest /= grid[axis++]) block_index[axis] = rest % grid[axis];
+    epoch = 0;
+    block_number++;
+    warp_epoch.assign(warp_epoch.size(), 0);
+    for (unsigned i = 0; i < threads.size(); i++) {
+        Thread& thread = threads[i];
+        unsigned index[3] = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
+        std::copy(index, index + 3, thread.index);
+        thread.linear = i;
+        thread.state = State::NEW;
+        thread.copy_group = 0;
+        thread.copies.clear();
+        order[i] = i;
+    }
+    arrange(order, random);
+    next_new = 0;
+    for (uint64_t i = 0; i < running->shared_array_count; i++)
+        memset(address_of(running->shared_arrays[i]), POISON, running->shared_arrays[i].bytes);
+    memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
+}
+
+// All threads that are not done wait and none can go on: release their barrier, or say why it cannot be.
+static void release_barrier() {
+    unsigned done = 0, waiting = 0;
+    Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr;
+    for (Thread& thread : threads) {
+        if (thread.state == State::DONE)
+            done++;
+        else if (thread.state == State::AT_WARP)
+            at_warp = at_warp ? at_warp : &thread;
+        else if (!at_barrier || thread.site.id == at_barrier->site.id)
+            at_barrier = at_barrier ? at_barrier : &thread, waiting++;
+        else
+            elsewhere = &thread;
+    }
+    unsigned total = threads.size();
+    current = at_warp ? at_warp : at_barrier;
+    Place place = at(current->site);
+    if (at_warp)
+        report(describe("divergent warp operation", place,
+                        "waits in a warp operation (mask %08x) for lanes that never come; %u of %u "
+                        "threads have returned, %u wait at a __syncthreads",
+                        at_warp->mask, done, total, waiting));
+    else if (elsewhere)
+        report(describe("divergent barrier", place, "waits at one __syncthreads, thread (%u,%u,%u) at another, line %d",
+                        elsewhere->index[0], elsewhere->index[1], elsewhere->index[2], elsewhere->site.line));
+    else if (done)
+        report(describe("divergent barrier", place, "waits at a __syncthreads that %u of %u threads never reached",
+                        done, total));
+    if (failed) return;
+    for (Thread& thread : threads) thread.state = State::READY;
+    epoch++;
+}
+
+static void check_red_zone() {
+    const unsigned char* end = dynamic_bytes + running->shared_bytes;
+    if (std::all_of(end, end + RED_ZONE, [](unsigned char byte) { return byte == POISON; })) return;
+    report(describe("shared memory overflow", Place{},
+                    "or another of its block wrote past the %llu bytes of dynamic shared memory",
+                    static_cast<unsigned long long>(running->shared_bytes)));
+}
+
+static void run_block(std::mt19937& random) {
+    for (;;) {
+        bool progress = false;
+        for (unsigned i : order) {
+            Thread& thread = threads[i];
+            if (thread.state == State::NEW)
+                next_new++, begin(thread);
+            else if (thread.state == State::READY)
+                resume(thread);
+            else
+                continue;
+            progress = true;
+            if (failed) return;
+        }
+        if (std::all_of(threads.begin(), threads.end(),
+                        [](const Thread& thread) { return thread.state == State::DONE; }))
+            break;
+        if (!progress) release_barrier();
+        if (failed) return;
+        if (running->order > 1 && next_new == order.size()) std::shuffle(order.begin(), order.end(), random);
+    }
+    check_red_zone();
+    end_block_checks();
+}
+
+static bool accepted(const Launch& launch) {
+    uint64_t size = uint64_t(launch.block[0]) * launch.block[1] * launch.block[2];
+    bool grid = launch.grid[0] && launch.grid[1] && launch.grid[2] && launch.grid[0] < 1u << 31 &&
+                launch.grid[1] < 65536 && launch.grid[2] < 65536;
+    return grid && size >= 1 && size <= 1024 && launch.block[2] <= 64 && launch.shared_bytes <= MOST_SHARED_BYTES;
+}
+
+static void run_blocks() {
+    std::mt19937 random(running->order);
+    std::vector<unsigned> blocks(size_t(running->grid[0]) * running->grid[1] * running->grid[2]);
+    for (unsigned i = 0; i < blocks.size(); i++) blocks[i] = i;
+    arrange(blocks, random);
+    for (unsigned number : blocks) {
+        begin_block(number, random);
+        run_block(random);
+        if (failed) return;
+    }
+}
+
+int launch(const Launch& launch, void (*thread)(void**)) {
+    running = &launch;
+    entry = thread;
+    if (!accepted(launch)) {
+        snprintf(launch.fault->kind, sizeof launch.fault->kind, "impossible launch");
+        snprintf(launch.fault->message, sizeof launch.fault->message,
+                 "no GPU accepts grid (%u,%u,%u), block (%u,%u,%u), %llu bytes of dynamic shared memory",
+                 launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2],
+                 static_cast<unsigned long long>(launch.shared_bytes));
+        return 1;
+    }
+    failed = false;
+    block_number = 0;
+    threads.resize(size_t(launch.block[0]) * launch.block[1] * launch.block[2]);
+    order.resize(threads.size());
+    warp_epoch.resize((threads.size() + WARP - 1) / WARP);
+    begin_checks();
+    run_blocks();
+    end_checks();
+    for (Thread& waiting : threads) {
+        if (waiting.stack) free_stacks.push_back(waiting.stack);
+        waiting.stack = nullptr;
+    }
+    return failed;
+}
+
+}   // namespace emulator

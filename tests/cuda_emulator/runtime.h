@@ -1,0 +1,76 @@
+// What runtime.cpp and checks.cpp share.
+#pragma once
+#include "cuda_emulator.h"
+
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+
+#include <vector>
+
+namespace emulator {
+
+constexpr size_t STACK_BYTES = 128 * 1024;
+constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // what a block of an sm_90 may ask for
+constexpr unsigned WARP = 32;
+
+enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, DONE };
+
+struct Operand {
+    uint64_t value, result;
+    unsigned source;
+};                                             // what a lane brings to a warp operation, and takes away
+using Combine = void (*)(Operand** of_lane);   // run once, when the last lane has arrived
+
+struct Copy {
+    unsigned char* shared;
+    const unsigned char* global;
+    unsigned bytes, group;
+    bool valid;
+    uintptr_t address;
+};
+
+struct Thread {
+    unsigned index[3], linear;
+    State state;
+    Site site;       // where it waits
+    unsigned mask;   // of the warp operation it waits in
+    Combine combine;
+    Operand* operand;
+    void* stack_pointer;
+    char* stack;
+    unsigned copy_group;        // number of the cp.async group being filled
+    std::vector<Copy> copies;   // cp.async not yet waited for
+};
+
+extern Thread* current;
+extern const Launch* running;
+extern unsigned block_number;              // 1 for the first block that runs, so that 0 means "no block"
+extern unsigned epoch;                     // barriers this block has passed
+extern std::vector<unsigned> warp_epoch;   // full-warp __syncwarp passed, of each warp
+
+// Where in the kernel: a file and line, or the code addresses of the access and of the one it conflicts with.
+struct Place {
+    const char* file = "";
+    int line = 0;
+    uintptr_t address = 0, other_address = 0;
+};
+inline Place at(Site site) { return {site.file, site.line, 0, 0}; }
+inline Place at(uintptr_t address, uintptr_t other_address = 0) { return {"", 0, address, other_address}; }
+
+Fault describe(const char* kind, Place, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));   // of the current thread
+void report(const Fault&);                   // ends the launch, when called by the scheduler
+[[noreturn]] void fail(const Fault&);        // ends the launch, when called by a thread: it never runs on
+bool on_a_stack(const void* address);
+unsigned char* address_of(const SharedArray&);
+
+// checks.cpp
+void begin_checks();
+void end_checks();
+void end_block_checks();
+void accessed(const void* pointer, size_t bytes, bool write, uintptr_t address);
+void copy_pending(const void* shared, size_t bytes, bool pending);
+
+}   // namespace emulator

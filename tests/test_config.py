@@ -1,0 +1,85 @@
+import re
+
+import pytest
+import yaml
+from ladder import config, datasets, networks, variants
+from ladder.errors import UserError
+from ladder.sources import ROOT
+
+
+@pytest.fixture
+def raw():
+    return yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def test_the_committed_configuration_is_valid_and_has_the_schemas_keys_in_its_order(raw):
+    assert list(config.load(raw)) == list(raw)
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_preset_is_valid(raw, preset):
+    overrides = yaml.safe_load(preset.read_text())
+    assert config.load(raw | overrides).keys() == raw.keys()
+
+
+def test_every_choice_of_a_key_is_named_in_its_comment():
+    properties = config.load_schema()["properties"]
+    comments = dict(re.findall(r"^(\w+):.*?#(.*(?:\n +#.*)*)", (ROOT / "config.yaml").read_text(), re.M))
+    for key, rule in properties.items():
+        for choice in rule.get("enum", []):
+            assert re.search(rf"\b{choice}\b", comments[key]), (key, choice)
+
+
+def test_the_schema_offers_what_there_is():
+    properties = config.load_schema()["properties"]
+    assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert all(networks.build(name) for name in properties["network"]["enum"])
+
+
+def test_the_digits_are_as_many_as_the_limits_assume():
+    digits = datasets.digits()
+    assert config.IMAGES["digits"] == (len(digits.train_labels), len(digits.test_labels))
+
+
+@pytest.mark.parametrize("key, text, value", [
+    ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
+    ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True), ("svm_gamma", "0.5", 0.5),
+    ("svm_gamma", "scale", "scale"), ("features_pool", "4", 4), ("controls", "random", ["random"]), ("svm_C", 10, 10.0),
+    ("cifar10_urls", "file:///here.tar.gz", ["file:///here.tar.gz"]), ("seed", 4294967295, 4294967295),
+])
+def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
+    found = config.load(raw | {key: text})[key]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("key, value, words", [
+    ("batch_sise", 32, "no key 'batch_sise'; did you mean batch_size?"),
+    ("optimizer", "addam", "optimizer is 'addam', but must be sgd, momentum, rmsprop or adam; did you mean adam?"),
+    ("batch_size", 0, "batch_size is 0, but must be a whole number at least 1"),
+    ("batch_size", -3, "batch_size is -3"), ("batch_size", 1.5, "batch_size is 1.5"), ("batch_size", True, "batch_size is True"),
+    ("batch_size", "many", "batch_size is 'many'"), ("batch_size", None, "batch_size is empty"),
+    ("learning_rate", "nan", "learning_rate is 'nan', but must be a number above 0"), ("learning_rate", "inf", "'inf'"),
+    ("learning_rate", 0, "learning_rate is 0"), ("learning_rate", [1], "learning_rate is [1]"),
+    ("epochs", 0, "epochs is 0"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
+    ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
+    ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
+    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
+    ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+])
+def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {key: value})
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_key_is_named(raw):
+    del raw["seed"]
+    with pytest.raises(UserError, match="'seed' is missing; it must be a whole number"):
+        config.load(raw)
+
+
+def test_no_auto_is_left_after_resolving(raw):
+    resolved = config.resolve(config.load(raw))
+    assert resolved["variant"] in variants.VARIANTS and resolved["svm_backend"] in ("cuml", "sklearnex", "sklearn")
+    assert resolved["threads"] >= 1

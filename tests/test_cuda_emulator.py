@@ -1,0 +1,371 @@
+"""The emulator runs good kernels as a GPU would and names every kind of planted bug, with its line."""
+
+import numpy as np
+import pytest
+
+from cuda_emulator import KernelFault, check, load
+
+GOOD = r"""
+#include "common/shared_memory.cuh"
+#include "common/cp_async.cuh"
+
+extern "C" __global__ void scale(const float* x, float* y, int count, float factor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = x[i] * factor;
+}
+
+#define TILE 8
+extern "C" __global__ void __launch_bounds__(TILE * TILE) matmul(const float* __restrict__ a, const float* __restrict__ b,
+                                                                 float* c, int m, int n, int k) {
+    __shared__ float a_tile[TILE][TILE + 1], b_tile[TILE][TILE];
+    int row = blockIdx.y * TILE + threadIdx.y, column = blockIdx.x * TILE + threadIdx.x;
+    float sum = 0.0f;
+    for (int start = 0; start < k; start += TILE) {
+        int a_column = start + threadIdx.x, b_row = start + threadIdx.y;
+        a_tile[threadIdx.y][threadIdx.x] = row < m && a_column < k ? a[row * k + a_column] : 0.0f;
+        b_tile[threadIdx.y][threadIdx.x] = b_row < k && column < n ? b[b_row * n + column] : 0.0f;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < TILE; i++) sum = fmaf(a_tile[threadIdx.y][i], b_tile[i][threadIdx.x], sum);
+        __syncthreads();
+    }
+    if (row < m && column < n) c[row * n + column] = sum;
+}
+
+// One block of 64: sums through shuffles and dynamic shared memory.
+extern "C" __global__ void sum64(const float4* x, float* out) {
+    DYNAMIC_SHARED(float, partial);
+    float4 v = __ldg(x + threadIdx.x);
+    float sum = (v.x + v.y) + (v.z + v.w);
+    for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) *out = partial[0] + partial[1];
+}
+
+// Warps talk through shared memory with __syncwarp alone.
+extern "C" __global__ void reverse_warps(const float* x, float* y) {
+    __shared__ float held[64];
+    held[threadIdx.x] = x[threadIdx.x];
+    __syncwarp();
+    float value = held[threadIdx.x ^ 31];
+    __syncwarp();
+    held[threadIdx.x] = value;
+    y[threadIdx.x] = held[threadIdx.x] + (__any_sync(0xffffffffu, value < 0.0f) ? 1000.0f : 0.0f);
+}
+
+// Two tiles of 32 x 4 floats in flight.
+extern "C" __global__ void stream(const float* x, float* y, int tiles) {
+    __shared__ __align__(16) float held[2][128];
+    int at = threadIdx.x * 4;
+    cp_async(16, &held[0][at], x + at, true);
+    cp_async_commit();
+    for (int tile = 0; tile < tiles; tile++) {
+        bool more = tile + 1 < tiles;
+        cp_async(16, &held[(tile + 1) % 2][at], more ? x + (tile + 1) * 128 + at : x, more);
+        cp_async_commit();
+        cp_async_wait<1>();
+        __syncthreads();
+        for (int i = 0; i < 4; i++) y[tile * 128 + at + i] = held[tile % 2][127 - at - i];
+        __syncthreads();
+    }
+}
+template <int N> __device__ float shifted(float value) {
+    __shared__ float held[N];
+    held[threadIdx.x] = value;
+    __syncthreads();
+    float result = held[(threadIdx.x + 1) % N];
+    __syncthreads();
+    return result;
+}
+extern "C" __global__ void shift32(const float* x, float* y) { y[threadIdx.x] = shifted<32>(x[threadIdx.x]); }
+extern "C" __global__ void bytes(const unsigned char* x, unsigned char* y, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = 255 - x[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "good.cu"
+    path.write_text(GOOD)
+    return load(path)
+
+
+def integers(shape, seed=0):
+    return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32)
+
+
+def poisoned(shape, dtype=np.float32):
+    return np.frombuffer(b"\xff" * int(np.prod(shape)) * np.dtype(dtype).itemsize, dtype).reshape(shape).copy()
+
+
+def run_plain(function, *launch, **options):
+    for order in ("forward", "reverse", 3):
+        function(*launch, **options, order=order)
+
+
+@pytest.mark.parametrize("run", [run_plain, check])
+def test_good_kernels_equal_numpy_in_every_order(good, run):
+    x, y = integers(100), poisoned(100)
+    run(good.get_function("scale"), (4,), (32,), (x, y, np.int32(100), np.float32(3)))
+    assert (y == x * 3).all()
+
+    a, b, c = integers((13, 21)), integers((21, 9), 1), poisoned((13, 9))
+    run(good.get_function("matmul"), (2, 2), (8, 8), (a, b, c, np.int32(13), np.int32(9), np.int32(21)))
+    assert (c == a @ b).all()
+
+    x, y = integers(256), poisoned(1)
+    run(good.get_function("sum64"), (1,), (64,), (x, y), shared_mem=8)
+    assert y[0] == x.sum()
+
+    x, y = integers(64) + 100, poisoned(64)
+    run(good.get_function("reverse_warps"), (1,), (64,), (x, y))
+    assert (y == x.reshape(2, 32)[:, ::-1].reshape(64)).all()
+
+    x, y = integers(384), poisoned(384)
+    run(good.get_function("stream"), (1,), (32,), (x, y, np.int32(3)))
+    assert (y == x.reshape(3, 128)[:, ::-1].reshape(-1)).all()
+
+    x, y = integers(32), poisoned(32)
+    run(good.get_function("shift32"), (1,), (32,), (x, y))
+    assert (y == np.roll(x, -1)).all()
+
+    x, y = np.arange(70, dtype=np.uint8), poisoned(70, np.uint8)
+    run(good.get_function("bytes"), (3,), (32,), (x, y, np.int32(70)))
+    assert (y == 255 - x).all()
+
+
+HEAD = '#include "common/shared_memory.cuh"\n#include "common/cp_async.cuh"\nextern "C" __global__ void kernel'
+# kind -> (kernel, launch); the line with the bug ends in "// HERE".
+PLANTED = {
+    "missing barrier": ("race", """(const float* x, float* y) {
+    __shared__ float held[64];
+    held[threadIdx.x] = x[threadIdx.x];
+    y[threadIdx.x] = held[63 - threadIdx.x];  // HERE
+}""", {"block": 64}),
+    "missing barrier before the next tile": ("race", """(const float* x, float* y) {
+    __shared__ float held[64];
+    float sum = 0.0f;
+    for (int tile = 0; tile < 2; tile++) {
+        held[threadIdx.x] = x[threadIdx.x] + tile;  // HERE
+        __syncthreads();
+        sum += held[63 - threadIdx.x];
+    }
+    y[threadIdx.x] = sum;
+}""", {"block": 64}),
+    "shuffle for a __syncwarp": ("race", """(const float* x, float* y) {
+    __shared__ float held[32];
+    held[threadIdx.x] = x[threadIdx.x];
+    float other = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 1);
+    y[threadIdx.x] = held[31 - threadIdx.x] + other;  // HERE
+}""", {"block": 32}),
+    "__syncwarp for a __syncthreads": ("race", """(const float* x, float* y) {
+    __shared__ float held[64];
+    held[threadIdx.x] = x[threadIdx.x];
+    __syncwarp();
+    y[threadIdx.x] = held[63 - threadIdx.x];  // HERE
+}""", {"block": 64}),
+    "two blocks write one element": ("race between blocks", """(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x];  // HERE
+}""", {"block": 64, "grid": 2}),
+    "a block reads what another writes": ("race between blocks", """(const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i];
+    if (i == 31) y[i] = x[i] + y[i + 1];  // HERE
+}""", {"block": 32, "grid": 2}),
+    "two blocks add to one element": ("race between blocks", """(const float* x, float* y) {
+    if (threadIdx.x == 0) y[0] += x[blockIdx.x];  // HERE
+}""", {"block": 32, "grid": 2}),
+    "one past the border": ("out of bounds", """(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x + 1];  // HERE
+}""", {"block": 64}),
+    "one before the border": ("out of bounds", """(const float* x, float* y) {
+    y[int(threadIdx.x) - 1] = x[threadIdx.x];  // HERE
+}""", {"block": 64}),
+    "far outside": ("out of bounds", """(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x + 100000];  // HERE
+}""", {"block": 64}),
+    "misaligned 16-byte load": ("misaligned access", """(const float* x, float* y) {
+    float4 v = *reinterpret_cast<const float4*>(x + threadIdx.x);  // HERE
+    y[threadIdx.x] = v.x + v.w;
+}""", {"block": 32}),
+    "misaligned 16-byte store": ("misaligned access", """(const float* x, float* y) {
+    *reinterpret_cast<float4*>(y + 2 + 4 * threadIdx.x) = make_float4(x[0], x[1], x[2], x[3]);  // HERE
+}""", {"block": 8}),
+    "static shared memory overflowed": ("out of bounds", """(const float* x, float* y) {
+    __shared__ float held[32];
+    held[threadIdx.x] = x[threadIdx.x];  // HERE
+    y[threadIdx.x] = held[threadIdx.x];
+}""", {"block": 64}),
+    "static shared memory overflowed by a wide access": ("shared memory overflow", """(const float* x, float* y) {
+    __shared__ __align__(16) float second[32];
+    __shared__ __align__(16) float first[32];
+    second[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x < 9) *reinterpret_cast<float4*>(&first[4 * threadIdx.x]) = make_float4(0, 0, 0, 0);  // HERE
+    __syncthreads();
+    y[threadIdx.x] = first[threadIdx.x] + second[threadIdx.x];
+}""", {"block": 32}),
+    "dynamic shared memory overflowed": ("shared memory overflow", """(const float* x, float* y) {
+    DYNAMIC_SHARED(float, held);
+    held[threadIdx.x] = x[threadIdx.x];  // HERE
+    y[threadIdx.x] = held[threadIdx.x];
+}""", {"block": 64, "shared_mem": 63 * 4}),
+    "what an earlier block left": ("stale shared memory", """(const float* x, float* y) {
+    __shared__ float held[32];
+    if (blockIdx.x == 0) held[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[blockIdx.x * 32 + threadIdx.x] = held[threadIdx.x];  // HERE
+}""", {"block": 32, "grid": 2}),
+    "no wait for a cp.async": ("missing cp.async wait", """(const float* x, float* y) {
+    __shared__ float held[32];
+    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    cp_async_commit();
+    __syncthreads();
+    y[threadIdx.x] = held[threadIdx.x];  // HERE
+}""", {"block": 32}),
+    "wait that leaves the group under way": ("missing cp.async wait", """(const float* x, float* y) {
+    __shared__ float held[32];
+    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    cp_async_commit();
+    cp_async_wait<1>();
+    __syncthreads();
+    y[threadIdx.x] = held[threadIdx.x];  // HERE
+}""", {"block": 32}),
+    "no barrier after the wait": ("race", """(const float* x, float* y) {
+    __shared__ float held[32];
+    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    cp_async_commit();
+    cp_async_wait<0>();
+    y[threadIdx.x] = held[31 - threadIdx.x];  // HERE
+}""", {"block": 32}),
+    "misaligned cp.async": ("misaligned access", """(const float* x, float* y) {
+    __shared__ __align__(16) float held[128];
+    cp_async(16, &held[threadIdx.x * 4], x + threadIdx.x, true);  // HERE
+    y[threadIdx.x] = 0.0f;
+}""", {"block": 8}),
+    "barrier in a branch": ("divergent barrier", """(const float* x, float* y) {
+    if (threadIdx.x < 8) __syncthreads();  // HERE
+    y[threadIdx.x] = x[threadIdx.x];
+}""", {"block": 64}),
+    "two barriers in two branches": ("divergent barrier", """(const float* x, float* y) {
+    if (threadIdx.x < 8) __syncthreads();  // HERE
+    else
+        __syncthreads();
+    y[threadIdx.x] = x[threadIdx.x];
+}""", {"block": 64}),
+    "return before a barrier": ("divergent barrier", """(const float* x, float* y) {
+    if (threadIdx.x > 40) return;
+    __syncthreads();  // HERE
+    y[threadIdx.x] = x[threadIdx.x];
+}""", {"block": 64}),
+    "missing lanes of a shuffle": ("divergent warp operation", """(const float* x, float* y) {
+    float v = x[threadIdx.x];
+    if (threadIdx.x < 16) v = __shfl_down_sync(0xffffffffu, v, 1);  // HERE
+    y[threadIdx.x] = v;
+}""", {"block": 32}),
+    "lane outside its own mask": ("divergent warp operation", """(const float* x, float* y) {
+    y[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, x[threadIdx.x], 1);  // HERE
+}""", {"block": 32}),
+    "division by zero": ("division by zero", """(const float* x, float* y) {
+    y[threadIdx.x] = x[int(threadIdx.x) / (int(x[2]) - int(x[2]))];  // HERE
+}""", {"block": 32}),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bug_is_named_with_its_line(bug, tmp_path):
+    kind, body, launch = PLANTED[bug]
+    text = HEAD + body
+    path = tmp_path / "planted.cu"
+    path.write_text(text)
+    x, y = integers(64), poisoned(64)
+    function, grid, block = load(path).get_function("kernel"), (launch.get("grid", 1),), (launch["block"],)
+    with pytest.raises(KernelFault) as fault:
+        check(function, grid, block, (x, y), launch.get("shared_mem", 0))
+    assert fault.value.kind == kind, fault.value
+    line = next(i for i, line in enumerate(text.splitlines(), 1) if line.endswith("// HERE"))
+    assert f"planted.cu:{line}" in str(fault.value)   # of a race either access may come first
+
+
+def test_missing_barrier_changes_results_without_watching_too(tmp_path):
+    path = tmp_path / "planted.cu"
+    path.write_text(HEAD + PLANTED["missing barrier"][1])
+    function = load(path).get_function("kernel")
+    x, results = integers(64) + 100, []
+    for order in ("forward", "reverse"):
+        y = poisoned(64)
+        function((1,), (64,), (x, y), order=order)
+        results.append(y)
+    assert np.isnan(results[0]).any() and np.isnan(results[1]).any()
+    assert results[0].tobytes() != results[1].tobytes()
+
+
+def test_result_that_depends_on_the_order_is_found(tmp_path, good):
+    """The race that no granule shows: here an array that the test declares twice, behind the detector's back."""
+    function = good.get_function("scale")
+    x, y = integers(100), poisoned(100)
+    calls = iter([1, 2, 3])
+    original = function.watched
+    function.watched = lambda *args: (original(*args), y.__setitem__(5, next(calls)))
+    with pytest.raises(KernelFault) as fault:
+        check(function, (4,), (32,), (x, y, np.int32(100), np.float32(3)))
+    assert fault.value.kind == "order dependence"
+
+
+@pytest.mark.parametrize("args, said", [
+    ((integers(8), poisoned(8), np.int32(8)), "takes 4 arguments, got 3"),
+    ((integers(8), poisoned(8), 8, np.float32(1)), "argument 2 is a int32, got a int"),
+    ((integers(8), poisoned(8), np.int32(8), 1.0), "argument 3 is a float32, got a float"),
+    ((integers(8).astype(np.float64), poisoned(8), np.int32(8), np.float32(1)), "0 is a float32 array, got a float64 array"),
+    ((integers(16)[::2], poisoned(8), np.int32(8), np.float32(1)), "0 is a float32 array, got a float32, not contiguous array"),
+])
+def test_wrong_arguments_are_refused(good, args, said):
+    with pytest.raises(KernelFault, match=said):
+        good.get_function("scale")((1,), (8,), args)
+
+
+def test_overlapping_arrays_are_refused_and_equal_ones_are_one(good):
+    x = integers(40)
+    with pytest.raises(KernelFault, match="overlaps"):
+        check(good.get_function("scale"), (1,), (32,), (x[:32], x[8:], np.int32(32), np.float32(2)))
+    check(good.get_function("scale"), (2,), (32,), (x, x, np.int32(40), np.float32(2)))
+    assert (x == integers(40) * 2).all()
+
+
+def test_view_is_as_aligned_as_it_would_be_on_a_gpu(good):
+    x, y = integers(300), poisoned(1)
+    with pytest.raises(KernelFault, match="misaligned access"):
+        check(good.get_function("sum64"), (1,), (64,), (x[1:257], y), 8)
+    check(good.get_function("sum64"), (1,), (64,), (x[4:260], y), 8)
+    assert y[0] == x[4:260].sum()
+
+
+@pytest.mark.parametrize("grid, block, shared", [
+    ((1, 65536), (1,), 0), ((0,), (32,), 0), ((1,), (1025,), 0), ((1,), (1, 1, 65), 0), ((1,), (32,), 227 * 1024 + 1)])
+def test_launch_that_no_gpu_accepts_is_refused(good, grid, block, shared):
+    with pytest.raises(KernelFault) as fault:
+        args = integers(8), poisoned(8), np.int32(8), np.float32(1)
+        good.get_function("scale")(grid, block, args, shared_mem=shared)
+    assert fault.value.kind == "impossible launch"
+
+
+def test_unknown_kernel_names_those_there_are(good):
+    with pytest.raises(KeyError, match="scale, matmul"):
+        good.get_function("scales")
+
+
+def test_changed_header_compiles_anew(tmp_path):
+    def factor():
+        y = poisoned(1)
+        load.__wrapped__(tmp_path / "k.cu").get_function("kernel")((1,), (1,), (y,))
+        return y[0]
+
+    kernel = '#include "factor.cuh"\nextern "C" __global__ void kernel(float* y) { *y = FACTOR; }'
+    (tmp_path / "k.cu").write_text(kernel)
+    (tmp_path / "factor.cuh").write_text("#define FACTOR 2\n")
+    assert factor() == 2
+    (tmp_path / "factor.cuh").write_text("#define FACTOR 3\n")
+    assert factor() == 3

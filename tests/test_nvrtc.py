@@ -1,0 +1,134 @@
+"""NVRTC compiles without a GPU, reports what a kernel takes, and says in one line what is wrong with a file."""
+
+import sys
+
+import pytest
+
+from ladder import nvrtc
+from ladder.errors import UserError
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+
+COPY = """
+#include "common/shared_memory.cuh"
+extern "C" __global__ void __launch_bounds__(256) copy_wide(const float4* __restrict__ x, float4* y, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = x[i];
+}
+extern "C" __global__ void copy_narrow(const float* x, float* y, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = x[i];
+}
+extern "C" __global__ void reverse(const float* x, float* y) {
+    __shared__ float held[64];
+    DYNAMIC_SHARED(float, more);
+    held[threadIdx.x] = x[threadIdx.x];
+    more[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = held[63 - threadIdx.x] * 2.0f + more[63 - threadIdx.x];
+}
+"""
+
+# 64 values that all live at once, with 16 registers allowed.
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024, 2) spill(const float* x, float* y) {
+    float v[64];
+#pragma unroll
+    for (int i = 0; i < 64; i++) v[i] = x[i * 1024 + threadIdx.x];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 64; i++) y[i * 1024 + threadIdx.x] = v[i] * v[63 - i];
+}
+"""
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    def compile_text(text, architecture="sm_80", **options):
+        path = tmp_path / "kernel.cu"
+        path.write_text(text)
+        return nvrtc.compile_file(path, architecture, **options)
+    return compile_text
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_every_architecture_compiles_to_machine_code(compiled, architecture):
+    result = compiled(COPY, architecture)
+    assert result.cubin.startswith(b"\x7fELF")
+    assert set(result.kernels) == {"copy_wide", "copy_narrow", "reverse"}
+    wide, reverse = result.kernels["copy_wide"], result.kernels["reverse"]
+    assert 4 < wide.registers < 40 and wide.most_threads == 256 and wide.static_shared_bytes == 0
+    assert reverse.static_shared_bytes == 256 and reverse.most_threads is None
+    assert all(kernel.spill_bytes == kernel.stack_bytes == 0 for kernel in result.kernels.values())
+
+
+@needs_nvrtc
+def test_spills_are_reported(compiled):
+    assert compiled(SPILLING).kernels["spill"].spill_bytes > 0
+
+
+@needs_nvrtc
+def test_16_byte_accesses_are_found_where_they_are(compiled):
+    ptx = compiled(COPY).ptx
+    assert nvrtc.wide_accesses(ptx, "copy_wide") == (1, 1)
+    assert nvrtc.wide_accesses(ptx, "copy_narrow") == (0, 0)
+
+
+@needs_nvrtc
+def test_denormals_are_kept_and_multiply_add_is_fused(compiled):
+    ptx = compiled(COPY).ptx
+    assert "fma.rn.f32" in ptx
+    assert ".ftz" not in ptx
+
+
+@needs_nvrtc
+def test_defines_reach_the_source(compiled):
+    text = '#if TILE != 8\n#error "no tile"\n#endif\nextern "C" __global__ void nothing() {}'
+    assert "nothing" in compiled(text, defines=("TILE=8",)).kernels
+    with pytest.raises(UserError, match="no tile"):
+        compiled(text, defines=("TILE=7",))
+
+
+@needs_nvrtc
+def test_error_names_file_line_and_reason_in_one_line(compiled):
+    with pytest.raises(UserError, match=r'kernel\.cu:3: identifier "missing" is undefined \(compiling for sm_80\)$') as error:
+        compiled('extern "C" __global__ void f(float* y) {\n    y[0] = 1.0f;\n    y[1] = missing;\n}\n')
+    assert "\n" not in str(error.value)
+
+
+@needs_nvrtc
+def test_error_in_a_header_names_the_header(compiled, tmp_path):
+    (tmp_path / "part.cuh").write_text("\nint broken(;\n")
+    with pytest.raises(UserError, match=r"part\.cuh:2: "):
+        compiled('#include "part.cuh"\n')
+
+
+@needs_nvrtc
+def test_missing_header_is_named(compiled):
+    with pytest.raises(UserError, match=r"kernel\.cu:1: .*absent\.cuh"):
+        compiled('#include "absent.cuh"\n')
+
+
+@needs_nvrtc
+def test_too_much_static_shared_memory_is_refused(compiled):
+    with pytest.raises(UserError, match="too much shared data"):
+        compiled('extern "C" __global__ void f(float* y) { __shared__ float held[20000]; held[threadIdx.x] = y[0]; '
+                 "__syncthreads(); y[threadIdx.x] = held[y[1] > 0]; }")
+
+
+@needs_nvrtc
+def test_unknown_architecture_is_refused(compiled):
+    with pytest.raises(UserError, match="does not compile for sm_12; it knows .*sm_80"):
+        compiled(COPY, "sm_12")
+
+
+def test_without_nvrtc_the_message_says_what_to_install(monkeypatch, tmp_path):
+    nvrtc._nvrtc.cache_clear()
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    try:
+        with pytest.raises(UserError, match=r"pip install -r envs/kernels\.txt"):
+            nvrtc.compile_file(tmp_path / "kernel.cu", "sm_80")
+        assert not nvrtc.installed()
+    finally:
+        nvrtc._nvrtc.cache_clear()

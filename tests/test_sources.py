@@ -1,0 +1,59 @@
+import pytest
+from ladder import sources
+from ladder.errors import UserError
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of a few scripts: file name -> text."""
+    scripts = tmp_path / "workflow/scripts"
+    (scripts / "lib/inner").mkdir(parents=True)
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    monkeypatch.setattr(sources, "SCRIPTS", scripts)
+    files = {
+        "plain.py": "import json\nfrom lib import first\n",
+        "lazy.py": "def work():\n    import lib.second\n",
+        "lib/__init__.py": "",
+        "lib/first.py": "from . import second\nfrom .inner import deep\n",
+        "lib/second.py": "from .first import anything\nimport numpy\n",
+        "lib/inner/__init__.py": "",
+        "lib/inner/deep.py": "from ..third import x\n",
+        "lib/third.py": "x = 1\n",
+        "lib/unused.py": "",
+    }
+    for name, text in files.items():
+        (scripts / name).write_text(text)
+    return scripts
+
+
+def names(project, script):
+    return {path.removeprefix("workflow/scripts/") for path in sources.closure(project / script)}
+
+
+EVERYTHING = {"lib/__init__.py", "lib/first.py", "lib/second.py", "lib/third.py", "lib/inner/__init__.py", "lib/inner/deep.py"}
+
+
+def test_modules_imported_by_modules_count_also_in_circles(project):
+    assert names(project, "plain.py") == {"plain.py"} | EVERYTHING
+
+
+def test_an_import_inside_a_function_counts(project):
+    assert names(project, "lazy.py") == {"lazy.py"} | EVERYTHING
+
+
+def test_a_module_that_nothing_imports_does_not_count(project):
+    assert "lib/unused.py" not in names(project, "plain.py")
+
+
+def test_a_digest_is_of_the_content(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    (tmp_path / "a.py").write_text("x = 1\n")
+    (tmp_path / "b.py").write_text("x = 1\n")
+    (tmp_path / "c.py").write_text("x = 2\n")
+    assert sources.digest("a.py") == sources.digest("b.py") != sources.digest("c.py")
+    with pytest.raises(UserError, match="missing.py is missing"):
+        sources.digest("missing.py")
+
+
+def test_the_neutral_files_are_there():
+    assert all((sources.ROOT / path).is_file() for path in sources.NEUTRAL)

@@ -1,0 +1,99 @@
+"""The frame of the stage scripts, run as a rule runs it, around a script that does what a test wants."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ladder import artifacts, sources
+
+SCRIPT = """
+import json, os
+from ladder import stage
+from ladder.errors import UserError
+
+def make(work, inputs, params, options):
+    if "full" in params:
+        raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
+    if "raises" in params:
+        raise {"user": UserError("the wrong thing; do another"), "memory": MemoryError("9 GB"),
+               "interrupt": KeyboardInterrupt(), "bug": ZeroDivisionError("bug")}[params["raises"]]
+    work.metrics = {"threads": work.threads, "options": options, "inputs": {n: a.version for n, a in inputs.items()}}
+
+if __name__ == "__main__":
+    stage.run(make)
+"""
+
+
+@pytest.fixture
+def call(tmp_path):
+    """call(params, *arguments) runs the script and gives what it did, with the artifact's folder."""
+    script = sources.SCRIPTS / f"test_{os.getpid()}.py"
+    name = script.relative_to(sources.ROOT).as_posix()
+    script.write_text(SCRIPT)
+
+    def call(params, *arguments, declared=None, output="d1"):
+        digests = {name: sources.digest(name)} if declared is None else declared
+        spec = {"stage": "data", "params": params, "sources": digests, "parents": {}}
+        done = subprocess.run(
+            [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output, "--log", tmp_path / "logs/d1.log",
+             *arguments], capture_output=True, text=True, env=os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")})
+        done.folder = tmp_path / output
+        return done
+
+    yield call
+    script.unlink()
+
+
+def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
+    assert call({}, output="d0").returncode == 0
+    done = call({}, "--threads", "3", "--option", "urls=a=b", "--input", f"data={tmp_path / 'd0'}")
+    assert done.returncode == 0, done.stderr
+    assert artifacts.Artifact(done.folder).metrics == {"threads": 3, "options": {"urls": "a=b"}, "inputs": {"data": "d0"}}
+    assert "made in" in (tmp_path / "logs/d1.log").read_text()
+
+
+@pytest.mark.parametrize("params, status, message", [
+    ({"raises": "user"}, 1, "data d1: the wrong thing; do another"),
+    ({"raises": "memory"}, 1, "data d1: not enough memory (9 GB); a smaller train_limit needs less"),
+    ({"raises": "interrupt"}, 130, "data d1: interrupted; the same command goes on from here"),
+    ({"full": errno.ENOSPC}, 1, "data d1: no room left to write results/big.npy; free some disk and run again, "
+                                "nothing that was finished is lost"),
+])
+def test_a_fault_is_one_line_on_the_terminal_in_the_log_and_for_the_end(call, tmp_path, params, status, message):
+    done = call(params)
+    assert done.returncode == status
+    assert done.stderr.strip().splitlines()[-1] == message and "Traceback" not in done.stderr
+    assert (tmp_path / "errors").read_text() == message + "\n"
+    assert message in (tmp_path / "logs/d1.log").read_text()
+    assert not (done.folder / "manifest.json").exists()
+
+
+def test_a_bug_shows_its_traceback(call):
+    done = call({"raises": "bug"})
+    assert done.returncode != 0 and "ZeroDivisionError: bug" in done.stderr and "Traceback" in done.stderr
+
+
+def test_a_missing_input_is_one_line(call, tmp_path):
+    done = call({}, "--input", f"data={tmp_path / 'nowhere'}")
+    assert done.returncode == 1 and "nowhere holds no finished artifact" in done.stderr.splitlines()[-1]
+
+
+def test_an_undeclared_module_is_named(call):
+    done = call({}, declared={})
+    assert done.returncode == 1 and f"test_{os.getpid()}.py, not declared" in done.stderr
+
+
+def test_a_source_edited_after_the_run_was_planned_is_named(call):
+    name = f"workflow/scripts/test_{os.getpid()}.py"
+    done = call({}, declared={name: "0" * 16})
+    assert done.returncode == 1 and f"{name} changed after this run was planned; run it again" in done.stderr
+
+
+def test_what_is_there_is_used_unless_it_shall_be_made_again(call):
+    call({}, "--threads", "1")
+    assert "is there already" in call({}, "--threads", "2").stderr
+    assert artifacts.Artifact(call({}, "--threads", "2").folder).metrics["threads"] == 1
+    assert artifacts.Artifact(call({}, "--threads", "2", "--remake").folder).metrics["threads"] == 2

@@ -1,0 +1,128 @@
+import json
+import pathlib
+
+import pytest
+import yaml
+from ladder import config, sources, stages
+from ladder.sources import ROOT
+
+
+@pytest.fixture
+def settings():
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    return config.resolve(config.load(raw | {"svm_backend": "sklearn"}))
+
+
+SPEC = {"stage": "train", "params": {"batch_size": 64, "hidden": 128, "rate": 1.0}, "sources": {"a.py": "1f"}, "parents": {}}
+
+
+def changed(settings, **keys):
+    """Roles whose version changes with these keys."""
+    before, after = stages.chain(settings), stages.chain(settings | keys)
+    return {role for role in before | after if role not in before or role not in after or before[role].version != after[role].version}
+
+
+def test_a_version_does_not_depend_on_the_order_of_keys_or_on_1_against_1_0():
+    other = {"parents": {}, "sources": {"a.py": "1f"}, "params": {"rate": 1, "hidden": 128, "batch_size": 64.0}, "stage": "train"}
+    assert stages.version(other) == stages.version(SPEC)
+
+
+@pytest.mark.parametrize("part, value", [
+    ("params", {"batch_size": 128, "hidden": 64, "rate": 1.0}), ("params", {"batch_size": "64", "hidden": 128, "rate": 1.0}),
+    ("sources", {"a.py": "20"}), ("sources", {"b.py": "1f"}), ("parents", {"data": "d0"}), ("stage", "tests"),
+])
+def test_a_version_changes_with_anything_it_is_made_of(part, value):
+    assert stages.version(SPEC | {part: value}) != stages.version(SPEC)
+
+
+def test_a_version_is_the_same_in_every_release():
+    assert stages.version(SPEC) == "t77a0163c1bd" and stages.canonical({"b": 1.0, "a": [True, 0.1]}) == '{"a":[true,0.1],"b":1}'
+
+
+def test_a_version_never_reads_as_a_number():
+    for role in ("data", "initial", "train"):
+        assert stages.version(SPEC | {"stage": role})[0] == role[0]
+
+
+def test_sources_declared_are_those_the_script_imports():
+    for name, stage in stages.STAGES.items():
+        script = f"{stages.SCRIPTS}/{stage.script}"
+        imported = sources.closure(ROOT / script) - sources.NEUTRAL
+        assert set(stage.sources({})) - set(stage.files) == imported, name
+
+
+def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not(settings):
+    chain = stages.chain(settings)
+    rung = "workflow/scripts/ladder/rungs/cpu.py"
+    assert rung in chain["train"].spec["sources"] and rung in chain["features"].spec["sources"]
+    assert rung not in chain["features_pixels"].spec["sources"]
+
+
+def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
+    trained = {"train", "features", "svm", "report"}
+    assert changed(settings, learning_rate=0.5) == trained
+    assert changed(settings, seed=2) == trained | {"initial", "features_random", "svm_random"}
+    assert changed(settings, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
+    assert changed(settings, controls=["random"]) == {"features_pixels", "svm_pixels", "report"}
+    assert changed(settings, normalization="zca") == set(stages.chain(settings)) - {"data", "initial"}
+    assert changed(settings, train_limit=200) == set(stages.chain(settings)) - {"initial"}
+
+
+@pytest.mark.parametrize("keys", [
+    {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
+    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]},
+])
+def test_a_key_that_has_no_meaning_here_changes_nothing(settings, keys):
+    assert changed(settings, **keys) == set()
+
+
+def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
+    assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
+    assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)
+    assert "svm" not in changed(settings | {"svm_kernel": "linear"}, svm_gamma=0.1)
+
+
+def test_addresses_say_which_archive_it_is_only_without_a_checksum(settings):
+    cifar10 = settings | {"dataset": "cifar10"}
+    assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()
+    assert "data" in changed(cifar10 | {"cifar10_sha256": None}, cifar10_urls=["file:///elsewhere"])
+    assert "data" in changed(cifar10, cifar10_sha256="0" * 64)
+
+
+def finish(results, keyed):
+    """Write the manifest of an artifact."""
+    folder = pathlib.Path(results, keyed.stage, keyed.version)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "manifest.json").write_text(json.dumps({"spec": keyed.spec}))
+
+
+def test_why_a_stage_runs(settings, tmp_path):
+    before = stages.chain(settings)
+    assert stages.why(before["train"], tmp_path) == "first run"
+    for keyed in before.values():
+        finish(tmp_path, keyed)
+    assert {stages.why(keyed, tmp_path) for keyed in before.values()} == {""}
+
+    after = stages.chain(settings | {"epochs": 3, "weight_decay": 0.5})
+    assert stages.why(after["train"], tmp_path) == f"epochs {settings['epochs']} -> 3, weight_decay 0 -> 0.5"
+    assert stages.why(after["features"], tmp_path) == "parent train changed"
+    assert stages.why(after["svm"], tmp_path) == "parent features changed"
+    after = stages.chain(settings | {"optimizer": "momentum"})
+    assert "momentum unused -> 0.9" in stages.why(after["train"], tmp_path)
+
+
+def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(settings, tmp_path):
+    for batch_size in (8, 64):
+        for keyed in stages.chain(settings | {"batch_size": batch_size}).values():
+            finish(tmp_path, keyed)
+    after = stages.chain(settings | {"batch_size": 8, "learning_rate": 0.5, "svm_C": 2.0})
+    assert stages.why(after["train"], tmp_path) == f"learning_rate {settings['learning_rate']} -> 0.5"
+    assert stages.why(after["svm_pixels"], tmp_path) == "C 10 -> 2"
+    assert stages.why(after["svm_random"], tmp_path) == "C 10 -> 2"
+
+
+def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path):
+    keyed = stages.chain(settings)["train"]
+    finish(tmp_path, keyed)
+    (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
+    assert stages.why(keyed, tmp_path) == "first run"

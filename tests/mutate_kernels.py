@@ -48,16 +48,20 @@ def mutants(text):
         inside = (inside or code.rstrip().endswith(") {")) and not line.startswith("}")
 
 
-def survives(rung, file, text, cache):
-    """Whether the tests of the rung pass although `file` holds `text`; `cache`: folder for compiled kernels."""
+def copy_project(source, target):
+    for part in ("kernels", "tests", "workflow/scripts"):
+        shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(source / "pyproject.toml", target)
+
+
+def survives(rung, file, text, base):
+    """Whether the tests of the rung pass although `file` holds `text`; `base`: the project as it was at the start."""
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
-        for part in ("kernels", "tests", "workflow/scripts"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
+        copy_project(base, copy)
         (copy / "kernels" / rung / file).write_text(text)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/test_kernels_{rung}.py"]
-        environment = {**os.environ, "XDG_CACHE_HOME": cache}
+        environment = {**os.environ, "XDG_CACHE_HOME": str(base / "cache")}
         try:
             return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=60).returncode == 0
         except subprocess.TimeoutExpired:   # a loop that never ends is noticed, too
@@ -69,10 +73,12 @@ def main(rung, *files):
     work = [(file, *mutant) for file in files for mutant in mutants((ROOT / "kernels" / rung / file).read_text())]
     work = [item for item in work if (item[0], item[2]) not in EQUIVALENT]
     killed = 0
-    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool, tempfile.TemporaryDirectory() as cache:
-        if not survives(rung, files[0], (ROOT / "kernels" / rung / files[0]).read_text(), cache):
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool, tempfile.TemporaryDirectory() as folder:
+        base = pathlib.Path(folder)
+        copy_project(ROOT, base)
+        if not survives(rung, files[0], (base / "kernels" / rung / files[0]).read_text(), base):
             sys.exit(f"the tests of {rung} fail on the kernels as they are")
-        results = pool.map(lambda item: survives(rung, item[0], item[3], cache), work)
+        results = pool.map(lambda item: survives(rung, item[0], item[3], base), work)
         for (file, number, line, _), survived in zip(work, results, strict=True):
             killed += not survived
             if survived:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import cuda_emulator
 from cuda_emulator import KernelFault, check, load
 
 GOOD = r"""
@@ -79,6 +80,16 @@ template <int N> __device__ float shifted(float value) {
     return result;
 }
 extern "C" __global__ void shift32(const float* x, float* y) { y[threadIdx.x] = shifted<32>(x[threadIdx.x]); }
+// Every kind of shuffle, in groups of `width` lanes; 6 results per thread.
+extern "C" __global__ void shuffles(int* y, int width) {
+    int lane = threadIdx.x, *to = y + 6 * lane;
+    to[0] = __shfl_sync(0xffffffffu, lane, 3, width);
+    to[1] = __shfl_up_sync(0xffffffffu, lane, 3, width);
+    to[2] = __shfl_down_sync(0xffffffffu, lane, 3, width);
+    to[3] = __shfl_xor_sync(0xffffffffu, lane, 5, width);
+    to[4] = __ballot_sync(0xffffffffu, lane % 3 == 0);
+    to[5] = __all_sync(0xffffffffu, lane < 32);
+}
 extern "C" __global__ void bytes(const unsigned char* x, unsigned char* y, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = 255 - x[i];
@@ -135,6 +146,18 @@ def test_good_kernels_equal_numpy_in_every_order(good, run):
     x, y = np.arange(70, dtype=np.uint8), poisoned(70, np.uint8)
     run(good.get_function("bytes"), (3,), (32,), (x, y, np.int32(70)))
     assert (y == 255 - x).all()
+
+
+@pytest.mark.parametrize("width", [8, 16, 32])
+def test_shuffles_are_those_of_the_cuda_manual(good, width):
+    y = poisoned((32, 6), np.int32)
+    check(good.get_function("shuffles"), (1,), (32,), (y, np.int32(width)))
+    for lane in range(32):
+        first, last = lane // width * width, lane // width * width + width - 1
+        assert y[lane, :4].tolist() == [first + 3, lane - 3 if lane - 3 >= first else lane,
+                                        lane + 3 if lane + 3 <= last else lane, lane ^ 5]
+    assert (y[:, 4].view(np.uint32) == sum(1 << lane for lane in range(0, 32, 3))).all()
+    assert (y[:, 5] == 1).all()
 
 
 HEAD = '#include "common/shared_memory.cuh"\n#include "common/cp_async.cuh"\nextern "C" __global__ void kernel'
@@ -333,6 +356,13 @@ def test_overlapping_arrays_are_refused_and_equal_ones_are_one(good):
         check(good.get_function("scale"), (1,), (32,), (x[:32], x[8:], np.int32(32), np.float32(2)))
     check(good.get_function("scale"), (2,), (32,), (x, x, np.int32(40), np.float32(2)))
     assert (x == integers(40) * 2).all()
+
+
+def test_watched_arrays_lie_as_a_gpu_would_put_them(good):
+    allocations = cuda_emulator._Allocations("name", (integers(100), np.int32(1), integers(7), integers(1)))
+    first, scalar, second, third = allocations.pointers
+    assert scalar is None and all(pointer % 256 == 0 for pointer in (first, second, third))
+    assert second - first > 400 + (1 << 20) and third - second > 28 + (1 << 20)
 
 
 def test_view_is_as_aligned_as_it_would_be_on_a_gpu(good):

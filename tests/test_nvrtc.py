@@ -29,6 +29,19 @@ extern "C" __global__ void reverse(const float* x, float* y) {
 }
 """
 
+STREAM = """
+#include "common/cp_async.cuh"
+extern "C" __global__ void stream(const float* x, float* y, int count) {
+    __shared__ __align__(16) float held[128];
+    int at = threadIdx.x * 4;
+    cp_async(BYTES, &held[at], x + at, at < count);
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();
+    y[threadIdx.x] = held[127 - at];
+}
+"""
+
 # 64 values that all live at once, with 16 registers allowed.
 SPILLING = """
 extern "C" __global__ void __launch_bounds__(1024, 2) spill(const float* x, float* y) {
@@ -61,6 +74,16 @@ def test_every_architecture_compiles_to_machine_code(compiled, architecture):
     assert 4 < wide.registers < 40 and wide.most_threads == 256 and wide.static_shared_bytes == 0
     assert reverse.static_shared_bytes == 256 and reverse.most_threads is None
     assert all(kernel.spill_bytes == kernel.stack_bytes == 0 for kernel in result.kernels.values())
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_asynchronous_copies_are_that_where_the_gpu_has_them(compiled, architecture, size):
+    ptx = compiled(STREAM, architecture, defines=(f"BYTES={size}",)).ptx
+    copy = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+    assert (copy in ptx) == ("cp.async.wait_group" in ptx) == (architecture != "sm_75")
+    assert "ld.global" in ptx or architecture != "sm_75"
 
 
 @needs_nvrtc

@@ -83,12 +83,18 @@ def parents(wildcards):
 
 def manifests(*wanted):
     force_what_was_asked()
-    return [keyed.manifest if keyed.role in remade() else ancient(keyed.manifest) for keyed in wanted]
+    return [
+        keyed.manifest if keyed.role in remade() else ancient(keyed.manifest)
+        for keyed in wanted
+    ]
 
 
 def sources(stage):
     specs = [keyed.spec for keyed in CHAIN.values() if keyed.stage == stage]
-    return [ancient(path) for path in sorted({path for spec in specs for path in spec["sources"]})]
+    return [
+        ancient(path)
+        for path in sorted({path for spec in specs for path in spec["sources"]})
+    ]
 
 
 # Parameters of a stage's command line.

@@ -152,37 +152,40 @@ def _signature(library, name):
     """(dtype, whether it is a pointer) of each argument of a kernel."""
     text = ctypes.create_string_buffer(4096)
     library[f"signature_{name}"](text)
-    return [(np.dtype(word.rstrip("*&")), word[-1] in "*&") for word in text.value.decode().split()]
+    return [(np.dtype(word.rstrip("*")), word.endswith("*")) for word in text.value.decode().split()]
 
 
 class _Allocations:
-    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied back at the end."""
+    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied back at the end.
+
+    pointers: of the copies, None for a scalar; buffers: what the emulator is told about them. An array that is passed
+    twice has one copy.
+    """
 
     def __init__(self, name, args):
-        self.arrays = [(i, arg) for i, arg in enumerate(args) if isinstance(arg, np.ndarray)]
-        self.pointers = [None] * len(args)
-        self.buffers = []
-        self.copies = []
-        gap = _RED_ZONE + max((array.nbytes for _, array in self.arrays), default=0)
-        self.memory = np.empty(len(self.arrays) * (2 * gap + 2 * _ALIGNMENT) + gap, np.uint8)
-        at = _round_up(self.memory.ctypes.data, _ALIGNMENT) - self.memory.ctypes.data
-        known = {}
-        for i, array in self.arrays:
-            at = _round_up(at + gap, _ALIGNMENT)
-            identity = begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
-            if identity not in known and any(begin < other_end and other < end for other, other_end in known):
-                raise KernelFault(name, "wrong arguments", f"argument {i} overlaps another array")
-            if identity not in known:
-                known[identity] = self._place(i, array, at + _offset(array))
-                at += array.nbytes + _ALIGNMENT
-            self.pointers[i] = known[identity]
+        arrays = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, np.ndarray)]
+        gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
+        self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
+        self.pointers, self.buffers, self.copies = [None] * len(args), [], []
+        address = self.memory.ctypes.data
+        copied = {}   # (start, end) of an array -> address of its copy
+        for number, array in arrays:
+            place = start, end = array.ctypes.data, array.ctypes.data + array.nbytes
+            if place not in copied:
+                if any(start < other_end and other < end for other, other_end in copied):
+                    raise KernelFault(name, "wrong arguments", f"argument {number} overlaps another array")
+                address = _round_up(address + gap, _ALIGNMENT)
+                copied[place] = address + _offset(array)
+                self._copy(number, array, copied[place])
+                address += array.nbytes + _ALIGNMENT
+            self.pointers[number] = copied[place]
 
-    def _place(self, number, array, at):
-        copy = self.memory[at:at + array.nbytes]
+    def _copy(self, number, array, address):
+        start = address - self.memory.ctypes.data
+        copy = self.memory[start:start + array.nbytes]
         copy[...] = array.reshape(-1).view(np.uint8)
         self.copies.append((array, copy))
-        self.buffers.append(_Buffer(copy.ctypes.data, array.nbytes, min(array.itemsize, 4), number))
-        return copy.ctypes.data
+        self.buffers.append(_Buffer(address, array.nbytes, min(array.itemsize, 4), number))
 
     def __enter__(self):
         return self

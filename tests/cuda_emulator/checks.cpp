@@ -117,8 +117,8 @@ static bool unordered(const Stamp& stamp) {
 }
 
 static Stamp now(uintptr_t address) {
-    return {block_number, epoch,  warp_epoch[current->linear / WARP], uint16_t(current->linear), Readers::ONE_THREAD,
-            false,        address};
+    uint32_t of_warp = warp_epoch[current->linear / WARP];
+    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, address};
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
@@ -145,8 +145,7 @@ static void record_read(Stamp& read, uintptr_t address) {
         snprintf(memory, sizeof memory, "argument %d", region.argument);
     bool between_blocks = other.block != block_number || other.readers == Readers::BLOCKS;
     fail(describe(between_blocks ? "race between blocks" : "race", at(address, other.address),
-                  "%s byte %zu of %s, which thread number %u "
-                  "of %s block %s; nothing orders the two",
+                  "%s byte %zu of %s, which thread number %u of %s block %s; nothing orders the two",
                   verb, offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
 }
 
@@ -167,8 +166,7 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.pending)
         fail(describe("missing cp.async wait", at(address, granule.write.address),
-                      "%s byte %zu of %s while a cp.async to it is under "
-                      "way",
+                      "%s byte %zu of %s while a cp.async to it is under way",
                       verb, offset, region.name));
     if (unordered(granule.write)) fail_race(region, offset, verb, granule.write, "writes", address);
     if (!write) {
@@ -220,16 +218,18 @@ using namespace emulator;
     void __tsan_unaligned_read##bytes(void* p) { accessed(p, bytes, false, CALLER); } \
     void __tsan_unaligned_write##bytes(void* p) { accessed(p, bytes, true, CALLER); }
 extern "C" {
-ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16) void __tsan_read_range(void* p, size_t bytes) {
-    accessed(p, bytes, false, CALLER);
-}
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+void __tsan_read_range(void* p, size_t bytes) { accessed(p, bytes, false, CALLER); }
 void __tsan_write_range(void* p, size_t bytes) { accessed(p, bytes, true, CALLER); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-// The data that -fsanitize=undefined passes to its handlers begins with these (compiler-rt,
-// lib/ubsan/ubsan_handlers.h).
+// The data that -fsanitize=undefined passes to its handlers begin with these (compiler-rt, lib/ubsan/ubsan_handlers.h).
 struct SourceLocation {
     const char* file;
     uint32_t line, column;

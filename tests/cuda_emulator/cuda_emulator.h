@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #define __global__ __attribute__((noinline))
@@ -27,7 +28,6 @@ struct dim3 {
 };
 #define EMULATOR_VECTOR(type, name)                                         \
     struct alignas(2 * sizeof(type)) name##2 { type x, y; };                \
-    struct name##3_ { type x, y, z; };                                      \
     struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; };          \
     static inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
     static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
@@ -39,10 +39,11 @@ EMULATOR_VECTOR(unsigned char, uchar)
 
 namespace emulator {
 
+// Where a kernel calls into the emulator.
 struct Site {
     const char* file;
     int line, id;
-};   // where a kernel calls into the emulator
+};
 #define EMULATOR_SITE (emulator::Site{__FILE__, __LINE__, __COUNTER__})
 
 // Coordinates of the running thread: 0..2 threadIdx, 3..5 blockIdx, 6..8 blockDim, 9..11 gridDim. They do not change
@@ -85,21 +86,27 @@ inline unsigned from_xor(int mask, int width = 32) {
 }
 
 // ---- how a kernel is launched (Python fills these; __init__.py mirrors them)
+
+// One array argument; races are told apart by granules of so many bytes.
 struct Buffer {
     unsigned char* begin;
     uint64_t bytes;
     uint32_t granule, argument;
-};   // one array argument
+};
+
+// One __shared__ array; offset: from emulator_shared_anchor.
 struct SharedArray {
     int64_t offset;
     uint64_t bytes;
     char name[64];
-};   // offset from shared_anchor
+};
+
 struct Fault {
     char kind[40], message[400], file[300];
     int32_t line;
-    uint64_t address, other_address;
+    uint64_t address, other_address;   // of code, from where the library was loaded; 0: see file and line
 };
+
 struct Launch {
     uint32_t grid[3], block[3];
     uint64_t shared_bytes;
@@ -113,44 +120,40 @@ struct Launch {
 };
 int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
 
-// NumPy's name of an argument type, '*' after it for a pointer, '&' for a pointer to const.
+// NumPy's name of an argument's type, with '*' after it for a pointer.
 template <class T> struct Name;
-#define EMULATOR_NAME(type, name)                  \
-    template <> struct Name<type> {                \
-        static constexpr const char* value = name; \
-    };
+template <class T> struct Name<const T> : Name<T> {};
+#define EMULATOR_NAME(type, name) template <> struct Name<type> { static constexpr const char* value = name; };
+EMULATOR_NAME(bool, "bool")
+EMULATOR_NAME(signed char, "int8")
+EMULATOR_NAME(unsigned char, "uint8")
+EMULATOR_NAME(uchar4, "uint8")
+EMULATOR_NAME(short, "int16")
+EMULATOR_NAME(unsigned short, "uint16")
+EMULATOR_NAME(int, "int32")
+EMULATOR_NAME(int4, "int32")
+EMULATOR_NAME(unsigned, "uint32")
+EMULATOR_NAME(uint4, "uint32")
+EMULATOR_NAME(long long, "int64")
+EMULATOR_NAME(unsigned long long, "uint64")
 EMULATOR_NAME(float, "float32")
-EMULATOR_NAME(double, "float64") EMULATOR_NAME(int, "int32") EMULATOR_NAME(unsigned, "uint32")
-    EMULATOR_NAME(long long, "int64") EMULATOR_NAME(unsigned long long, "uint64") EMULATOR_NAME(unsigned char, "uint8")
-        EMULATOR_NAME(signed char, "int8") EMULATOR_NAME(unsigned short, "uint16") EMULATOR_NAME(short, "int16")
-            EMULATOR_NAME(float2, "float32") EMULATOR_NAME(float4, "float32") EMULATOR_NAME(uchar4, "uint8")
-                EMULATOR_NAME(bool, "bool")
+EMULATOR_NAME(float2, "float32")
+EMULATOR_NAME(float4, "float32")
+EMULATOR_NAME(double, "float64")
 #undef EMULATOR_NAME
-                    template <class T>
-                    struct Argument {
-    static const char* name() { return Name<T>::value; }
-    static const char* mark() { return ""; }
-};
-template <class T> struct Argument<T*> {
-    static const char* name() { return Name<T>::value; }
-    static const char* mark() { return "*"; }
-};
-template <class T> struct Argument<const T*> {
-    static const char* name() { return Name<T>::value; }
-    static const char* mark() { return "&"; }
-};
 
 template <class... A> void signature(void (*)(A...), char* text) {
     text[0] = 0;
-    ((strcat(strcat(text, Argument<A>::name()), Argument<A>::mark()), strcat(text, " ")), ...);
+    ((strcat(text, Name<std::remove_pointer_t<A>>::value), strcat(text, std::is_pointer_v<A> ? "* " : " ")), ...);
 }
 template <auto kernel> struct Entry;
 template <class... A, void (*kernel)(A...)> struct Entry<kernel> {
     static void run(void** arguments) { unpack(arguments, std::index_sequence_for<A...>()); }
+    // Not watched: the arguments themselves are the launcher's memory.
     template <size_t... I>
     __attribute__((no_sanitize("thread", "undefined"))) static void unpack([[maybe_unused]] void** arguments,
                                                                            std::index_sequence<I...>) {
-        kernel(*static_cast<std::remove_const_t<A>*>(arguments[I])...);
+        kernel(*static_cast<A*>(arguments[I])...);
     }
 };
 

@@ -77,8 +77,8 @@ constexpr int SAVED_WORDS = 20, RETURN_WORD = 11;
 
 extern "C" unsigned char __ehdr_start[] __attribute__((visibility("hidden")));   // where this library was loaded
 extern "C" {
-thread_local unsigned char emulator_shared_anchor;
-}   // the kernels' __shared__ arrays lie about it
+thread_local unsigned char emulator_shared_anchor;   // the kernels' __shared__ arrays lie about it
+}
 
 namespace emulator {
 
@@ -170,8 +170,7 @@ static void pause(State state, Site site) {
     emulator_switch_stack(&me->stack_pointer, scheduler_stack);
 }
 
-// Runs threads that have not begun, one after another, until one has to wait: a kernel without barriers needs one
-// fiber.
+// Runs threads that have not begun, one after another, until one has to wait: without barriers one fiber does them all.
 static void run_fiber() {
     for (;;) {
         entry(running->arguments);
@@ -234,48 +233,44 @@ static void collective(Site site, unsigned mask, Combine combine, Operand* opera
         if (operands[l]) threads[first + l].state = State::READY;
 }
 
+// Only a synchronisation of the whole warp orders memory for the race check; one of a part is taken to order nothing.
+static void pass_warp_epoch(Operand** of_lane) {
+    unsigned first = current->linear - lane();
+    for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
+        if (!of_lane[l]) return;
+    warp_epoch[current->linear / WARP]++;
+}
+
+static void count_votes(Operand** of_lane) {
+    uint64_t votes = 0;
+    for (unsigned l = 0; l < WARP; l++)
+        if (of_lane[l]) votes |= of_lane[l]->value << l;
+    for (unsigned l = 0; l < WARP; l++)
+        if (of_lane[l]) of_lane[l]->result = votes;
+}
+
+static void exchange(Operand** of_lane) {
+    for (unsigned l = 0; l < WARP; l++) {
+        if (!of_lane[l]) continue;
+        Operand* from = of_lane[of_lane[l]->source % WARP];
+        of_lane[l]->result = from ? from->value : ~uint64_t(0);
+    }
+}
+
 void syncwarp(Site site, unsigned mask) {
     Operand nothing{};
-    collective(
-        site, mask,
-        [](Operand** of_lane) {
-            // Only a synchronisation of the whole warp orders memory for the race check; a part of it is taken to order
-            // nothing.
-            unsigned first = current->linear - lane();
-            for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
-                if (!of_lane[l]) return;
-            warp_epoch[current->linear / WARP]++;
-        },
-        &nothing);
+    collective(site, mask, pass_warp_epoch, &nothing);
 }
 
 unsigned ballot(Site site, unsigned mask, bool predicate) {
     Operand operand{predicate, 0, 0};
-    collective(
-        site, mask,
-        [](Operand** of_lane) {
-            uint64_t votes = 0;
-            for (unsigned l = 0; l < WARP; l++)
-                if (of_lane[l]) votes |= of_lane[l]->value << l;
-            for (unsigned l = 0; l < WARP; l++)
-                if (of_lane[l]) of_lane[l]->result = votes;
-        },
-        &operand);
+    collective(site, mask, count_votes, &operand);
     return operand.result;
 }
 
 uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
     Operand operand{bits, 0, source};
-    collective(
-        site, mask,
-        [](Operand** of_lane) {
-            for (unsigned l = 0; l < WARP; l++) {
-                if (!of_lane[l]) continue;
-                Operand* from = of_lane[of_lane[l]->source % WARP];
-                of_lane[l]->result = from ? from->value : ~uint64_t(0);
-            }
-        },
-        &operand);
+    collective(site, mask, exchange, &operand);
     return operand.result;
 }
 

@@ -17,12 +17,14 @@ constexpr unsigned WARP = 32;
 
 enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, DONE };
 
+// What a lane brings to a warp operation, and takes away.
 struct Operand {
     uint64_t value, result;
     unsigned source;
-};                                             // what a lane brings to a warp operation, and takes away
+};
 using Combine = void (*)(Operand** of_lane);   // run once, when the last lane has arrived
 
+// A cp.async under way.
 struct Copy {
     unsigned char* shared;
     const unsigned char* global;
@@ -59,10 +61,10 @@ struct Place {
 inline Place at(Site site) { return {site.file, site.line, 0, 0}; }
 inline Place at(uintptr_t address, uintptr_t other_address = 0) { return {"", 0, address, other_address}; }
 
-Fault describe(const char* kind, Place, const char* format, ...)
-    __attribute__((format(printf, 3, 4)));   // of the current thread
-void report(const Fault&);                   // ends the launch, when called by the scheduler
-[[noreturn]] void fail(const Fault&);        // ends the launch, when called by a thread: it never runs on
+// A fault of the current thread.
+Fault describe(const char* kind, Place, const char* format, ...) __attribute__((format(printf, 3, 4)));
+void report(const Fault&);              // ends the launch; for the scheduler
+[[noreturn]] void fail(const Fault&);   // ends the launch; for a thread, which never runs on
 bool on_a_stack(const void* address);
 unsigned char* address_of(const SharedArray&);
 

@@ -149,6 +149,10 @@ def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
     assert [layer["rows"] for layer in found] == [1, 2, 0, 1]
 
 
+def test_work_without_a_time_of_its_own_is_said_to_be_inside_the_convolution(digits_page):
+    assert "This variant computes upsampling inside the convolution" in text_of(digits_page)
+
+
 def test_the_page_says_threads_and_machine(digits, digits_page):
     machine = digits["train"].manifest["machine"]
     text = text_of(digits_page)

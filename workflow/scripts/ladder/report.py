@@ -311,13 +311,19 @@ def _most_confused(matrix, classes):
 
 # Work and memory.
 
+# Layers beside the convolutions, and the name their time is booked under where they have an operation of their own.
+LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling"}
+
+
 def _operation_times(train):
     values = {name: value for name, value in train.metrics["seconds_by_operation"].items() if value > 0}
     total = sum(values.values())
     rows = _bars(dict(sorted(values.items(), key=lambda item: -item[1])), pages.duration)
     for row in rows:
         row["note"] = pages.percent(values[row["name"]] / total)
-    return {"rows": rows, "total": total}
+    kinds = {layer["kind"] for layer in train.metrics["network"]}
+    fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
+    return {"rows": rows, "total": total, "fused": fused}
 
 
 def _network(metrics):

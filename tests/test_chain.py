@@ -1,0 +1,113 @@
+"""The real chain on a few digits: from config.yaml to the report, killed and resumed, on a full disk, with damaged artifacts."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ladder.sources import ROOT
+
+TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
+SUMMARY = ["dataset", "network", "variant", "device", "batch_size", "epochs", "seed", "versions", "loss", "test_accuracy",
+           "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
+           "images_per_second", "peak_memory_bytes", "svm", "weights"]
+
+
+def copy_project(folder):
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("workflow", "profiles", "kernels", "presets", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def start(project, target, *more, **options):
+    return subprocess.Popen([sys.executable, "-m", "snakemake", target, *TINY, *more], cwd=project, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options)
+
+
+def run(project, target, *more, **options):
+    """(exit status, output) of a whole run."""
+    process = start(project, target, *more, **options)
+    output = process.communicate()[0]
+    return process.returncode, output
+
+
+def weights(project):
+    (folder,) = (project / "results/train").iterdir()
+    return (folder / "weights.bin").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    project = copy_project(tmp_path_factory.mktemp("chain"))
+    status, output = run(project, "report")
+    assert status == 0, output
+    return project
+
+
+def test_the_report_and_the_summary_are_made(done):
+    summary = json.loads((done / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY
+    assert len(summary["loss"]) == 3
+    assert summary["loss"][-1] < summary["loss"][0]
+    assert min(summary["layer_movement"].values()) > 0.001
+    assert (done / summary["weights"]).stat().st_size == 3_007_508
+    assert all(0 <= summary[key] <= 1 for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy"))
+    assert sum(map(sum, summary["confusion"])) == 20
+    assert "<html" in (done / "results/report.html").read_text()
+
+
+def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_run(done, tmp_path):
+    project = copy_project(tmp_path)
+    process = start(project, "train")
+    while not list((project / "results").glob("train/*/checkpoint.safetensors")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not list((project / "results").glob("train/*/manifest.json"))
+    status, output = run(project, "train")
+    assert status == 0, output
+    assert "going on after epoch" in output
+    assert weights(project) == weights(done)
+
+
+def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
+    project = copy_project(tmp_path)
+    limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
+    status, output = run(project, "train", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "no room left to write" in last
+    assert "Traceback" not in output
+    assert list((project / "results").glob("initial/*/manifest.json"))
+    assert not list((project / "results/train").glob("*/.*.tmp"))
+
+
+@pytest.mark.parametrize("file", ["normalized/*/train.npy", "initial/*/weights.bin"])
+def test_a_damaged_artifact_is_named_by_the_stage_that_reads_it(done, tmp_path, file):
+    shutil.copytree(done, tmp_path / "project")
+    (path,) = (tmp_path / "project/results").glob(file)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    status, output = run(tmp_path / "project", "train", "seed=1", "epochs=1")
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "is damaged" in last and path.parent.name in last
+    assert "Traceback" not in output
+
+
+def test_a_loss_that_explodes_stops_with_step_and_learning_rate(done, tmp_path):
+    status, output = run(done, "train", "optimizer=sgd", "learning_rate=1e12")
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "step" in last and "1e+12" in last

@@ -215,8 +215,11 @@ def load_tensors(path):
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
 
 
-def save_tensors(path, tensors):
-    safetensors.numpy.save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+def save_tensors(path, tensors, metadata=None):
+    """Write a dict of arrays, and of texts as metadata, as safetensors; raises OSError where the disk is full."""
+    # As bytes first: the library's own writing to a file reports a full disk as an error of the format.
+    contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))
 
 
 def _read_manifest(folder):

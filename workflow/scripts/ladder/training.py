@@ -98,7 +98,7 @@ class Training:
         state = {"losses": self.losses, "seconds": self.seconds, "by_operation": self.executor.seconds,
                  "sha256": _digest(tensors)}
         with artifacts.replacing(path) as temporary:
-            safetensors.numpy.save_file(tensors, temporary, metadata={"state": json.dumps(state)})
+            artifacts.save_tensors(temporary, tensors, {"state": json.dumps(state)})
 
     def restore(self, path):
         """Go on from a checkpoint; False, with the run unchanged, where there is none or it is damaged (which is logged)."""

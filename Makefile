@@ -1,5 +1,6 @@
 # make report               the whole chain on the embedded digits: results/report.html
 # make test                 linters and all tests
+# make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make pins                 newest releases into envs/*.txt
 # make clean                everything made but the environments; results too
@@ -9,7 +10,7 @@
 export PYTHON ?= python3
 DEVICE ?= auto
 
-.PHONY: report test benchmark pins clean environment test-environment
+.PHONY: report test check benchmark pins clean environment test-environment
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -28,6 +29,12 @@ test: test-environment
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	.venv/bin/python -m pytest -n 2
+
+check: test-environment
+	@test -f "tests/test_kernels_$(RUNG).py" || { echo "RUNG=$(RUNG): say which rung, as in make check RUNG=gpu_basic; those with" \
+	    "tests are$(patsubst tests/test_kernels_%.py, %,$(wildcard tests/test_kernels_*.py))"; exit 1; }
+	@echo "$(RUNG): its kernels, compiled and emulated; its launches; its training against the cpu rung's"
+	@.venv/bin/python -m pytest -n 2 --dist worksteal -k $(RUNG) tests/test_ladder.py tests/test_kernels_$(RUNG).py
 
 test-environment:
 	@envs/install cpu test $(if $(filter Linux,$(shell uname)),kernels)

@@ -1,7 +1,8 @@
 # From a dataset to results/report.html: one rule for each stage, in the order of the work.
 #
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
-# runs exactly when its artifact is not there. Targets: data, normalized, train, features, svm, report (the default).
+# runs exactly when its artifact is not there. Targets: data, normalized, train, features, svm, report (the default), and
+# results/parity.html: every rung of the ladder that this machine can run, checked and timed.
 
 
 configfile: "config.yaml"
@@ -22,6 +23,7 @@ localrules:
     features,
     svm,
     publish_report,
+    publish_parity,
 
 
 rule report:
@@ -171,6 +173,7 @@ rule train_autoencoder:
         why=why,
         inputs=inputs,
         threads=THREADS,
+        residency=SETTINGS["data_residency"],
         remake=remake,
     message:
         "train {wildcards.version}: {params.why}"
@@ -179,6 +182,7 @@ rule train_autoencoder:
         " --spec {params.spec:q}"
         " {params.inputs}"
         " --output results/train/{wildcards.version}"
+        " --option data_residency={params.residency}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"
@@ -204,6 +208,7 @@ rule extract_features:
         why=why,
         inputs=inputs,
         threads=THREADS,
+        residency=SETTINGS["data_residency"],
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -212,6 +217,7 @@ rule extract_features:
         " --spec {params.spec:q}"
         " {params.inputs}"
         " --output results/features/{wildcards.version}"
+        " --option data_residency={params.residency}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"
@@ -294,6 +300,52 @@ rule publish_report:
         "{output}: copied from {params.folder}"
     shell:
         "for name in report.html summary.json; do"
+        " cp {params.folder:q}/$name results/.$name.$$ && mv results/.$name.$$ results/$name || exit 1;"
+        ' done 2>> "$LADDER_ERRORS"'
+
+
+rule compare_rungs:
+    input:
+        sources=sources("parity"),
+    output:
+        "results/parity/{version}/manifest.json",
+    log:
+        "logs/parity/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "parity {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_parity.py"
+        " --spec {params.spec:q}"
+        " --output results/parity/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_parity:
+    input:
+        made("parity"),
+    output:
+        FIXED_PARITY,
+    log:
+        "logs/publish_parity.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["parity"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in parity.html parity.json; do"
         " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
         " done 2> {log:q}"
 

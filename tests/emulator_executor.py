@@ -1,7 +1,11 @@
 """Runs a GPU rung's plans in the emulator, one exact allocation per buffer, in any order of threads and blocks."""
 
-import cuda_emulator
+import concurrent.futures
+import os
+
 import numpy as np
+
+import cuda_emulator
 
 
 class Executor:
@@ -16,20 +20,34 @@ class Executor:
 
     def allocate(self, plan, placed):
         """New buffers hold NaN, or for integers 0x55 in every byte: a kernel must write what later ones read."""
+        modules = {_module(launch) for step in plan.steps for launch in step.launches}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda module: module.plain, modules))   # compiled, where they were not
         return {name: placed[name] if name in placed else _poisoned(buffer) for name, buffer in plan.buffers.items()}
 
     def run(self, plan, arrays):
         for step in plan.steps:
             for launch in step.launches:
-                module = cuda_emulator.load(cuda_emulator.KERNELS / launch.source, launch.defines)
-                arguments = [arrays[name] if isinstance(name, str) else name for name in launch.arguments]
-                module.get_function(launch.entry)(launch.grid, launch.block, arguments, launch.shared_bytes, self.order)
+                self.launch(launch, arrays)
+
+    def launch(self, launch, arrays):
+        arguments = [arrays[name] if isinstance(name, str) else name for name in launch.arguments]
+        function(launch)(launch.grid, launch.block, arguments, launch.shared_bytes, self.order)
 
     def fill(self, array, values):
         array[...] = values
 
     def fetch(self, array):
         return array
+
+
+def function(launch):
+    """The emulated kernel of a launch."""
+    return _module(launch).get_function(launch.entry)
+
+
+def _module(launch):
+    return cuda_emulator.load(cuda_emulator.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines))
 
 
 def _poisoned(buffer):

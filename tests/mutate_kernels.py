@@ -1,20 +1,32 @@
 """Breaks the kernels of a rung in small ways, one at a time, and counts how many of these mutants its tests notice.
 
-Usage: python tests/mutate_kernels.py gpu_basic [file.cu ...]
+Usage: python tests/mutate_kernels.py RUNG [FILE ...] [--sample COUNT]
 
-Each mutant changes one operator, bound, index, constant or barrier of one file in a copy of the project, whose tests of
-that rung then run until the first failure. Prints the mutants that survive, and the share that was killed. A survivor
-wants a better test, or stands in EQUIVALENT with the reason why it computes the same.
+FILE: of the rung's folder or below kernels/; without any, all files of the rung and the headers that they include. --sample
+takes COUNT of the mutants, always the same ones.
+
+Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/test_kernels_RUNG.py
+then run until the first failure; two mutants at a time. Prints the mutants that survive, and the share that was killed; a
+mutant that does not compile counts for nothing. A survivor wants a better test, or stands in equivalent_mutants.toml with the
+reason why it computes the same.
 """
 
+import argparse
+import collections
 import concurrent.futures
+import dataclasses
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import tomllib
+
+import cuda_emulator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PARALLEL = 2
@@ -28,24 +40,44 @@ MUTATIONS = [
     (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
     (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
 ]
-# (file, line as mutated) that compute the same as the original, and why.
-EQUIVALENT = {
-    ("relu.cu", "if (i < count) y[i] = x[i] <= 0.0f ? 0.0f : x[i];"): "zero becomes zero either way",
-}
 
 
-def mutants(text):
-    """(line number, mutated text) for every mutation of the kernels' bodies; comments and signatures stay as they are."""
-    lines, inside = text.splitlines(keepends=True), False
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """file: below kernels/; line: as mutated; text: of the whole file."""
+
+    file: str
+    number: int
+    line: str
+    text: str
+
+
+def mutants(kernels, file):
+    """Every mutation of the function bodies in a file; comments, signatures and what g++ does not see stay as they are."""
+    lines, inside, hidden = (kernels / file).read_text().splitlines(keepends=True), False, False
     for number, line in enumerate(lines):
         code = line.partition("//")[0]
-        if inside:
+        hidden = line.startswith("#ifndef CUDA_EMULATOR") or (hidden and not line.startswith("#endif"))
+        if inside and not hidden:
             for pattern, replacements in MUTATIONS:
                 for found in re.finditer(pattern, code):
                     for new in replacements:
                         mutated = line[:found.start()] + new + line[found.end():]
-                        yield number + 1, mutated.strip(), "".join([*lines[:number], mutated, *lines[number + 1:]])
+                        text = "".join([*lines[:number], mutated, *lines[number + 1:]])
+                        yield Mutant(file, number + 1, mutated.strip(), text)
         inside = (inside or code.rstrip().endswith(") {")) and not line.startswith("}")
+
+
+def files_of(kernels, rung):
+    """All files of a rung and the headers that they include, below kernels/."""
+    found = set().union(*(cuda_emulator.with_headers(path, kernels) for path in (kernels / rung).glob("*.cu")))
+    return sorted(path.relative_to(kernels).as_posix() for path in found)
+
+
+def equivalent(root):
+    """(file, mutated line) -> why it computes the same."""
+    entries = tomllib.loads((root / "tests" / "equivalent_mutants.toml").read_text()).get("mutant", [])
+    return {(entry["file"], entry["line"]): entry["why"] for entry in entries}
 
 
 def copy_project(source, target):
@@ -54,37 +86,61 @@ def copy_project(source, target):
     shutil.copy(source / "pyproject.toml", target)
 
 
-def survives(rung, file, text, base):
-    """Whether the tests of the rung pass although `file` holds `text`; `base`: the project as it was at the start."""
+def fate(rung, mutant, base, timeout):
+    """What the tests of the rung make of the mutant: "killed", "survived" or "does not compile".
+
+    base: the project as it was at the start, with a cache of its compiled kernels.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
         copy_project(base, copy)
-        (copy / "kernels" / rung / file).write_text(text)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/test_kernels_{rung}.py"]
-        environment = {**os.environ, "XDG_CACHE_HOME": str(base / "cache")}
+        shutil.copytree(base / "cache", copy / "cache", copy_function=os.link)
+        (copy / "kernels" / mutant.file).write_text(mutant.text)
         try:
-            return subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=60).returncode == 0
+            tests = run_tests(rung, copy, timeout)
         except subprocess.TimeoutExpired:   # a loop that never ends is noticed, too
-            return False
+            return "killed"
+        if "CompileError" in tests.stdout:
+            return "does not compile"
+        return "survived" if tests.returncode == 0 else "killed"
 
 
-def main(rung, *files):
-    files = files or sorted(path.name for path in (ROOT / "kernels" / rung).glob("*.cu"))
-    work = [(file, *mutant) for file in files for mutant in mutants((ROOT / "kernels" / rung / file).read_text())]
-    work = [item for item in work if (item[0], item[2]) not in EQUIVALENT]
-    killed = 0
+def run_tests(rung, folder, timeout=None):
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/test_kernels_{rung}.py"]
+    return subprocess.run(command, cwd=folder, env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+                          capture_output=True, text=True, timeout=timeout)
+
+
+def main(arguments, root=ROOT):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rung")
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--sample", type=int)
+    asked = parser.parse_args(arguments)
+    rung, kernels, explained = asked.rung, root / "kernels", equivalent(root)
+    files = [file if "/" in file else f"{rung}/{file}" for file in asked.files] or files_of(kernels, rung)
+    work = [mutant for file in files for mutant in mutants(kernels, file)]
+    if asked.sample and asked.sample < len(work):
+        work = sorted(random.Random(0).sample(work, asked.sample), key=lambda mutant: (mutant.file, mutant.number))
+    count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
+    work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
     with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool, tempfile.TemporaryDirectory() as folder:
         base = pathlib.Path(folder)
-        copy_project(ROOT, base)
-        if not survives(rung, files[0], (base / "kernels" / rung / files[0]).read_text(), base):
-            sys.exit(f"the tests of {rung} fail on the kernels as they are")
-        results = pool.map(lambda item: survives(rung, item[0], item[3], base), work)
-        for (file, number, line, _), survived in zip(work, results, strict=True):
-            killed += not survived
-            if survived:
-                print(f"survived: {file}:{number}: {line}", flush=True)
-    print(f"{rung}: {killed} of {len(work)} mutants killed ({killed / len(work):.1%})")
+        copy_project(root, base)
+        run_tests(rung, base)   # fills the cache
+        start = time.monotonic()
+        tests = run_tests(rung, base)
+        if tests.returncode:
+            sys.exit(f"the tests of {rung} fail on the kernels as they are:\n{tests.stdout}")
+        timeout = 60 + 10 * (time.monotonic() - start)
+        for mutant, found in zip(work, pool.map(lambda mutant: fate(rung, mutant, base, timeout), work), strict=True):
+            count[found] += 1
+            if found == "survived":
+                print(f"survived: {mutant.file}:{mutant.number}: {mutant.line}", flush=True)
+    alive = count["killed"] + count["survived"]
+    print(f"{rung}: {count['killed']} of {alive} mutants killed ({count['killed'] / max(alive, 1):.1%}); "
+          f"{count['explained']} more compute the same, {count['does not compile']} do not compile")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

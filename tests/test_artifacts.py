@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+
 from ladder import artifacts
 from ladder.errors import UserError
 

@@ -56,28 +56,6 @@ def test_an_unknown_backend_is_refused_with_the_choices():
         backends.resolve_backend("thunder")
 
 
-def test_without_a_driver_there_is_no_gpu(monkeypatch):
-    def missing(name):
-        raise OSError(name)
-
-    monkeypatch.setattr(backends.ctypes, "CDLL", missing)
-    assert backends.gpu_count.__wrapped__() == 0
-
-
-@pytest.mark.parametrize("initialised, counted, expected", [(0, 0, 2), (100, 0, 0), (0, 3, 0)])
-def test_gpus_are_counted_by_the_driver(monkeypatch, initialised, counted, expected):
-    class Driver:
-        def cuInit(self, flags):
-            return initialised
-
-        def cuDeviceGetCount(self, pointer):
-            pointer._obj.value = 2
-            return counted
-
-    monkeypatch.setattr(backends.ctypes, "CDLL", lambda name: Driver())
-    assert backends.gpu_count.__wrapped__() == expected
-
-
 def test_importing_and_resolving_loads_no_heavy_library():
     code = ("import sys; from ladder import backends; backends.resolve_backend('auto'); "
             "print([m for m in ('numpy', 'cupy', 'cuml', 'sklearn', 'sklearnex') if m in sys.modules])")

@@ -1,4 +1,4 @@
-"""The real chain on a few digits: from config.yaml to the report, killed and resumed, on a full disk, with damaged artifacts."""
+"""The real chain on a few digits: from config.yaml to the report, resumed, out of disk, with damaged artifacts."""
 
 import json
 import os

@@ -2,7 +2,8 @@ import re
 
 import pytest
 import yaml
-from ladder import config, datasets, networks, variants
+
+from ladder import backends, config, datasets, networks, variants
 from ladder.errors import UserError
 from ladder.sources import ROOT
 
@@ -33,6 +34,7 @@ def test_every_choice_of_a_key_is_named_in_its_comment():
 def test_the_schema_offers_what_there_is():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert all(networks.build(name) for name in properties["network"]["enum"])
 
 
@@ -43,7 +45,8 @@ def test_the_digits_are_as_many_as_the_limits_assume():
 
 @pytest.mark.parametrize("key, text, value", [
     ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
-    ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True), ("svm_gamma", "0.5", 0.5),
+    ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True),
+    ("svm_gamma", "0.5", 0.5),
     ("svm_gamma", "scale", "scale"), ("features_pool", "4", 4), ("controls", "random", ["random"]), ("svm_C", 10, 10.0),
     ("cifar10_urls", "file:///here.tar.gz", ["file:///here.tar.gz"]), ("seed", 4294967295, 4294967295),
 ])
@@ -56,8 +59,9 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("batch_sise", 32, "no key 'batch_sise'; did you mean batch_size?"),
     ("optimizer", "addam", "optimizer is 'addam', but must be sgd, momentum, rmsprop or adam; did you mean adam?"),
     ("batch_size", 0, "batch_size is 0, but must be a whole number at least 1"),
-    ("batch_size", -3, "batch_size is -3"), ("batch_size", 1.5, "batch_size is 1.5"), ("batch_size", True, "batch_size is True"),
-    ("batch_size", "many", "batch_size is 'many'"), ("batch_size", None, "batch_size is empty"),
+    ("batch_size", -3, "batch_size is -3"), ("batch_size", 1.5, "batch_size is 1.5"),
+    ("batch_size", True, "batch_size is True"), ("batch_size", "many", "batch_size is 'many'"),
+    ("batch_size", None, "batch_size is empty"),
     ("learning_rate", "nan", "learning_rate is 'nan', but must be a number above 0"), ("learning_rate", "inf", "'inf'"),
     ("learning_rate", 0, "learning_rate is 0"), ("learning_rate", [1], "learning_rate is [1]"),
     ("epochs", 0, "epochs is 0"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import references
 from ladder import features, inference, networks, weights
 from ladder.inference import Inference

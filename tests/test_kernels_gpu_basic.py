@@ -275,6 +275,15 @@ def test_update(name, averages, weight_decay, clip):
             np.testing.assert_allclose(found, average, rtol=0, atol=8 * gamma(4))
 
 
+@pytest.mark.parametrize("name, averages", [("rmsprop", 1), ("adam", 2)])
+def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name, averages):
+    w, g = np.zeros(3, np.float32), np.array([0, 1e-8, 1e-7], np.float32)
+    state = [np.zeros(3, np.float32) for _ in range(averages)]
+    wanted, _ = updated(name, w.astype(float), g.astype(float), [average.astype(float) for average in state], 0, 0, 0, 0)
+    run("update.cu", f"{name}_update", w, *state, g, *step_state(0), 3, 0.0, 0.0, count=3)
+    np.testing.assert_allclose(w, wanted, rtol=1e-5)
+
+
 def test_adam_corrects_its_start_at_every_step():
     """With a constant gradient and averages that started at 0, the corrected step is the learning rate itself."""
     w, mean, square = (np.zeros(1, np.float32) for _ in range(3))

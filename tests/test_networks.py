@@ -1,6 +1,7 @@
 """Shapes, parameters and work of the layers and of the networks made of them."""
 
 import pytest
+
 from ladder import layers, networks
 
 

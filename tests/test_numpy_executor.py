@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import references
 from ladder.numpy_executor import OPERATIONS, Executor
 

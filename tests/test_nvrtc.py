@@ -1,6 +1,7 @@
 """NVRTC compiles without a GPU, reports what a kernel takes, and says in one line what is wrong with a file."""
 
 import sys
+import types
 
 import pytest
 
@@ -155,3 +156,71 @@ def test_without_nvrtc_the_message_says_what_to_install(monkeypatch, tmp_path):
         assert not nvrtc.installed()
     finally:
         nvrtc._nvrtc.cache_clear()
+
+
+class CuPyNvrtc:
+    """cupy.cuda.nvrtc, whose functions end text and machine code one byte early."""
+
+    class NVRTCError(RuntimeError):
+        pass
+
+    def __init__(self, fails=False):
+        self.fails, self.destroyed = fails, []
+
+    def getVersion(self):
+        return 13, 0
+
+    def getSupportedArchs(self):
+        return 75, 80
+
+    def createProgram(self, text, name, headers, include_names):
+        assert isinstance(text, str) and isinstance(name, str)
+        return 7
+
+    def compileProgram(self, program, options):
+        assert "--gpu-architecture=sm_80" in options
+        if self.fails:
+            raise self.NVRTCError("NVRTC_ERROR_COMPILATION (6)")
+
+    def getProgramLog(self, program):
+        return 'x.cu(3): error: identifier "a" is undefined\n' if self.fails else ""
+
+    def getCUBIN(self, program):
+        return b"\x7fELF code"
+
+    def getPTX(self, program):
+        return b".version 9.0"
+
+    def destroyProgram(self, program):
+        self.destroyed.append(program)
+
+
+@pytest.fixture
+def through_cupy(monkeypatch):
+    """A function that leaves NVRTC to a CuPyNvrtc, which it returns: cuda-bindings are not there."""
+    def install(**options):
+        fake = CuPyNvrtc(**options)
+        monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+        for name, module in (("cupy", types.ModuleType("cupy")), ("cupy.cuda", types.SimpleNamespace(nvrtc=fake))):
+            monkeypatch.setitem(sys.modules, name, module)
+        return fake
+
+    nvrtc._nvrtc.cache_clear()
+    yield install
+    nvrtc._nvrtc.cache_clear()
+
+
+def test_where_only_cupy_brings_nvrtc_that_compiles(through_cupy, tmp_path):
+    fake = through_cupy()
+    (tmp_path / "x.cu").write_text("")
+    compiled = nvrtc.compile_file(tmp_path / "x.cu", "sm_80")
+    assert compiled.cubin == b"\x7fELF code\0" and nvrtc.version() == (13, 0)
+    assert fake.destroyed == [7]
+
+
+def test_an_error_reads_the_same_through_cupy(through_cupy, tmp_path):
+    fake = through_cupy(fails=True)
+    (tmp_path / "x.cu").write_text("")
+    with pytest.raises(UserError, match=r'^x\.cu:3: identifier "a" is undefined \(compiling for sm_80\)$'):
+        nvrtc.compile_file(tmp_path / "x.cu", "sm_80")
+    assert fake.destroyed == [7]

@@ -1,6 +1,7 @@
 """Learning-rate schedules."""
 
 import numpy as np
+
 from ladder import optimizers, plan
 
 LENGTH = plan.Length(12, 3)   # 4 epochs of 3 steps

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ladder import executors, networks, numpy_executor, parity
 from ladder.rungs import cpu
 

@@ -1,9 +1,14 @@
 """What a plan promises: order, coverage, work and memory, for any network and batch."""
 
+import math
+
 import pytest
+
 from ladder import networks, plan
+from ladder.errors import UserError
 from ladder.optimizers import Optimizer
 from ladder.rungs import cpu
+from ladder.variants import VARIANTS
 
 NETWORK = networks.build("autoencoder")
 LENGTH = plan.Length(10, 5)
@@ -17,7 +22,8 @@ def inference_plan(until=None):
     return plan.inference_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), until)
 
 
-@pytest.mark.parametrize("made", [training_plan(), inference_plan(), inference_plan("latent")], ids=["train", "all", "features"])
+@pytest.mark.parametrize("made", [training_plan(), inference_plan(), inference_plan("latent")],
+                         ids=["train", "all", "features"])
 def test_every_buffer_a_step_reads_was_written_before_it_or_is_given(made):
     given = {name for name, buffer in made.buffers.items() if buffer.kind in ("dataset", "control", "parameter", "optimizer")}
     for step in made.steps:
@@ -47,6 +53,16 @@ def test_each_optimizer_keeps_as_many_running_averages_as_its_rule_has():
     weights = 4 * NETWORK.parameter_count
     assert [training_plan(optimizer=name).bytes_by_kind().get("optimizer", 0) for name in ("sgd", "momentum", "rmsprop", "adam")
             ] == [0, weights, weights, 2 * weights]
+
+
+@pytest.mark.parametrize("variant", [name for name, variant in VARIANTS.items() if variant.executor == "cuda"])
+def test_a_batch_whose_layers_32_bits_do_not_index_is_refused_on_a_gpu(variant):
+    def made(batch):
+        return plan.inference_plan(NETWORK, variant, batch, plan.Dataset(20, "uint8"))
+
+    assert max(math.prod(buffer.shape) for buffer in made(8191).buffers.values()) < 2**31
+    with pytest.raises(UserError, match="batch_size 8192 gives layer enc1 more .*; set batch_size to 8191 or less"):
+        made(8192)
 
 
 def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):

@@ -1,4 +1,5 @@
 import pytest
+
 from ladder import sources
 from ladder.errors import UserError
 

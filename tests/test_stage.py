@@ -1,14 +1,18 @@
 """The frame of the stage scripts, run as a rule runs it, around a script that does what a test wants."""
 
 import errno
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
+
 from ladder import artifacts, sources
 
+NAME = "workflow/scripts/script.py"
 SCRIPT = """
 import json, os
 from ladder import stage
@@ -30,21 +34,22 @@ if __name__ == "__main__":
 @pytest.fixture
 def call(tmp_path):
     """call(params, *arguments) runs the script and gives what it did, with the artifact's folder."""
-    script = sources.SCRIPTS / f"test_{os.getpid()}.py"
-    name = script.relative_to(sources.ROOT).as_posix()
+    root = tmp_path / "project"
+    shutil.copytree(sources.SCRIPTS / "ladder", root / "workflow/scripts/ladder", ignore=shutil.ignore_patterns("__pycache__"))
+    script = root / NAME
     script.write_text(SCRIPT)
 
     def call(params, *arguments, declared=None, output="d1"):
-        digests = {name: sources.digest(name)} if declared is None else declared
+        digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
         spec = {"stage": "data", "params": params, "sources": digests, "parents": {}}
-        done = subprocess.run(
-            [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output, "--log", tmp_path / "logs/d1.log",
-             *arguments], capture_output=True, text=True, env=os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")})
+        command = [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output,
+                   "--log", tmp_path / "logs/d1.log", *arguments]
+        environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         done.folder = tmp_path / output
         return done
 
-    yield call
-    script.unlink()
+    return call
 
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
@@ -83,13 +88,12 @@ def test_a_missing_input_is_one_line(call, tmp_path):
 
 def test_an_undeclared_module_is_named(call):
     done = call({}, declared={})
-    assert done.returncode == 1 and f"test_{os.getpid()}.py, not declared" in done.stderr
+    assert done.returncode == 1 and f"imports {NAME}, not declared" in done.stderr
 
 
 def test_a_source_edited_after_the_run_was_planned_is_named(call):
-    name = f"workflow/scripts/test_{os.getpid()}.py"
-    done = call({}, declared={name: "0" * 16})
-    assert done.returncode == 1 and f"{name} changed after this run was planned; run it again" in done.stderr
+    done = call({}, declared={NAME: "0" * 16})
+    assert done.returncode == 1 and f"{NAME} changed after this run was planned; run it again" in done.stderr
 
 
 def test_what_is_there_is_used_unless_it_shall_be_made_again(call):

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from ladder import executors, layers, networks, plan, training, weights
 from ladder.errors import UserError
 from ladder.optimizers import Optimizer

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from ladder import networks, weights
 from ladder.errors import UserError
 

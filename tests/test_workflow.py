@@ -14,7 +14,8 @@ import sys
 import time
 
 import pytest
-from ladder import stages
+
+from ladder import stages, variants
 from ladder.sources import ROOT
 
 SCRIPT = '''
@@ -32,7 +33,8 @@ def make(work, inputs, params, options):
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(2)
     work.write_json("given.json", params)
-    for name in ("report.html", "summary.json") if work.spec["stage"] == "report" else ():
+    copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json")}
+    for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
 if __name__ == "__main__":
@@ -55,8 +57,9 @@ class Project:
         return done.stdout
 
     def start(self, *arguments, **environment):
-        return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        with open(self.folder / "output.txt", "a") as output:
+            return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
+                                    stdout=output, stderr=output, start_new_session=True)
 
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]
@@ -129,13 +132,13 @@ def test_a_second_run_has_nothing_to_do(project):
 def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
     changed = ("--config", "batch_size=32")
     dry = reasons(project.snakemake("-n", *changed))
-    assert dry["train"] == dry["features_random"] == "batch_size 64 -> 32"
-    assert "parent train changed" in dry["features"]
-    assert not dry.keys() & {"data", "normalized", "initial", "features_pixels", "svm_pixels"}
+    assert dry["train"] == "batch_size 64 -> 32"
+    assert dry["features"] == "parent train changed"
+    assert not dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels", "svm_pixels"}
     assert project.page()["batch_size"] == 64
 
     project.snakemake(*changed)
-    assert project.ran() == ["features", "features", "report", "svm", "svm", "train"]
+    assert project.ran() == ["features", "report", "svm", "train"]
     assert project.page()["batch_size"] == 32
     assert "results/report.html" in project.snakemake("-n"), "a dry run says that the page would be replaced"
     assert project.page()["batch_size"] == 32, "a dry run changes nothing"
@@ -180,7 +183,8 @@ def test_copied_results_rerun_nothing_without_snakemakes_records_and_with_any_fi
     for path in sorted(path for path in project.folder.rglob("*") if path.is_file()):
         os.utime(path, (0, times.randrange(2**31)))
     assert "Nothing to be done" in project.snakemake()
-    project.snakemake("train", "--config", "seed=5")
+    output = project.snakemake("train", "--config", "seed=5")
+    assert project.status == 0, output
     assert not (project.folder / "results/report.html").exists(), "a page of another configuration must not stay"
     project.snakemake()
     assert project.page()["seed"] == 1
@@ -198,7 +202,7 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project)
     here = backends.read_text()
     name = "def unavailable(name):\n"
     backends.write_text(here.replace(name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n").replace(
-        "import ctypes", "import ctypes\nimport os"))
+        "import importlib.util", "import importlib.util\nimport os"))
     project.snakemake(*config, ELSEWHERE="1")
     assert project.ran() == ["report", "svm", "svm", "svm"]
     assert "Nothing to be done" in project.snakemake(*config)
@@ -225,7 +229,7 @@ def test_a_stages_message_is_the_last_line(fresh):
     output = fresh.snakemake(FAIL="normalized")
     assert fresh.status != 0
     assert output.splitlines()[-1].endswith(": failed as the test wants")
-    assert "Traceback" not in output
+    assert "Traceback" not in output and "--spec" not in output, "the command line is in Snakemake's log"
 
 
 def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
@@ -239,7 +243,7 @@ def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
 
 def test_two_runs_at_once_share_the_work(fresh):
     runs = [fresh.start(SLOW="train"), fresh.start(SLOW="train")]
-    assert [run.wait() for run in runs] == [0, 0]
+    assert [run.wait() for run in runs] == [0, 0], (fresh.folder / "output.txt").read_text()
     assert fresh.ran() == ALL
 
 
@@ -270,3 +274,34 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
 def test_threads_are_the_configurations_whatever_cores_says(fresh):
     fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
+
+
+def test_the_rungs_are_compared_when_that_is_asked_for(project):
+    project.snakemake("results/parity.html")
+    assert project.ran() == ["parity"]
+    assert project.status == 0 and (project.folder / "results/parity.json").exists()
+    assert "Nothing to be done" in project.snakemake("results/parity.html")
+
+    project.snakemake("results/parity.html", "--config", "batch_size=32")
+    assert project.ran() == ["parity"]
+    assert json.loads((project.folder / "results/parity.html").read_text())["batch_size"] == 32
+    project.snakemake("results/parity.html")
+    assert project.ran() == []
+    assert json.loads((project.folder / "results/parity.html").read_text())["batch_size"] == 64
+
+
+def test_auto_takes_the_rung_that_was_fastest_here_and_says_so(project):
+    record = {"machine": variants.machine(), "fastest": "cpu_sequential"}
+    (project.folder / "results/parity.json").write_text(json.dumps(record))
+    assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
+    assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")
+    (project.folder / "results/parity.json").write_text(json.dumps({**record, "machine": {"host": "elsewhere", "gpu": None}}))
+    assert "Nothing to be done" in (output := project.snakemake("-n"))
+    assert "results/parity.html` finds the fastest" in output
+
+
+@pytest.mark.skipif(variants.no_gpu() is None, reason="there is a GPU here")
+def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu(fresh):
+    output = fresh.snakemake("--config", "variant=gpu_basic")
+    assert fresh.status != 0 and fresh.ran() == []
+    assert "variant gpu_basic needs " in output.splitlines()[-1] and "set variant to auto, cpu" in output.splitlines()[-1]

@@ -8,11 +8,14 @@ import json
 import os
 import pathlib
 import sys
+import time
+
+from snakemake_interface_logger_plugins.common import LogEvent
 
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
-from ladder import backends, config as configuration, stages
+from ladder import backends, config as configuration, stages, variants
 from ladder.errors import UserError
 
 PYTHON = sys.executable
@@ -24,9 +27,12 @@ RULES = {
     "features": "extract_features",
     "svm": "fit_svm",
     "report": "make_report",
+    "parity": "compare_rungs",
 }
 # The fixed names; they always show the active configuration.
 FIXED = ["results/report.html", "results/summary.json"]
+# Those of the comparison of rungs, which stay until it is asked for again: `variant: auto` goes by them.
+FIXED_PARITY = ["results/parity.html", "results/parity.json"]
 # Options with which Snakemake only looks.
 LOOKING = set(
     "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
@@ -37,7 +43,8 @@ LOOKING = set(
 def load_settings():
     try:
         settings = configuration.resolve(configuration.load(config))
-        return settings, stages.chain(settings)
+        parity = stages.parity(settings, variants.available(), variants.machine())
+        return settings, stages.chain(settings) | {"parity": parity}
     except UserError as error:
         sys.exit(str(error))
 
@@ -52,9 +59,10 @@ SETTINGS, CHAIN = load_settings()  # CHAIN: role -> stages.Keyed
 BY_VERSION = {keyed.version: keyed for keyed in CHAIN.values()}
 VERSIONS = "|".join(BY_VERSION)
 THREADS = SETTINGS["threads"]
-for key in ("variant", "svm_backend"):
-    if config[key] != SETTINGS[key]:
-        say(f"{key} auto: {SETTINGS[key]}")
+if config["variant"] == "auto":
+    say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
+if config["svm_backend"] == "auto":
+    say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 
 
 # Inputs. They are ancient, because versions say what has to run and file times do not; but what is made again takes along
@@ -148,15 +156,17 @@ def remade():
 def force_what_was_asked():
     """Tell Snakemake what it does not see: that naming a target means its artifact, and fixed copies that are out of date."""
     workflow.dag.forcefiles.update(CHAIN[role].manifest for role in remade())
-    workflow.dag.forcefiles.update(stale_copies())
+    workflow.dag.forcefiles.update(
+        stale_copies("report", FIXED) + stale_copies("parity", FIXED_PARITY)
+    )
 
 
 # The fixed names, also where results/ was copied here or the configuration was switched.
 
 
-def stale_copies():
-    keyed = pathlib.Path(CHAIN["report"].folder)
-    copies = [pathlib.Path(copy) for copy in FIXED if os.path.exists(copy)]
+def stale_copies(role, fixed):
+    keyed = pathlib.Path(CHAIN[role].folder)
+    copies = [pathlib.Path(copy) for copy in fixed if os.path.exists(copy)]
     return [str(copy) for copy in copies if not same(copy, keyed / copy.name)]
 
 
@@ -164,9 +174,21 @@ def same(copy, original):
     return original.exists() and filecmp.cmp(copy, original, shallow=False)
 
 
+def inputs_of_rules():
+    return {
+        path
+        for keyed in CHAIN.values()
+        for path in (keyed.manifest, *keyed.spec["sources"])
+    }
+
+
 if not (workflow.output_settings.dryrun or LOOKING & set(sys.argv)):
-    for copy in stale_copies():
+    for copy in stale_copies("report", FIXED):
         os.unlink(copy)
+    # Files from a machine whose clock runs ahead: Snakemake fails a job whose input is newer than its output.
+    for path in inputs_of_rules():
+        if os.path.exists(path) and os.path.getmtime(path) > time.time():
+            os.utime(path)
 
 
 # Faults.
@@ -176,9 +198,14 @@ def cannot_run_here(jobs):
     """Say in one line, and stop, where a job has to run that this machine cannot run."""
     for job in jobs:
         keyed = BY_VERSION.get(getattr(job.wildcards, "version", None))
-        backend = keyed and keyed.spec["params"].get("backend")
-        if backend and (reason := backends.unavailable(backend)):
-            sys.exit(reason)
+        params = keyed.spec["params"] if keyed else {}
+        for key, module in (("backend", backends), ("variant", variants)):
+            if (
+                key in params
+                and keyed.stage != "report"
+                and (reason := module.unavailable(params[key]))
+            ):
+                sys.exit(reason)
 
 
 # Lines of Snakemake's that say nothing about the work. A failed stage has said why itself, and says it again at the end;
@@ -195,7 +222,7 @@ NOISE = (
 
 
 def worth_reading(record):
-    failed_job = str(getattr(record, "event", "")).endswith("JOB_ERROR")
+    failed_job = getattr(record, "event", None) == LogEvent.JOB_ERROR
     return not failed_job and not record.getMessage().startswith(NOISE)
 
 
@@ -207,11 +234,10 @@ if not (workflow.output_settings.verbose or workflow.output_settings.printshellc
 
 ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
+atexit.register(ERRORS.unlink, missing_ok=True)
 
 
 def repeat_errors():
     """Print the failed stages' own messages once more; at exit, so that they are the last lines."""
     if ERRORS.exists():
-        text = ERRORS.read_text()
-        ERRORS.unlink()
-        say(f"\n{text.strip()}")
+        say(f"\n{ERRORS.read_text().strip()}")

@@ -9,6 +9,7 @@ Compiled kernels are kept in the user's cache folder under a hash of everything 
 """
 
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import os
@@ -17,6 +18,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import threading
 
 import numpy as np
 
@@ -25,6 +27,7 @@ KERNELS = HERE.parents[1] / "kernels"
 ORDERS = {"forward": 0, "reverse": 1, "random": 7}   # of threads and blocks; a number above 1 seeds a random order
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(')
+_INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing",
                  "-Wno-attributes", "-Wno-unknown-pragmas")
@@ -89,22 +92,25 @@ class Function:
     def __init__(self, module, name):
         self.module, self.name = module, name
 
+    @property
+    def parameters(self):
+        """A Parameter for each argument that the kernel takes."""
+        return _parameters(self.module.plain, self.name)
+
     def __call__(self, grid, block, args, shared_mem=0, order="forward"):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy scalars.
 
         order: a name in ORDERS or the seed (above 1) of a random one. Raises KernelFault; accesses are not watched.
         """
         library = self.module.plain
-        types = _signature(library, self.name)
-        _check_arguments(self.name, types, args)
+        _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [])
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call, with every memory access watched."""
         library = self.module.watched
-        types = _signature(library, self.name)
-        _check_arguments(self.name, types, args)
+        _check_arguments(self.name, _parameters(library, self.name), args)
         with _Allocations(self.name, args) as allocations:
             _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
 
@@ -133,26 +139,35 @@ def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse
 
 # ---- arguments
 
-def _check_arguments(name, types, args):
-    if len(args) != len(types):
-        raise KernelFault(name, "wrong arguments", f"takes {len(types)} arguments, got {len(args)}")
-    for i, (arg, (dtype, pointer)) in enumerate(zip(args, types, strict=True)):
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One argument that a kernel takes: a number, or an array that it may write or only read."""
+
+    dtype: np.dtype
+    is_array: bool
+    writable: bool
+
+
+def _check_arguments(name, parameters, args):
+    if len(args) != len(parameters):
+        raise KernelFault(name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}")
+    for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
         if isinstance(arg, np.ndarray):
             found = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
-            fits = pointer and arg.dtype == dtype and arg.flags.c_contiguous
+            fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
         else:
             found = type(arg).__name__
-            fits = not pointer and isinstance(arg, np.generic) and arg.dtype == dtype
+            fits = not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
         if not fits:
-            wanted = f"{dtype} array" if pointer else dtype
+            wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
             raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {found}")
 
 
-def _signature(library, name):
-    """(dtype, whether it is a pointer) of each argument of a kernel."""
+def _parameters(library, name):
     text = ctypes.create_string_buffer(4096)
     library[f"signature_{name}"](text)
-    return [(np.dtype(word.rstrip("*")), word.endswith("*")) for word in text.value.decode().split()]
+    return [Parameter(np.dtype(word.removeprefix("const-").rstrip("*")), word.endswith("*"),
+                      word.endswith("*") and not word.startswith("const-")) for word in text.value.decode().split()]
 
 
 class _Allocations:
@@ -272,8 +287,7 @@ def _source_line(library, address):
 def _build(source, names, flags):
     """The shared library of a CUDA file, from the cache or compiled now."""
     runtime = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h"))
-    headers = sorted({*KERNELS.rglob("*.cuh"), *source.parent.rglob("*.cuh")})
-    read = [text for path in (*runtime, *headers, source) for text in (path.name, path.read_text())]
+    read = [text for path in (*runtime, *sorted(with_headers(source))) for text in (path.name, path.read_text())]
     made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: a copy of the project shares what is compiled
     library = _cache() / f"{source.stem}-{_hash(made_from)}.so"
     if not library.exists():
@@ -288,6 +302,16 @@ def _build(source, names, flags):
     loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
     loaded.shared_arrays = _shared_arrays(library)
     return loaded
+
+
+def with_headers(path, kernels=KERNELS):
+    """A CUDA file and all that it includes, from its own folder or from `kernels`."""
+    files, found = set(), {path}
+    while found:
+        files |= found
+        found = {folder / name for file in found for name in _INCLUDE.findall(file.read_text())
+                 for folder in (file.parent, kernels) if (folder / name).exists()} - files
+    return files
 
 
 def _with_red_zones(assembly):
@@ -317,7 +341,7 @@ def _runtime_objects(files):
 
 
 def _compile(arguments, target):
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:

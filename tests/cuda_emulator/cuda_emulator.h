@@ -142,9 +142,16 @@ EMULATOR_NAME(float4, "float32")
 EMULATOR_NAME(double, "float64")
 #undef EMULATOR_NAME
 
+// Arguments as "int32" (a number), "float32*" (an array) or "const-float32*" (an array that is only read).
+template <class A> void append_argument(char* text) {
+    using Value = std::remove_pointer_t<A>;
+    if (std::is_pointer_v<A> && std::is_const_v<Value>) strcat(text, "const-");
+    strcat(text, Name<Value>::value);
+    strcat(text, std::is_pointer_v<A> ? "* " : " ");
+}
 template <class... A> void signature(void (*)(A...), char* text) {
     text[0] = 0;
-    ((strcat(text, Name<std::remove_pointer_t<A>>::value), strcat(text, std::is_pointer_v<A> ? "* " : " ")), ...);
+    (append_argument<A>(text), ...);
 }
 template <auto kernel> struct Entry;
 template <class... A, void (*kernel)(A...)> struct Entry<kernel> {

@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 import numpy as np
+
 from ladder import weights
 from ladder.errors import UserError
 

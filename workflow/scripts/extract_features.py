@@ -2,6 +2,7 @@
 
 params: encoder ('network' or 'pixels'), network, variant, features_standardize, features_pool, features_flip
 (only the encoder for 'pixels').  inputs: normalized, and for a network weights: an artifact with weights.bin.
+options: data_residency.
 Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
 """
 
@@ -15,10 +16,10 @@ from ladder.normalization import Statistics
 from ladder.progress import log
 
 
-def make(work, inputs, params):
+def make(work, inputs, params, options):
     statistics = Statistics.load(inputs["normalized"])
     images = {name: inputs["normalized"].array(name) for name in ("train.npy", "test.npy")}
-    encode, dimensions = ENCODERS[params["encoder"]](inputs, params, statistics, work.threads)
+    encode, dimensions = ENCODERS[params["encoder"]](inputs, params, statistics, work.threads, options["data_residency"])
     count = sum(len(rows) for rows in images.values())
     log.info("%d feature vectors of %d values: %s on disk", count, dimensions, progress.size(4 * count * dimensions))
 
@@ -33,12 +34,12 @@ def make(work, inputs, params):
     work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds}
 
 
-def network_encoder(inputs, params, statistics, threads):
+def network_encoder(inputs, params, statistics, threads, data_residency):
     network = networks.build(params["network"])
     parameters = weights.read_parameters(inputs["weights"].path("weights.bin"), network)
     pool = 0 if params["features_pool"] == "none" else params["features_pool"]
     encoder = Inference(network, params["variant"], parameters, statistics.scale, statistics.offset, threads,
-                        until=network.features)
+                        until=network.features, data_residency=data_residency)
 
     def encode(images, out, label):
         features.extract(encoder, images, out, pool, params["features_flip"], label)
@@ -46,7 +47,7 @@ def network_encoder(inputs, params, statistics, threads):
     return encode, features.dimensions(network.layer(network.features).output_shape, pool)
 
 
-def pixel_encoder(inputs, params, statistics, threads):
+def pixel_encoder(inputs, params, statistics, threads, data_residency):
     def encode(images, out, label):
         features.pixels(images, statistics, out)
 

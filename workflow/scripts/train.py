@@ -2,7 +2,7 @@
 
 params: network, variant, batch_size, epochs, optimizer, learning_rate, momentum, weight_decay, gradient_clip,
 gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, seed (those that the others make meaningless are
-absent).  inputs: normalized, initial.
+absent).  inputs: normalized, initial.  options: data_residency.
 Writes weights.bin and reconstructions.npy: uint8 (16, 32, 32, 3), the first test images as the network gives them back.
 Killed and started again, it goes on after the last finished epoch and ends in the same bytes.
 """
@@ -18,13 +18,14 @@ from ladder.progress import duration, log
 SAMPLES = 16
 
 
-def make(work, inputs, params):
+def make(work, inputs, params, options):
     network = networks.build(params["network"])
     statistics = Statistics.load(inputs["normalized"])
     initial = weights.read_parameters(inputs["initial"].path("weights.bin"), network)
     images = inputs["normalized"].array("train.npy")
 
-    run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, initial, work.threads)
+    run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, initial, work.threads,
+                            options["data_residency"])
     train(run, work)
     with work.file("weights.bin") as path:
         weights.write_weights(path, run.parameters)
@@ -58,7 +59,8 @@ def train(run, work):
 
 
 def reconstruct(run, samples, statistics, threads):
-    decoder = Inference(run.settings.network, run.settings.variant, run.parameters, statistics.scale, statistics.offset, threads)
+    decoder = Inference(run.settings.network, run.settings.variant, run.parameters, statistics.scale, statistics.offset,
+                        threads)
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 
@@ -71,6 +73,7 @@ def metrics(run, initial, threads):
         "steps": run.length.steps,
         "parameters": network.parameter_count,
         "seconds_by_operation": run.executor.seconds,
+        "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
         "network": [{"layer": layer.name, "kind": layer.kind, "output": list(layer.output_shape), "macs": layer.macs,
                      "parameters": sum(int(np.prod(shape)) for shape in layer.parameters.values())}

@@ -7,10 +7,9 @@
 | sklearn | scikit-learn (libsvm) | nothing else |
 """
 
-import ctypes
-import functools
 import importlib.util
 
+from .driver import gpu_count
 from .errors import UserError
 
 BACKENDS = ("cuml", "sklearnex", "sklearn")   # in the order in which `auto` takes them
@@ -37,19 +36,6 @@ def unavailable(name):
     if name == "sklearnex" and not _installed("sklearnex"):
         return "svm_backend sklearnex needs scikit-learn-intelex, not installed here; set svm_backend to auto or sklearn"
     return None
-
-
-@functools.cache
-def gpu_count():
-    """Number of GPUs the NVIDIA driver offers this process, asked of libcuda itself; 0 where there is no driver."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
 
 
 def _instead():

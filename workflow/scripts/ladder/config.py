@@ -1,4 +1,4 @@
-"""The configuration: values turned into their types and checked before anything is hashed. Standard library, YAML, jsonschema."""
+"""The configuration: its values turned into their types and checked, before anything is hashed."""
 
 import difflib
 import math
@@ -7,7 +7,7 @@ import pathlib
 import jsonschema
 import yaml
 
-from . import backends, runtime
+from . import backends, runtime, variants
 from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
@@ -38,14 +38,17 @@ def resolve(config):
     """The loaded `config` with what this machine makes of `auto` and of all threads: what versions are made from."""
     return {
         **config,
-        "variant": "cpu" if config["variant"] == "auto" else config["variant"],
+        "variant": variants.resolve_variant(config["variant"])[0],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
     }
 
 
 def load_schema():
-    return yaml.safe_load(SCHEMA.read_text())
+    """The schema of config.yaml, with the rungs there are."""
+    schema = yaml.safe_load(SCHEMA.read_text())
+    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    return schema
 
 
 def coerce(key, value, rule):

@@ -16,7 +16,8 @@ def dimensions(shape, pool):
 def extract(encoder, images, out, pool, flip, label):
     """Fill out (N, D) float32 with the features of images, flattened channel by channel (CHW).
 
-    encoder: inference.Inference; pool: average over a pool x pool grid, 0 for none; flip: average with the features of the mirror image.
+    encoder: inference.Inference; pool: average over a pool x pool grid, 0 for none; flip: average with the features of the
+    mirror image.
     """
     with progress.bar(total=len(images) * (2 if flip else 1), label=label, unit=" images") as bar:
         for mirrored in ((False, True) if flip else (False,)):

@@ -14,10 +14,10 @@ class Inference:
     whatever the training's was, so that features of the untrained network do not depend on it.
     """
 
-    def __init__(self, network, variant, parameters, scale, offset, threads, until=None):
+    def __init__(self, network, variant, parameters, scale, offset, threads, until=None, data_residency="auto"):
         self.network, self.variant, self.until = network, variant, until
         self._bound = {**parameters, "scale": scale, "offset": offset}
-        self.executor = executors.create(variant, threads)
+        self.executor = executors.create(variant, threads, data_residency)
 
     def batches(self, images, flip=False):
         """Yield (start, float32 activations (n, H, W, C)) for images (N, H, W, C), mirrored left to right with `flip`.

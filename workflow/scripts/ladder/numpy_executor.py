@@ -28,6 +28,8 @@ class Executor:
     operation it is their mean.
     """
 
+    measures_every_step = True
+
     def __init__(self, threads):
         self.threads = threads
         self.seconds = {}
@@ -79,6 +81,12 @@ class Executor:
     def workspace_bytes(self):
         """Bytes of the threads' own buffers, apart from the plan's."""
         return sum(array.nbytes for worker in self._workers for array in worker.arrays.values())
+
+    def device_bytes(self):
+        return None
+
+    def synchronize(self):
+        pass
 
     def _collect_seconds(self):
         for worker in self._workers:

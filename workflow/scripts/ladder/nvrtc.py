@@ -45,23 +45,25 @@ def compile_file(path, architecture, defines=()):
     #include names are found beside the file and in kernels/. Raises UserError where NVRTC is missing, does not know the
     architecture, or does not accept the file (with its file, line and message).
     """
-    nvrtc = _nvrtc()
-    path = pathlib.Path(path)
-    _check_architecture(nvrtc, architecture)
-    options = [f"--gpu-architecture={architecture}", *OPTIONS, *(f"-D{define}" for define in defines),
-               *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
-    program = _call(nvrtc.nvrtcCreateProgram, path.read_bytes(), str(path).encode(), 0, [], [])
-    try:
-        result, = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise UserError(_compile_error(path, architecture, log)
-                            or f"{path}: NVRTC failed for {architecture}: {result.name}")
-        cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    nvrtc, path = _nvrtc(), pathlib.Path(path)
+    known = {f"sm_{number}" for number in nvrtc.architectures()}
+    if architecture.removesuffix("a") not in known:
+        raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
+    status, log, cubin, ptx = nvrtc.compile(path.read_text(), str(path), options(path, architecture, defines))
+    if status:
+        raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
     return Compiled(architecture, cubin, ptx, _resources(log, ptx))
+
+
+def options(path, architecture, defines=()):
+    """All options that `path` is compiled with."""
+    return [f"--gpu-architecture={architecture}", *OPTIONS, *(f"-D{define}" for define in defines),
+            *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
+
+
+def version():
+    """Version of CUDA that NVRTC belongs to, as (major, minor); raises UserError where it is missing."""
+    return _nvrtc().version()
 
 
 def wide_accesses(ptx, kernel):
@@ -82,22 +84,86 @@ def installed():
 
 @functools.cache
 def _nvrtc():
-    missing = "NVRTC, which compiles the kernels, is not installed here; install it with: pip install -r envs/kernels.txt"
-    try:
+    """NVRTC through whichever of its two Python bindings works here."""
+    for binding in (_CudaBindings, _CuPy):
+        try:
+            found = binding()
+            found.version()
+            return found
+        except (ImportError, RuntimeError):   # the library that the binding loads may be missing: a RuntimeError
+            continue
+    raise UserError("NVRTC, which compiles the kernels, is not installed here; install it with: "
+                    "pip install -r envs/kernels.txt")
+
+
+class _CudaBindings:
+    """NVRTC through cuda-bindings."""
+
+    def __init__(self):
         from cuda.bindings import nvrtc
-    except ImportError as error:
-        raise UserError(missing) from error
-    try:
-        _call(nvrtc.nvrtcVersion)
-    except RuntimeError as error:   # the bindings are there, the library they load is not
-        raise UserError(missing) from error
-    return nvrtc
+
+        self._nvrtc = nvrtc
+
+    def version(self):
+        return tuple(self._call("nvrtcVersion"))
+
+    def architectures(self):
+        """Numbers of the architectures it compiles for, such as 80."""
+        (numbers,) = self._call("nvrtcGetSupportedArchs")
+        return numbers
+
+    def compile(self, text, name, options):
+        """(what failed or '', log, cubin, ptx) of the CUDA file `text`, which messages call `name`."""
+        (program,) = self._call("nvrtcCreateProgram", text.encode(), name.encode(), 0, [], [])
+        try:
+            (status,) = self._nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+            log = self._bytes("nvrtcGetProgramLog", program)
+            if status.value != 0:
+                return status.name, _text(log), b"", ""
+            return "", _text(log), self._bytes("nvrtcGetCUBIN", program), _text(self._bytes("nvrtcGetPTX", program))
+        finally:
+            self._nvrtc.nvrtcDestroyProgram(program)
+
+    def _call(self, name, *arguments):
+        """What an NVRTC function returns after its status; a failure is a bug here, not the user's."""
+        status, *values = getattr(self._nvrtc, name)(*arguments)
+        if status.value != 0:
+            raise RuntimeError(f"{name}: {status.name}")
+        return values
+
+    def _bytes(self, name, program):
+        (size,) = self._call(f"{name}Size", program)
+        buffer = bytearray(size)
+        self._call(name, program, buffer)
+        return bytes(buffer)
 
 
-def _check_architecture(nvrtc, architecture):
-    known = {f"sm_{number}" for number in _call(nvrtc.nvrtcGetSupportedArchs)}
-    if architecture.removesuffix("a") not in known:
-        raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
+class _CuPy:
+    """NVRTC through CuPy, with the same methods."""
+
+    def __init__(self):
+        from cupy.cuda import nvrtc
+
+        self._nvrtc = nvrtc
+
+    def version(self):
+        return self._nvrtc.getVersion()
+
+    def architectures(self):
+        return self._nvrtc.getSupportedArchs()
+
+    def compile(self, text, name, options):
+        program = self._nvrtc.createProgram(text, name, (), ())
+        try:
+            self._nvrtc.compileProgram(program, tuple(options))
+        except self._nvrtc.NVRTCError as error:
+            return str(error), _text(self._nvrtc.getProgramLog(program).encode()), b"", ""
+        else:
+            # CuPy takes the last byte of text and machine code alike for the zero that ends it; a cubin ends in its own.
+            cubin = self._nvrtc.getCUBIN(program) + b"\0"
+            return "", _text(self._nvrtc.getProgramLog(program).encode()), cubin, _text(self._nvrtc.getPTX(program))
+        finally:
+            self._nvrtc.destroyProgram(program)
 
 
 def _toolkit_headers():
@@ -109,22 +175,8 @@ def _toolkit_headers():
     return [pathlib.Path(folder) / "include" for folder in package.submodule_search_locations] if package else []
 
 
-def _call(function, *arguments):
-    """The last value an NVRTC function returns after its status; a failure is a bug here, not the user's."""
-    status, *values = function(*arguments)
-    if status.value != 0:
-        raise RuntimeError(f"{function.__name__}: {status.name}")
-    return values[-1] if values else None
-
-
-def _bytes(get_size, get, program):
-    buffer = bytearray(_call(get_size, program))
-    _call(get, program, buffer)
-    return bytes(buffer)
-
-
-def _text(get_size, get, program):
-    return _bytes(get_size, get, program).replace(b"\0", b"\n").decode()   # zeros end it and separate its parts
+def _text(data):
+    return data.replace(b"\0", b"\n").decode()   # zeros end it and separate its parts
 
 
 def _compile_error(path, architecture, log):

@@ -1,9 +1,7 @@
-"""What a rung is made of: patterns, which turn groups of layers into operations, and launches, which give operations kernels."""
+"""What a rung is made of: patterns turn groups of layers into operations, launches give operations kernels."""
 
 import dataclasses
 from collections.abc import Callable
-
-import numpy as np
 
 from .networks import INPUT
 

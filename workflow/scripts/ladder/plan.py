@@ -6,13 +6,28 @@ device runs it; the executor does not know which network it runs.
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from . import optimizers
+from .errors import UserError
 from .networks import INPUT, Network
 from .variants import rung
+
+# Kind of work, by what is found in an operation's name; the first that fits.
+WORK = (
+    (r"conv2d.*(grad|backward)", "convolution backward"),
+    (r"conv2d|collapse", "convolution forward"),
+    (r"relu", "ReLU"),
+    (r"maxpool", "pooling"),
+    (r"upsample", "upsampling"),
+    (r"mse", "loss"),
+    (r"update|advance", "update"),
+    (r"load_batch", "input"),
+    (r"", "other"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +58,11 @@ class Step:
     attributes: Mapping
     flop: int = 0
     launches: tuple = ()
+
+    @property
+    def work(self):
+        """What it counts as where times are summed up: 'convolution forward', for example."""
+        return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,19 +109,24 @@ class Length:
     steps_per_epoch: int
 
 
-def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32"):
+def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
+                  fuse_update=True):
     """One training step: load a batch, forward, loss, backward, update.
 
     gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
-    images only. Raises ValueError where the variant has no operation for a layer.
+    images only. fuse_update: let a rung whose FUSES_UPDATE is set update weights where their gradient is computed; without
+    it every gradient is there before the first update. Raises ValueError where the variant has no operation for a layer.
     """
     build = Builder(network, variant, batch, dtype, training=True)
+    if fuse_update and getattr(build.rung, "FUSES_UPDATE", False):
+        build.fused = optimizer, length
     build.load_batch(dataset)
     build.lower(network.layers)
     build.loss(gradient_scale, length)
     build.steps.extend(reversed(build.backward_steps))
     for name in network.parameters:
-        build.update(name, optimizer, length)
+        if name not in build.updated:
+            build.update(name, optimizer, length)
     build.advance()
     return build.plan()
 
@@ -122,13 +147,25 @@ class Builder:
     def __init__(self, network, variant, batch, dtype, training):
         self.network, self.variant, self.batch, self.dtype, self.training = network, variant, batch, dtype, training
         self.rung = rung(variant)
+        self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
+        if self.launches is not None:
+            self._refuse_what_32_bits_do_not_index()
         self.buffers, self.steps, self.backward_steps, self.kernels = {}, [], [], []
+        self.fused = None      # (optimizer, length) for steps that update the weights whose gradient they compute
+        self.updated = set()   # the parameters that such steps update
         self.output = INPUT
 
+    def _refuse_what_32_bits_do_not_index(self):
+        """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
+        largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
+        most = (2**31 - 1) // math.prod(largest.output_shape)
+        if self.batch > most:
+            raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
+                            f"set batch_size to {most} or less")
+
     def plan(self):
-        launches = getattr(self.rung, "LAUNCHES", None)
-        steps = self.steps if launches is None else [
-            dataclasses.replace(step, launches=launches[step.operation](step, self)) for step in self.steps]
+        steps = self.steps if self.launches is None else [
+            dataclasses.replace(step, launches=self.launches[step.operation](step, self)) for step in self.steps]
         return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
 
     def lower(self, layers):
@@ -166,13 +203,32 @@ class Builder:
                      flop=4 * elements * self.batch, divisor=divisor)
 
     def update(self, name, optimizer, length):
-        shape = self.network.parameters[name]
-        state = {average: self._buffer(f"{name}.{average}", shape, self.dtype, "optimizer")
-                 for average in optimizers.AVERAGES[optimizer.name]}
-        reads = {"gradient": self.gradient(name), "counters": self._counters(),
-                 "learning_rates": self._control("learning_rates", (length.steps,), "float64")}
-        self._append(self.steps, f"{optimizer.name}_update", name.rpartition(".")[0], reads, {"parameter": name, **state},
-                     **optimizers.attributes(optimizer))
+        reads = {"gradient": self.gradient(name), **self._schedule(length)}
+        self._append(self.steps, f"{optimizer.name}_update", name.rpartition(".")[0], reads,
+                     {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
+
+    def fused_update(self, **parameters):
+        """What a step needs to update `parameters` (role -> name) itself: (reads, writes, attributes); None where it must not.
+
+        The step must come after every other that reads them. Writes have the roles given and '<role>.<running average>'.
+        """
+        if self.fused is None:
+            return None
+        optimizer, length = self.fused
+        self.updated.update(parameters.values())
+        writes = {}
+        for role, name in parameters.items():
+            averages = self._averages(name, optimizer)
+            writes |= {role: name, **{f"{role}.{average}": buffer for average, buffer in averages.items()}}
+        return self._schedule(length), writes, {"update": optimizer.name, **optimizers.attributes(optimizer)}
+
+    def _averages(self, name, optimizer):
+        return {average: self._buffer(f"{name}.{average}", self.network.parameters[name], self.dtype, "optimizer")
+                for average in optimizers.AVERAGES[optimizer.name]}
+
+    def _schedule(self, length):
+        return {"counters": self._counters(),
+                "learning_rates": self._control("learning_rates", (length.steps,), "float64")}
 
     def advance(self):
         self._append(self.steps, "advance", "", {}, {"counters": self._counters()}, batch=self.batch)

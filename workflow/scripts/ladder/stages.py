@@ -22,7 +22,7 @@ SCRIPTS = "workflow/scripts"
 class Stage:
     """script: in workflow/scripts; modules: those of the library that it runs, apart from sources.NEUTRAL; files: others.
 
-    runs_variant: it computes with the variant that its parameters name, whose files then count too (variant_sources).
+    runs_variant: it computes with the variants that its parameters name, whose files then count too (variant_sources).
     """
 
     script: str
@@ -33,7 +33,8 @@ class Stage:
     def sources(self, params):
         """Every file that may change the stage's bytes, relative to the root."""
         own = {f"{SCRIPTS}/{self.script}", *(f"{SCRIPTS}/ladder/{module}.py" for module in self.modules), *self.files}
-        return sorted(own | (variant_sources(params["variant"]) if self.runs_variant and "variant" in params else set()))
+        variants = [params["variant"]] if "variant" in params else params.get("variants", [])
+        return sorted(own.union(*map(variant_sources, variants)) if self.runs_variant else own)
 
 
 @functools.cache
@@ -48,7 +49,7 @@ def variant_sources(variant):
 
 
 # What every stage runs that computes with the network.
-NETWORK = ("inference", "layers", "networks", "normalization", "optimizers", "patterns", "plan", "randomness", "weights")
+NETWORK = ("inference", "layers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -58,7 +59,10 @@ STAGES = {
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
-    "report": Stage("make_report.py", ("figures", "layers", "networks", "pages", "randomness", "report", "weights"), TEMPLATES),
+    "report": Stage("make_report.py", ("figures", "layers", "networks", "pages", "randomness", "report", "weights"),
+                    TEMPLATES),
+    "parity": Stage("make_parity.py", ("comparison", "layers", "networks", "optimizers", "pages", "parity", "plan",
+                                       "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
 
 
@@ -92,13 +96,7 @@ def chain(config):
     roles = {}
 
     def add(role, stage, params, **parents):
-        parents = {name: roles[parent] for name, parent in parents.items()}
-        roles[role] = Keyed(role, {
-            "stage": stage,
-            "params": params,
-            "sources": {path: sources.digest(path) for path in STAGES[stage].sources(params)},
-            "parents": {name: parent.version for name, parent in parents.items()},
-        }, parents)
+        roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
 
     add("data", "data", _data(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
@@ -117,6 +115,22 @@ def chain(config):
     add("report", "report", _pick(config, "dataset", "network", "variant", "batch_size", "epochs", "seed"),
         **{role: role for role in roles if role != "initial"})
     return roles
+
+
+def parity(config, variants, machine):
+    """The comparison of these variants on this machine, which no chain needs; machine: see variants.machine()."""
+    params = {**_pick(config, "network", "batch_size"), "variants": variants, "machine": machine}
+    return _keyed("parity", "parity", params)
+
+
+def _keyed(role, stage, params, **parents):
+    """parents: name -> Keyed."""
+    return Keyed(role, {
+        "stage": stage,
+        "params": params,
+        "sources": {path: sources.digest(path) for path in STAGES[stage].sources(params)},
+        "parents": {name: parent.version for name, parent in parents.items()},
+    }, parents)
 
 
 def _pick(config, *keys):

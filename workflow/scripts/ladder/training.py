@@ -14,7 +14,6 @@ from .networks import Network
 from .optimizers import Optimizer
 from .progress import log
 
-
 LOOK_EVERY = 50      # steps between looks at the losses, for which a GPU has to stop
 ESTIMATE_AFTER = 4   # steps
 
@@ -38,14 +37,15 @@ class Training:
     """A run between epochs.
 
     images: uint8 or float32 (N, H, W, C), of which a plan makes values as image * scale + offset; parameters: name ->
-    float32 array, what training starts from. Raises UserError where the batch is larger than the data.
+    float32 array, what training starts from; data_residency: see executors.py. Raises UserError where the batch is larger
+    than the data.
     """
 
-    def __init__(self, settings, images, scale, offset, parameters, threads):
+    def __init__(self, settings, images, scale, offset, parameters, threads, data_residency="auto"):
         if settings.batch_size > len(images):
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
         self.settings, self.images = settings, images
-        self.executor = executors.create(settings.variant, threads)
+        self.executor = executors.create(settings.variant, threads, data_residency)
         self.length = plan.Length(settings.epochs * self._steps_per_epoch(), self._steps_per_epoch())
         self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
         state = {name: value.copy() for name, value in parameters.items()}
@@ -87,6 +87,7 @@ class Training:
                 if done % LOOK_EVERY == 0 or done == len(self._batches):
                     losses = self._losses(done)
                 if self.epoch == 0 and done == ESTIMATE_AFTER:
+                    self.executor.synchronize()
                     self._estimate((time.monotonic() - started) / done)
         sizes = [batch_plan.batch for batch_plan, _ in self._batches]
         self.losses.append(float(np.dot(losses, sizes) / sum(sizes)))
@@ -116,7 +117,7 @@ class Training:
         for name in self._state:
             self.executor.fill(self._shared[name], tensors[name])
         self.losses, self.seconds = state["losses"], state["seconds"]
-        self.executor.seconds.update(state["by_operation"])
+        self.executor.seconds = state["by_operation"]
         return True
 
     def memory(self):
@@ -124,7 +125,7 @@ class Training:
         kinds = self.plan.bytes_by_kind()
         return {"weights": kinds["parameter"], "gradients": kinds["gradient"], "optimizer": kinds.get("optimizer", 0),
                 "activations": kinds["activation"], "pool masks": kinds.get("mask", 0),
-                "workspace": kinds.get("derived", 0) + self.executor.workspace_bytes()}
+                "workspace": kinds.get("derived", 0) + kinds.get("workspace", 0) + self.executor.workspace_bytes()}
 
     def _steps_per_epoch(self):
         return -(-len(self.images) // self.settings.batch_size)

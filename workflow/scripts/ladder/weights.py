@@ -18,7 +18,7 @@ HEADER = struct.Struct("<ii")
 
 
 def initialize(network, seed):
-    """Parameter name -> float32 array: weights normal with standard deviation sqrt(2 / fan_in), biases zero (He et al., 2015)."""
+    """Parameter name -> float32 array: weights normal with deviation sqrt(2 / fan_in), biases zero (He et al., 2015)."""
     parameters = {}
     for index, (name, shape) in enumerate(network.parameters.items()):
         if name.endswith(".bias"):

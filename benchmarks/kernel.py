@@ -1,0 +1,203 @@
+"""One operation of a rung on the GPU: its time, its share of the roofline, its error, and what PyTorch takes for the same.
+
+    python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128
+    python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128 --dry-run     needs no GPU
+
+shape: batch, height, width, channels of what the layer reads; for a convolution also filters and, where they are not 3 and 1,
+kernel and padding. Each repetition computes on images of its own, with the level-2 cache flushed before the operation alone is
+timed. What the last repetition wrote is then held against the sequential program in float64. A time below the roofline is
+refused.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import sys
+
+import timing
+from ladder import executors, layers, networks, plan, variants, weights
+from ladder.errors import UserError
+from timing import roofline
+
+import numpy as np   # isort: skip (after ladder)
+
+ERROR_BOUND = 1e-5   # relative L2, of float32 sums as long as here (Higham, 2002: a few units for random signs)
+WARM_UP, REPETITIONS = 5, 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An operation inside a small network; step: its number in plan.steps."""
+
+    network: networks.Network
+    plan: plan.Plan
+    step: int
+
+    @property
+    def operation(self):
+        return self.plan.steps[self.step]
+
+
+def main(arguments=None):
+    arguments = parse(arguments)
+    try:
+        case = find(arguments.operation, arguments.rung, arguments.shape)
+        print(predicted(case))
+        if not arguments.dry_run:
+            print(json.dumps(measure(case, arguments), indent=1))
+    except (UserError, RuntimeError) as error:
+        sys.exit(str(error))
+
+
+def find(operation, variant, shape):
+    """The Case of an operation; raises UserError where the rung has none of that name, with those it has."""
+    batch, *image = shape[:4]
+    known = set()
+    for stack in stacks(image[2], shape[4:]):
+        network = networks.resolve("one", (*image[:2], 3), stack, stack[-1].name, "none")
+        made = step_plan(network, variant, batch)
+        found = {step.operation: number for number, step in enumerate(made.steps) if step.layer not in ("", "before")}
+        known |= set(found)
+        if operation in found:
+            return Case(network, made, found[operation])
+    raise UserError(f"{variant} has no operation {operation} for the shape {' '.join(map(str, shape))}; it has "
+                    f"{', '.join(sorted(known))}")
+
+
+def stacks(channels, convolution):
+    """Layers with the one in question among them, the simplest first; a small convolution makes its input of an image."""
+    before = layers.conv2d("before", channels, kernel=1, padding=0)
+    if not convolution:
+        return [(before, layer) for layer in (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"))]
+    filters, kernel, padding = convolution if len(convolution) == 3 else (*convolution, 3, 1)
+    conv, relu = layers.conv2d("layer", filters, kernel, padding), layers.relu("layer_relu")
+    pool, up = layers.maxpool2d("layer_pool"), layers.upsample2d("layer_up")
+    return [(before, conv), (before, conv, relu), (before, conv, relu, pool), (before, up, conv), (before, up, conv, relu)]
+
+
+def step_plan(network, variant, batch, dtype="float32"):
+    """Forward and backward without a loss and without updates: what the gradient of the output is, the caller fills in."""
+    build = plan.Builder(network, variant, batch, dtype, training=True)
+    build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
+    build.lower(network.layers)
+    build.gradient(build.output)
+    build.steps.extend(reversed(build.backward_steps))
+    build.advance()
+    return build.plan()
+
+
+def predicted(case):
+    moved, step = roofline.step_bytes(case.plan, case.operation), case.operation
+    seconds = roofline.step_seconds(case.plan, step, roofline.H200)
+    bound = "FLOP" if step.flop / roofline.H200.flop >= moved / roofline.H200.bytes else "bytes"
+    return (f"{step.operation} of {case.plan.variant}: {step.flop / 1e9:.3g} GFLOP, {moved / 1e6:.3g} MB, "
+            f"{step.flop / moved:.3g} FLOP/byte, {len(step.launches)} launches; predicted for an H200: "
+            f"{1e6 * seconds:.1f} us, bound by {bound}")
+
+
+def measure(case, arguments):
+    """The measurement as a JSON-able dict; raises RuntimeError for a result that is wrong, or a time that cannot be."""
+    executor = executors.create(arguments.rung, 1, "device")
+    ceilings = timing.ceilings(executor)
+    placed = inputs(case)
+    arrays = executor.allocate(case.plan, executor.place(placed))
+    flush, clock, output = timing.flusher(executor), timing.Clock(executor), f"{case.plan.output}.gradient"
+    gradients = [np.random.default_rng(number).standard_normal(case.plan.buffers[output].shape, np.float32)
+                 for number in range(3)]
+    for number in range(WARM_UP + REPETITIONS):
+        gradient = gradients[number % len(gradients)]
+        executor.fill(arrays[output], gradient)
+        run_once(executor, case, arrays, clock if number >= WARM_UP else None, flush)
+    times = timing.spread(clock.microseconds(), clock.mhz)
+    error = largest_error(case, executor, arrays, placed, gradient)
+    step, seconds = case.operation, times["median_us"] / 1e6
+    if error is not None and not error <= ERROR_BOUND:
+        raise RuntimeError(f"{step.operation} is wrong: relative error {error:.2g}, at most {ERROR_BOUND:g} is allowed")
+    cold = sum(roofline.buffer_bytes(case.plan, name) for name in set(step.reads.values()))
+    reason = roofline.impossible(seconds, step.flop, cold, ceilings)
+    if reason:
+        raise RuntimeError(reason)
+    moved, torch_us = roofline.step_bytes(case.plan, step), beside(arguments)
+    return {
+        "operation": step.operation, "rung": arguments.rung, "shape": arguments.shape, "device": executor.device(), **times,
+        "flop": step.flop, "bytes": moved, "tflop_per_second": step.flop / seconds / 1e12,
+        "gigabytes_per_second": moved / seconds / 1e9,
+        "share_of_roofline": roofline.step_seconds(case.plan, step, ceilings) / seconds,
+        "relative_error": error, "error_bound": ERROR_BOUND,
+        "torch_us": torch_us, "share_of_torch": torch_us / times["median_us"] if torch_us else None,
+    }
+
+
+def inputs(case):
+    """Host arrays to place: images for every repetition, and weights."""
+    random, rows = np.random.default_rng(0), case.plan.buffers["images"].shape[0]
+    return {"images": random.integers(0, 256, case.plan.buffers["images"].shape, dtype=np.uint8),
+            "permutation": random.permutation(rows), "counters": np.zeros(3, np.int64),
+            "scale": np.full(3, 1 / 255, np.float32), **weights.initialize(case.network, 0)}
+
+
+def run_once(executor, case, arrays, clock, flush):
+    """All launches of the plan on one stream; those of the operation alone between events, after a flush."""
+    launches = iter(arrays.launches)
+    for number, step in enumerate(case.plan.steps):
+        own = [next(launches) for _ in step.launches]
+
+        def work(own=own):
+            for launch in own:
+                launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, executor.stream)
+
+        if number == case.step and clock:
+            flush()
+            clock.time(work)
+        else:
+            work()
+
+
+def largest_error(case, executor, arrays, placed, gradient):
+    """The largest relative L2 error of what the operation wrote last, of float32 results that the sequential program has too.
+
+    None where there is none, as of a rung's own copies of weights.
+    """
+    batch = case.plan.batch
+    reference = step_plan(case.network, "cpu_sequential", batch, "float64")
+    sequential = executors.create("cpu_sequential", 1)
+    placed = {name: value.astype(np.float64) if name in case.network.parameters else value for name, value in placed.items()}
+    counters = np.array([0, batch * (WARM_UP + REPETITIONS - 1), 0])
+    wanted = sequential.allocate(reference, sequential.place({**placed, "counters": counters}))
+    wanted[f"{reference.output}.gradient"][...] = gradient
+    sequential.run(reference, wanted)
+    errors = []
+    for name in case.operation.writes.values():
+        if name in wanted and case.plan.buffers[name].dtype == "float32":
+            found = executor.fetch(arrays[name]).astype(np.float64)
+            errors.append(float(np.linalg.norm(found - wanted[name]) / np.linalg.norm(wanted[name])))
+    return max(errors, default=None)
+
+
+def beside(arguments):
+    """PyTorch's median microseconds for the same operation, None where it is not installed or has no counterpart."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch_gpu
+
+    shape = arguments.shape if len(arguments.shape) != 5 else [*arguments.shape, 3, 1]
+    return torch_gpu.operation(arguments.operation, shape, REPETITIONS)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("operation", help="such as conv2d_forward or maxpool2d_backward; a wrong one lists the rung's")
+    parser.add_argument("--rung", required=True,
+                        choices=[name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"])
+    parser.add_argument("--shape", required=True, type=int, nargs="+", metavar="N",
+                        help="batch height width channels [filters [kernel padding]]")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan's numbers and the prediction; measure nothing")
+    parsed = parser.parse_args(arguments)
+    if len(parsed.shape) not in (4, 5, 7) or min(parsed.shape[:6]) < 1:
+        parser.error("--shape takes 4, 5 or 7 numbers: batch height width channels [filters [kernel padding]]")
+    return parsed
+
+
+if __name__ == "__main__":
+    main()

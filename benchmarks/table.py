@@ -1,0 +1,113 @@
+"""Write the ladder's table in kernels/README.md, between its markers, from the plans and from benchmarks/*.json.
+
+    python benchmarks/table.py [--check]
+
+The prediction comes from the plan alone (roofline.py). Measured columns come from the newest record of gpu.py; what nobody has
+measured says so. --check writes nothing and ends with 1 where the table is not what this would write.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
+
+import roofline  # noqa: E402
+from ladder import networks, optimizers, plan, variants  # noqa: E402
+
+README = HERE.parent / "kernels/README.md"
+BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
+NETWORK, BATCH, IMAGES = "autoencoder", 64, 50_000
+HEAD = ("rung", "the one change", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
+        "MHz", "TFLOP/s", "% of ceiling", "% of cuDNN", "x rung below", "error / tolerance")
+NOT_MEASURED = "not measured"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only say whether the table is up to date")
+    arguments = parser.parse_args()
+    text = README.read_text()
+    wanted = with_table(text, table(newest_record(HERE)))
+    if arguments.check:
+        sys.exit(0 if text == wanted else "kernels/README.md is out of date; run: python benchmarks/table.py")
+    README.write_text(wanted)
+
+
+def with_table(text, made):
+    """`text` with `made` between the markers; raises ValueError where it has no markers."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"there are no lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{made}{END}{after}"
+
+
+def newest_record(folder):
+    """The newest record of gpu.py in `folder`, {} where there is none."""
+    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    records = [record for record in records if record.get("kind") == "gpu"]
+    return max(records, key=lambda record: record["made"], default={})
+
+
+def table(record):
+    """The table in Markdown, and under it what it was measured on."""
+    rows = [HEAD, tuple("---" for _ in HEAD)]
+    below = None
+    for variant in gpu_rungs():
+        measured = measurement(record, variant)
+        rows.append(row(variant, step_plan(variant, BATCH), measured, below, record))
+        below = measured
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([*lines, "", note(record), ""])
+
+
+def gpu_rungs():
+    return [name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"]
+
+
+def step_plan(variant, batch):
+    """One training step with Adam."""
+    length = plan.Length(1, 1)
+    return plan.training_plan(networks.build(NETWORK), variant, batch, plan.Dataset(IMAGES, "uint8"),
+                              optimizers.Optimizer("adam"), length)
+
+
+def row(variant, made, measured, below, record):
+    launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
+    cells = (variant, variants.VARIANTS[variant].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
+             f"{made.flop / moved:.0f}", roofline.bound_by(made, roofline.H200),
+             f"{1e6 * roofline.plan_seconds(made, roofline.H200):.0f}")
+    return cells + (measured_cells(variant, made, measured, below, record) if measured else (NOT_MEASURED,) * 7)
+
+
+def measurement(record, variant):
+    """The row of record["steps"] for a step of BATCH images, None where it was not measured."""
+    return next((one for one in record.get("steps", ()) if one["variant"] == variant and one["batch"] == BATCH), None)
+
+
+def measured_cells(variant, made, measured, below, record):
+    seconds = measured["median_us"] / 1e6
+    ceiling = record["ceilings"]["fp32_flop_per_second"]
+    cudnn = next((one for one in record.get("torch", ()) if one["name"] == "eager fp32" and one["batch"] == BATCH), None)
+    parity = record["parity"].get(variant, {}).get("parity")
+    return (
+        f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f})", f"{measured['mhz']:.0f}",
+        f"{made.flop / seconds / 1e12:.1f}", f"{100 * made.flop / seconds / ceiling:.0f}",
+        f"{100 * cudnn['median_us'] / measured['median_us']:.0f}" if cudnn else NOT_MEASURED,
+        f"{below['median_us'] / measured['median_us']:.2f}" if below else "",
+        ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in parity.values()) if parity else NOT_MEASURED,
+    )
+
+
+def note(record):
+    text = f"One training step of {BATCH} images with Adam, float32; predicted for an H200 (67 TFLOP/s, 4.3 TB/s). "
+    if not record:
+        return text + "Nobody has measured these rungs on a GPU yet."
+    return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."
+
+
+if __name__ == "__main__":
+    main()

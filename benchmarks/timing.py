@@ -1,0 +1,103 @@
+"""Timing on a GPU: events around work on the executor's stream, the clock sampled meanwhile, and the machine's ceilings."""
+
+import pathlib
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
+
+import numpy as np  # noqa: E402
+
+import ladder  # noqa: E402, F401 (before NumPy: see ladder/__init__.py)
+import roofline  # noqa: E402
+from ladder import cuda_executor, driver, optimizers, plan, weights  # noqa: E402
+
+FLUSH_BYTES = 256 << 20            # more than any level-2 cache
+COPY_BYTES, COPIES = 512 << 20, 20
+ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: about 9 TFLOP a launch
+
+
+def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0):
+    """(plan, arrays) of a training step over `rows` random images, or more: `steps` of them, each on images of its own."""
+    rows = max(rows, batch * steps)
+    length = plan.Length(steps, steps)
+    made = plan.training_plan(network, variant, batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer(optimizer), length)
+    channels, random = network.input_shape[2], np.random.default_rng(seed)
+    return made, executor.allocate(made, executor.place({
+        "images": random.integers(0, 256, (rows, *network.input_shape), dtype=np.uint8),
+        "permutation": random.permutation(rows), "counters": np.zeros(3, np.int64),
+        "scale": np.full(channels, 1 / 255, np.float32),
+        "learning_rates": optimizers.learning_rates(1e-3, length), **weights.initialize(network, seed)}))
+
+
+class Clock:
+    """Times pieces of work on the executor's stream."""
+
+    def __init__(self, executor):
+        self._executor, self._marks, self.mhz = executor, [], []
+
+    def time(self, work):
+        """Put work() on the stream between two events."""
+        new = self._executor.cupy.cuda.Event
+        begin = self._executor.stream.record(new())
+        work()
+        self._marks.append((begin, self._executor.stream.record(new())))
+        if len(self._marks) % 20 == 1 and (mhz := driver.sm_clock()):
+            self.mhz.append(mhz)
+
+    def microseconds(self):
+        """Of every piece, in order; waits for the last."""
+        self._executor.synchronize()
+        return [1000 * self._executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in self._marks]
+
+
+def spread(microseconds, mhz):
+    """Median, 10th and 90th percentile, and the median clock (0 where nobody tells)."""
+    ordered = sorted(microseconds)
+    return {"median_us": statistics.median(ordered), "low_us": ordered[len(ordered) // 10],
+            "high_us": ordered[-1 - len(ordered) // 10], "repetitions": len(ordered),
+            "mhz": statistics.median(mhz) if mhz else 0}
+
+
+def block(executor, count):
+    """New GPU memory, not initialised."""
+    cuda = executor.cupy.cuda
+    return cuda.MemoryPointer(cuda.Memory(count), 0)
+
+
+def flusher(executor):
+    """A function that pushes everything else out of the level-2 cache."""
+    memory = block(executor, FLUSH_BYTES)
+    return lambda: memory.memset_async(0, FLUSH_BYTES, executor.stream)
+
+
+def ceilings(executor):
+    """Measured roofline.Ceilings of this GPU: copying memory, and float32 multiply-adds."""
+    return roofline.Ceilings(driver.gpu().name, multiply_adds(executor), copied_bytes(executor))
+
+
+def copied_bytes(executor):
+    """Bytes a second that a copy within GPU memory reads and writes."""
+    source, target, clock = block(executor, COPY_BYTES), block(executor, COPY_BYTES), Clock(executor)
+    runtime = executor.cupy.cuda.runtime
+    source.memset_async(1, COPY_BYTES, executor.stream)
+    for _ in range(COPIES):
+        clock.time(lambda: runtime.memcpyAsync(target.ptr, source.ptr, COPY_BYTES, runtime.memcpyDeviceToDevice,
+                                               executor.stream.ptr))
+    return 2 * COPY_BYTES / statistics.median(clock.microseconds()) * 1e6
+
+
+def multiply_adds(executor):
+    """float32 operations a second, from registers."""
+    path = cuda_executor.cubin(HERE / "ceilings.cu", driver.gpu().architecture, ())
+    function = executor.cupy.RawModule(path=str(path)).get_function("multiply_add").kernel
+    threads = 256 * BLOCKS
+    out = executor.cupy.ndarray((threads,), np.float32, memptr=block(executor, 4 * threads))
+    clock, arguments = Clock(executor), (out, np.float32(0.999), np.float32(0.5), np.int32(ROUNDS))
+    for _ in range(LOOPS):
+        clock.time(lambda: function((BLOCKS,), (256,), arguments, 0, executor.stream))
+    seconds = statistics.median(clock.microseconds()) / 1e6
+    if not np.isfinite(executor.fetch(out)).all():
+        raise RuntimeError("the multiply-add kernel gave no numbers")
+    return 2 * 16 * 8 * ROUNDS * threads / seconds

@@ -1,0 +1,111 @@
+// A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k.
+//
+// The block walks along k in steps of 8. While its threads multiply one step out of shared memory, each keeping an
+// M_THREAD x N_THREAD piece of C in registers, the next step is on its way from global memory into registers; it then goes
+// to the other of two shared buffers, so that one barrier a step is enough.
+//
+// Where A and B come from is the operands' business (conv2d_gemm.cuh). An operand has
+//     load()        fetch this thread's share of the next step into registers
+//     store(tile)   write it to tile[k][line], line being m or n
+#pragma once
+#include "common/vector.cuh"
+
+// M x N elements of C by a block, M_THREAD x N_THREAD of them by a thread; all multiples of 4.
+template <int m, int n, int m_thread, int n_thread>
+struct GemmTile {
+    static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread;
+    static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
+    static constexpr int BLOCKS = 512 / THREADS;   // on a multiprocessor, for __launch_bounds__: at most 128 registers
+    // A warp is 4 x 8 threads where the tile has as many each way: few different words for one shared access.
+    static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
+    static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;
+    static_assert(M_THREAD % 4 == 0 && N_THREAD % 4 == 0, "fragments are read 16 bytes at a time");
+    static_assert(ROWS % WARP_ROWS == 0 && COLUMNS % WARP_COLUMNS == 0, "warps must cover the tile");
+
+    // A thread's rows of C are its row here times 4 and the three after it, then again every ROWS * 4; columns likewise.
+    static __device__ __forceinline__ int row() {
+        return threadIdx.x / 32 / WARPS_ACROSS * WARP_ROWS + threadIdx.x % 32 / WARP_COLUMNS;
+    }
+    static __device__ __forceinline__ int column() {
+        return threadIdx.x / 32 % WARPS_ACROSS * WARP_COLUMNS + threadIdx.x % WARP_COLUMNS;
+    }
+    static __device__ __forceinline__ int m_of(int i) { return i / 4 * (ROWS * 4) + row() * 4 + i % 4; }
+    static __device__ __forceinline__ int n_of(int j) { return j / 4 * (COLUMNS * 4) + column() * 4 + j % 4; }
+};
+
+// Four more floats a line: 16-byte alignment stays, and writing a tile along k meets no bank twice.
+constexpr int PADDED = 4;
+
+// How the threads share out a step of an operand, 8 values of k on `lines` lines, in quads: four neighbours in memory.
+// AlongK: the neighbours are of one line; the tile is written transposed.
+template <int lines, int threads>
+struct AlongK {
+    static constexpr int QUADS = lines * 2, PASSES = (QUADS + threads - 1) / threads;
+    static __device__ __forceinline__ int slot(int pass) { return threadIdx.x + pass * threads; }
+    static __device__ __forceinline__ bool active(int pass) { return QUADS % threads == 0 || slot(pass) < QUADS; }
+    static __device__ __forceinline__ int line(int pass) { return slot(pass) / 2; }
+    static __device__ __forceinline__ int k() { return threadIdx.x % 2 * 4; }
+    static __device__ __forceinline__ void store(float (&held)[PASSES][4], float (*tile)[lines + PADDED]) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++)
+            if (active(pass))
+#pragma unroll
+                for (int e = 0; e < 4; e++) tile[k() + e][line(pass)] = held[pass][e];
+    }
+};
+
+// AlongLines: the neighbours are of one k. A thread has the same lines in every pass.
+template <int lines, int threads>
+struct AlongLines {
+    static constexpr int ACROSS = lines / 4, QUADS = 8 * ACROSS, PASSES = (QUADS + threads - 1) / threads;
+    static constexpr int K_PER_PASS = threads < QUADS ? threads / ACROSS : 8;
+    static_assert(threads % ACROSS == 0, "a thread must keep its lines");
+    static __device__ __forceinline__ bool active() { return threads <= QUADS || threadIdx.x < QUADS; }
+    static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
+    static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }   // in pass 0; K_PER_PASS more in each after
+    static __device__ __forceinline__ void store(float (&held)[PASSES][4], float (*tile)[lines + PADDED]) {
+        if (active())
+#pragma unroll
+            for (int pass = 0; pass < PASSES; pass++) ::store(&tile[k() + pass * K_PER_PASS][line()], held[pass]);
+    }
+};
+
+// sum += the first 8 * steps products of a and b, for the elements of C that this thread keeps.
+template <class Tile, class A, class B>
+__device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    __shared__ __align__(16) float a_tile[2][Tile::K][Tile::M + PADDED];
+    __shared__ __align__(16) float b_tile[2][Tile::K][Tile::N + PADDED];
+    int row = Tile::row() * 4, column = Tile::column() * 4;
+    a.load();
+    b.load();
+    a.store(a_tile[0]);
+    b.store(b_tile[0]);
+    __syncthreads();
+    for (int step = 0; step < steps; step++) {
+        int now = step % 2;
+        bool more = step + 1 < steps;
+        if (more) {
+            a.load();
+            b.load();
+        }
+#pragma unroll
+        for (int k = 0; k < Tile::K; k++) {
+            float a_piece[Tile::M_THREAD / 4][4], b_piece[Tile::N_THREAD / 4][4];
+#pragma unroll
+            for (int quad = 0; quad < Tile::M_THREAD / 4; quad++)
+                load(a_piece[quad], &a_tile[now][k][quad * Tile::ROWS * 4 + row]);
+#pragma unroll
+            for (int quad = 0; quad < Tile::N_THREAD / 4; quad++)
+                load(b_piece[quad], &b_tile[now][k][quad * Tile::COLUMNS * 4 + column]);
+#pragma unroll
+            for (int i = 0; i < Tile::M_THREAD; i++)
+#pragma unroll
+                for (int j = 0; j < Tile::N_THREAD; j++) sum[i][j] += a_piece[i / 4][i % 4] * b_piece[j / 4][j % 4];
+        }
+        if (more) {
+            a.store(a_tile[1 - now]);
+            b.store(b_tile[1 - now]);
+            __syncthreads();
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// Gradients of a 2-D convolution of any kernel size, stride and padding with respect to its weight and bias.
+//
+// Rung: over gpu_opt_v1, the stride is an argument, and tiles may be 128 x 128 with 8 x 8 of them per thread. Implicit GEMM:
+// filters times (tap, channel) is a matrix product whose second factor is never built (common/conv2d_gemm.cuh). The pixels,
+// along which the sums run, are split over blocks, and a second kernel adds the splits in order, because no atomics are used.
+//
+// Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
+// (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,
+// weights + filters, rounded up to a multiple of 4): the sums over one split's pixels. Arrays start at multiples of 16 bytes.
+// A split is pixels_per_split pixels in their order; the splits are added in their order. How many there are depends on
+// the shape alone, and is part of the result's bytes.
+//
+// Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N, those of a thread,
+// and WIDE_DY, WIDE_X: dy, x are read 16 bytes at a time, for filters, channels that are a multiple of 4.
+// Launches:
+//   conv2d_weight_grad  block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits)
+//     128 x 128, 8 x 8 a thread   256 threads, from 128 filters and 128 columns on, where all is read by
+//       16 bytes (addresses of single elements would need more registers than are left)
+//     64 x 64, 8 x 4 a thread     128 threads, for smaller weights
+//     64 x 32, 8 x 4 a thread     64 threads, for at most 32 columns
+//     4 x 256, 4 x 4 a thread     64 threads, for at most 4 filters
+//   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
+//
+// What bounds it: arithmetic, as forward; conv2d_add_splits and 4 x 256 memory.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at 0.7 of 67 TFLOP/s: 0.21 ms, and 8 us
+// for adding 14 splits of 1.2 MB.
+// Measured: not measured.
+#include "common/conv2d_gemm.cuh"
+
+#ifndef TILE_M
+#define TILE_M 128
+#define TILE_N 128
+#define THREAD_M 8
+#define THREAD_N 8
+#define WIDE_DY 1
+#define WIDE_X 1
+#endif
+using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+static_assert(Tile::M_THREAD * Tile::N_THREAD < 64 || (WIDE_DY && WIDE_X), "the large tile would spill registers");
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_weight_grad(
+    const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ partials, int batch, int height, int width,
+    int channels, int filters, int kernel, int padding, int stride, int pixels_per_split) {
+    conv2d_weight_grad_tile<Tile, WIDE_DY, WIDE_X>(
+        x, dy, partials, {batch, height, width, channels, filters, kernel, padding, stride}, pixels_per_split);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_add_splits(const float* __restrict__ partials,
+                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
+                                                                    int weights, int filters, int splits) {
+    conv2d_add_splits_block(partials, dweight, dbias, weights, filters, splits);
+}

@@ -1,0 +1,36 @@
+// 2-D convolution (cross-correlation, stride 1, zeros around the image) with bias and, where asked for, ReLU.
+//
+// Rung: over gpu_basic, tiles in shared memory and in registers, bias and ReLU added before the result leaves the registers,
+// 16-byte accesses, unrolled loops. Pixels times filters is computed as a matrix product (common/conv2d_gemm.cuh).
+//
+// Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
+// y (batch, out_height, out_width, filters) with out_height = height + 2 padding - kernel + 1. Arrays start at multiples of
+// 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic.
+//
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, and WIDE: x and
+// weight are read 16 bytes at a time, for channels that are a multiple of 4.
+// Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
+//   64 x 64, 8 x 4 a thread   128 threads, the rule
+//   256 x 4, 4 x 4 a thread   64 threads, for at most 4 filters, where the wide tile would compute 60 of 64 columns in vain
+//
+// What bounds it: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
+// 2 floats of global memory for 64. With 4 filters: the latency of loads.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
+// shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms.
+// Measured: not measured.
+#include "common/conv2d_gemm.cuh"
+
+#ifndef TILE_M
+#define TILE_M 64
+#define TILE_N 64
+#define THREAD_M 8
+#define THREAD_N 4
+#define WIDE 1
+#endif
+using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_forward(
+    const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int relu) {
+    conv2d_forward_tile<Tile, WIDE>(x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, 1}, relu);
+}

@@ -1,0 +1,38 @@
+// Gradient of a 2-D convolution (stride 1) with respect to its input.
+//
+// Rung: over gpu_basic, tiles in shared memory and in registers, 16-byte accesses, unrolled loops. Pixels times channels is
+// computed as a matrix product (common/conv2d_gemm.cuh). The gradient of a ReLU after the convolution is not in here: what
+// wrote dy (the gradient of a max-pool or of an upsampling) has applied it already.
+//
+// Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = height + 2 padding - kernel + 1; weight
+// (filters, kernel, kernel, channels); dx (batch, height, width, channels). Arrays start at multiples of 16 bytes. Every sum
+// is in the order of tap row, tap column, filter, as in gpu_basic.
+//
+// Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, and WIDE_DY,
+// WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a multiple of 4.
+// Launches: block (threads of the tile), grid (ceil(pixels of dx / TILE_M) ceil(channels / TILE_N)).
+//   64 x 64, 8 x 4 a thread   128 threads, the rule
+//   256 x 4, 4 x 4 a thread   64 threads, for at most 4 channels
+//
+// What bounds it: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms;
+// 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
+// Measured: not measured.
+#include "common/conv2d_gemm.cuh"
+
+#ifndef TILE_M
+#define TILE_M 64
+#define TILE_N 64
+#define THREAD_M 8
+#define THREAD_N 4
+#define WIDE_DY 1
+#define WIDE_WEIGHT 1
+#endif
+using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_input_grad(
+    const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
+    int channels, int filters, int kernel, int padding) {
+    conv2d_input_grad_tile<Tile, WIDE_DY, WIDE_WEIGHT>(dy, weight, dx,
+                                                       {batch, height, width, channels, filters, kernel, padding, 1});
+}

@@ -1,0 +1,399 @@
+// Factors of the matrix products that convolutions are, fetched from the tensors they come from (common/gemm_tile.cuh says
+// what an operand does). A factor's rows are pixels, filters or channels; k runs over what is summed.
+//
+//   WindowRows      a row is a pixel of the output, k runs over its window: tap row, tap column, channel
+//   FilterRows      a row is a filter, k as above
+//   FilterColumns   a row is a channel, k runs over tap row, tap column, filter
+//   ChannelColumns  a row is a channel, k runs over pixels
+//   WindowColumns   a row is a place in the window: tap row, tap column, channel; k runs over pixels
+//
+// Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the tensor is a multiple of 4
+// (`wide`), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2
+// max-pool; it is then fetched as it comes from above, with y or index of the forward pass, and passed back through them on its
+// way into shared memory.
+#pragma once
+#include "common/gemm_tile.cuh"
+
+constexpr int OUTSIDE = -(1 << 30);   // a row outside of every image, whatever tap is added
+
+__device__ __forceinline__ bool within(int i, int size) { return static_cast<unsigned>(i) < static_cast<unsigned>(size); }
+
+// ---- places
+
+// Pixel number n of images of height x width pixels, row by row, or `by_window` of height x width windows of 2x2 pixels, the
+// four of each after one another.
+struct Pixel {
+    int image, row, column;
+};
+template <bool by_window>
+__device__ __forceinline__ Pixel pixel_of(int n, int height, int width) {
+    int place = by_window ? n / 4 : n, image = place / width / height, row = place / width % height, column = place % width;
+    if (!by_window) return {image, row, column};
+    return {image, row * 2 + n % 4 / 2, column * 2 + n % 2};
+}
+
+// A place in a window of size x size taps.
+struct Tap {
+    int row, column, channel;
+    __device__ __forceinline__ void advance(int by, int size, int channels) {
+        for (channel += by; channel >= channels; channel -= channels)
+            if (++column == size) column = 0, row++;
+    }
+};
+
+// How an output pixel's window lies on the images: its first tap is at stride * place - padding.
+struct Window {
+    int size, stride, row_padding, column_padding;
+};
+
+// ---- images
+
+enum Kind { PLAIN, BEHIND_RELU, BEHIND_POOL };
+
+// Four neighbouring channels on their way to shared memory, as they were fetched: nothing may wait for them before the
+// products of the step before are done. y only behind ReLU, index and place only behind a max-pool.
+template <Kind kind>
+struct Quad {
+    float value[4], y[4];
+    uchar4 index;
+    int place;
+
+    __device__ __forceinline__ void set(const float (&values)[4]) {   // nothing is left to do for these
+#pragma unroll
+        for (int e = 0; e < 4; e++) value[e] = values[e], y[e] = 1.0f;
+        index = make_uchar4(0, 0, 0, 0), place = 0;
+    }
+    __device__ __forceinline__ void finish(float (&to)[4]) const {
+        bool chosen[4] = {index.x == place, index.y == place, index.z == place, index.w == place};
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            bool kept = kind == PLAIN || (kind == BEHIND_RELU ? y[e] > 0.0f : chosen[e]);
+            to[e] = kept ? value[e] : 0.0f;
+        }
+    }
+};
+
+// Images (batch, height, width, channels), or gradients of such. BEHIND_RELU: y, what came out of it. BEHIND_POOL: values and
+// index lie so, the gradient of the pooled images and the places of their maxima (4: no gradient passes); the images
+// themselves have twice as many rows and columns.
+template <Kind kind>
+struct Images {
+    const float *values, *y;
+    const unsigned char* index;
+    int height, width, channels;
+
+    static constexpr unsigned SCALE = kind == BEHIND_POOL ? 2 : 1;
+    __device__ __forceinline__ bool hold(int row, int column) const {
+        return within(static_cast<unsigned>(row) / SCALE, height) && within(static_cast<unsigned>(column) / SCALE, width);
+    }
+    // Where the channels of a pixel (or of its 2x2 window) begin.
+    __device__ __forceinline__ int start(int image, unsigned row, unsigned column) const {
+        return ((image * height + row / SCALE) * width + column / SCALE) * channels;
+    }
+    static __device__ __forceinline__ int place(int row, int column) { return row % 2 * 2 + column % 2; }
+
+    // Four neighbours, 16 bytes.
+    __device__ __forceinline__ void fetch(Quad<kind>& quad, int from, int place) const {
+        ::load(quad.value, values + from);
+        if constexpr (kind == BEHIND_RELU) ::load(quad.y, y + from);
+        if constexpr (kind == BEHIND_POOL) quad.index = *reinterpret_cast<const uchar4*>(index + from), quad.place = place;
+    }
+    __device__ __forceinline__ float one(int from, int place) const {
+        bool kept = true;
+        if constexpr (kind == BEHIND_RELU) kept = y[from] > 0.0f;
+        if constexpr (kind == BEHIND_POOL) kept = index[from] == place;
+        return kept ? values[from] : 0.0f;
+    }
+    // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left); zeros outside.
+    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int image, int top, int left) const {
+        float values[4] = {};
+        if (channels % 4 == 0) {
+            int row = top + tap.row, column = left + tap.column;
+            if (tap.row < size && hold(row, column))
+                fetch(quad, start(image, row, column) + tap.channel, place(row, column));
+            else
+                quad.set(values);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int row = top + tap.row, column = left + tap.column;
+                if (tap.row < size && hold(row, column))
+                    values[e] = one(start(image, row, column) + tap.channel, place(row, column));
+                tap.advance(1, size, channels);
+            }
+            quad.set(values);
+        }
+    }
+};
+
+// Output pixels as pixel_of<by_window> numbers them.
+template <class Tile, int lines, Kind kind, bool by_window>
+struct WindowRows {
+    using Share = AlongK<lines, Tile::THREADS>;
+    const Images<kind> images;
+    const int size;
+    int image[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // where each window begins
+    Tap tap = {0, 0, 0};                                                 // of this thread's first k
+    Quad<kind> held[Share::PASSES];
+
+    __device__ __forceinline__ WindowRows(const Images<kind>& images, const Window& window, int height, int width,
+                                          int first, int pixels)
+        : images(images), size(window.size) {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            int m = first + Share::line(pass);
+            Pixel pixel = pixel_of<by_window>(m, height, width);
+            image[pass] = pixel.image;
+            top[pass] = Share::active(pass) && m < pixels ? pixel.row * window.stride - window.row_padding : OUTSIDE;
+            left[pass] = pixel.column * window.stride - window.column_padding;
+        }
+        tap.advance(Share::k(), size, images.channels);
+    }
+    __device__ __forceinline__ void load() {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++)
+            images.fetch(held[pass], tap, size, image[pass], top[pass], left[pass]);
+        tap.advance(Tile::K, size, images.channels);
+    }
+    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) const {
+        float values[Share::PASSES][4];
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) held[pass].finish(values[pass]);
+        Share::store(values, tile);
+    }
+};
+
+// ---- filters
+
+// Filter f's tap (row, column) of size x size begins at first + f * apart + row * row_step + column * column_step.
+struct Filters {
+    const float* first;
+    int count, channels, size, apart, row_step, column_step;
+};
+
+template <class Tile, int lines>
+struct FilterRows {
+    using Share = AlongK<lines, Tile::THREADS>;
+    const Filters filters;
+    const int first;
+    Tap tap = {0, 0, 0};
+    float held[Share::PASSES][4];
+
+    __device__ __forceinline__ FilterRows(const Filters& filters, int first) : filters(filters), first(first) {
+        tap.advance(Share::k(), filters.size, filters.channels);
+    }
+    __device__ __forceinline__ int start(const Tap& tap) const {
+        return tap.row * filters.row_step + tap.column * filters.column_step + tap.channel;
+    }
+    __device__ __forceinline__ void load() {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            int filter = first + Share::line(pass);
+            bool there = Share::active(pass) && filter < filters.count;
+            const float* from = filters.first + filter * filters.apart;
+            Tap each = tap;
+#pragma unroll
+            for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
+            if (filters.channels % 4 == 0) {
+                if (there && tap.row < filters.size) ::load(held[pass], from + start(tap));
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    if (there && each.row < filters.size) held[pass][e] = from[start(each)];
+                    each.advance(1, filters.size, filters.channels);
+                }
+            }
+        }
+        tap.advance(Tile::K, filters.size, filters.channels);
+    }
+    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { Share::store(held, tile); }
+};
+
+// row_step must be size * column_step.
+template <class Tile, int lines>
+struct FilterColumns {
+    using Share = AlongLines<lines, Tile::THREADS>;
+    const Filters filters;
+    const int channel;
+    int tap, filter;   // of this thread's first k
+    float held[Share::PASSES][4];
+
+    __device__ __forceinline__ FilterColumns(const Filters& filters, int first)
+        : filters(filters), channel(first + Share::line()), tap(Share::k() / filters.count),
+          filter(Share::k() % filters.count) {}
+    __device__ __forceinline__ void load() {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            bool there = Share::active() && tap < filters.size * filters.size;
+            const float* from = filters.first + filter * filters.apart + tap * filters.column_step + channel;
+#pragma unroll
+            for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
+            if (filters.channels % 4 == 0) {
+                if (there && channel < filters.channels) ::load(held[pass], from);
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (there && channel + e < filters.channels) held[pass][e] = from[e];
+            }
+            for (filter += Share::K_PER_PASS; filter >= filters.count; filter -= filters.count) tap++;
+        }
+    }
+    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { Share::store(held, tile); }
+};
+
+// ---- sums over pixels: k runs over pixels [first_pixel, last_pixel) as pixel_of<by_window> numbers them, by_window where an
+// operand lies behind a max-pool; first_pixel is a multiple of 8
+
+// What the threads of a block add up for each line of a gradient: the bias gradient. Every thread of the block must call it.
+template <class Share, int lines>
+__device__ __forceinline__ void write_totals(const float (&total)[4], float* totals, int first, int count) {
+    __shared__ __align__(16) float shared[Share::K_PER_PASS][lines];
+    if (Share::active()) ::store(&shared[Share::k()][Share::line()], total);
+    __syncthreads();
+    for (int line = threadIdx.x; line < lines && first + line < count; line += blockDim.x) {
+        float sum = 0.0f;
+        for (int k = 0; k < Share::K_PER_PASS; k++) sum += shared[k][line];
+        totals[first + line] = sum;
+    }
+}
+
+// Store an operand's quads, and add them to the thread's sums.
+template <class Share, Kind kind, int lines>
+__device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PASSES], float (&total)[4],
+                                              float (*tile)[lines]) {
+    float values[Share::PASSES][4];
+#pragma unroll
+    for (int pass = 0; pass < Share::PASSES; pass++) {
+        held[pass].finish(values[pass]);
+#pragma unroll
+        for (int e = 0; e < 4; e++) total[e] += values[pass][e];
+    }
+    Share::store(values, tile);
+}
+
+// A pixel's channels.
+template <class Tile, int lines, Kind kind>
+struct ChannelColumns {
+    using Share = AlongLines<lines, Tile::THREADS>;
+    const Images<kind> images;
+    const int channel, last_pixel;
+    int pixel;
+    Quad<kind> held[Share::PASSES];
+    float total[4] = {};
+
+    __device__ __forceinline__ ChannelColumns(const Images<kind>& images, int first, int first_pixel, int last_pixel)
+        : images(images), channel(first + Share::line()), last_pixel(last_pixel), pixel(first_pixel + Share::k()) {}
+    __device__ __forceinline__ void load() {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            bool there = Share::active() && pixel < last_pixel;
+            int from = (kind == BEHIND_POOL ? pixel / 4 : pixel) * images.channels + channel;
+            float values[4] = {};
+            if (images.channels % 4 == 0) {
+                if (there && channel < images.channels)
+                    images.fetch(held[pass], from, pixel % 4);
+                else
+                    held[pass].set(values);
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (there && channel + e < images.channels) values[e] = images.one(from + e, pixel % 4);
+                held[pass].set(values);
+            }
+            pixel += Share::K_PER_PASS;
+        }
+    }
+    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { store_and_add<Share>(held, total, tile); }
+};
+
+// A pixel's window on the images; height, width: see pixel_of.
+template <class Tile, int lines, Kind kind, bool by_window>
+struct WindowColumns {
+    using Share = AlongLines<lines, Tile::THREADS>;
+    const Images<kind> images;
+    const Window window;
+    const int height, width, last_pixel;
+    Tap tap;   // of this thread's first line
+    int pixel;
+    Pixel at[Share::PASSES];
+    Quad<kind> held[Share::PASSES];
+    float total[4] = {};
+
+    __device__ __forceinline__ WindowColumns(const Images<kind>& images, const Window& window, int height, int width,
+                                             int first, int first_pixel, int last_pixel)
+        : images(images), window(window), height(height), width(width), last_pixel(last_pixel),
+          pixel(first_pixel + Share::k()) {
+        int line = first + Share::line(), place = line / images.channels;
+        tap = {Share::active() ? place / window.size : window.size, place % window.size, line % images.channels};
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++)
+            at[pass] = pixel_of<by_window>(pixel + pass * Share::K_PER_PASS, height, width);
+    }
+    __device__ __forceinline__ void load() {
+#pragma unroll
+        for (int pass = 0; pass < Share::PASSES; pass++) {
+            bool there = pixel + pass * Share::K_PER_PASS < last_pixel;
+            int top = there ? at[pass].row * window.stride - window.row_padding : OUTSIDE;
+            int left = at[pass].column * window.stride - window.column_padding;
+            images.fetch(held[pass], tap, window.size, at[pass].image, top, left);
+            move_on(at[pass]);
+        }
+        pixel += Tile::K;
+    }
+    // By 8 pixels: two windows.
+    __device__ __forceinline__ void move_on(Pixel& at) const {
+        int across = by_window ? 2 * width : width, down = by_window ? 2 * height : height;
+        for (at.column += by_window ? 4 : 8; at.column >= across; at.column -= across) {
+            at.row += by_window ? 2 : 1;
+            if (at.row >= down) at.row -= down, at.image++;
+        }
+    }
+    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { store_and_add<Share>(held, total, tile); }
+};
+
+// ---- results
+
+// A NaN stays one, so that a training that has diverged shows in the loss; fmaxf would hide it.
+__device__ __forceinline__ float at_least(float value, float floor) { return value < floor ? floor : value; }
+
+// Add each column's bias, then ReLU where `relu`.
+template <class Tile>
+__device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int first_filter,
+                                         int filters, bool relu) {
+    float floor = relu ? 0.0f : __int_as_float(0xff800000);   // minus infinity
+#pragma unroll
+    for (int j = 0; j < Tile::N_THREAD; j++) {
+        int filter = first_filter + Tile::n_of(j);
+        float shift = filter < filters ? bias[filter] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::M_THREAD; i++) sum[i][j] = at_least(sum[i][j] + shift, floor);
+    }
+}
+
+// Four neighbours of a row that is `columns` long; those past its end are dropped.
+template <class To, class From>
+__device__ __forceinline__ void store_line(To* row, const From (&quad)[4], int column, int columns) {
+    if (columns % 4 == 0) {
+        if (column < columns) store(row + column, quad);
+    } else {
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (column + e < columns) row[column + e] = quad[e];
+    }
+}
+
+// This thread's piece of a product into the rows x columns matrix `to`.
+template <class Tile>
+__device__ __forceinline__ void store_rows(float* to, const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], int first_row,
+                                           int rows, int first_column, int columns) {
+#pragma unroll
+    for (int i = 0; i < Tile::M_THREAD; i++) {
+        int row = first_row + Tile::m_of(i);
+        if (row >= rows) continue;
+#pragma unroll
+        for (int j = 0; j < Tile::N_THREAD; j += 4) {
+            float quad[4] = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
+            store_line(to + row * columns, quad, first_column + Tile::n_of(j), columns);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// Weight and bias gradient of a convolution, and of nearest upsampling by 2 with a 3x3 convolution behind it, in parts:
+// split-K. weight_update.cu adds the parts in order.
+//
+// Rung: gpu_opt_v2. Changed from gpu_opt_v1: dy goes back through ReLU and max-pool while it is loaded; behind an upsampling
+// the sum runs over the pixels before it, 16 collapsed taps instead of 4 x 9; the parts are added by the kernel that updates.
+//
+// Layouts, float32: x (batch, height, width, channels), dy, y, index as in conv2d.cu and upsample_conv2d.cu, filters = last
+// size of dy. parts (splits, rows * columns + rows, up to the next multiple of 4): split s sums the pixels from s *
+// pixels_per_split on (a multiple of 8) into a rows x columns matrix, and behind it its rows' sums of dy.
+//   conv2d_weight_grad             rows: filter;                      columns: tap row, tap column, channel
+//   upsample_conv2d_weight_grad    rows: tap row, tap column, filter  columns: channel
+// Pixels: of y, the four of each window after one another where y is pooled; of x for upsample_conv2d.
+//
+// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD; grid (ceil(columns / N), ceil(rows / M), splits); kernels
+// for dy as it is, _behind_relu and _behind_pool (of ReLU and max-pool). 128,128,8,8; 128,32,8,4 for at most 32 columns;
+// 48,64,4,4 for at most 48 rows.
+//
+// What bounds it: the multiply-adds, as in conv2d.cu.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP), 18 tiles x 7 splits = 126 blocks for
+// 132 multiprocessors, at 40 of 67 TFLOP/s: 0.24 ms.
+// Measured: not measured.
+#include "gpu_opt_v2/operands.cuh"
+
+#ifndef TILE
+#define TILE 128, 128, 8, 8
+#endif
+using Tile = GemmTile<TILE>;
+constexpr int BLOCKS = 512 / Tile::THREADS;   // on a multiprocessor: 128 registers a thread, 168 for 48 x 64
+
+template <class A, class B>
+__device__ __forceinline__ void part(A& a, B& b, float* parts, int rows, int columns, int pixels) {
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply<Tile>(a, b, (pixels + Tile::K - 1) / Tile::K, sum);
+    float* mine = parts + blockIdx.z * ((rows * columns + rows + 3) / 4 * 4);
+    store_rows<Tile>(mine, sum, blockIdx.y * Tile::M, rows, blockIdx.x * Tile::N, columns);
+    if (blockIdx.x == 0)
+        write_totals<typename A::Share, Tile::M>(a.total, mine + rows * columns, blockIdx.y * Tile::M, rows);
+}
+
+template <Kind kind>
+__device__ __forceinline__ void weight_grad(const float* x, const Images<kind>& dy, float* parts, int batch, int height,
+                                            int width, int channels, int kernel, int padding, int pixels_per_split) {
+    constexpr bool by_window = kind == BEHIND_POOL;
+    int pixels = batch * dy.height * dy.width * (by_window ? 4 : 1);
+    int first = blockIdx.z * pixels_per_split, last = min(first + pixels_per_split, pixels);
+    ChannelColumns<Tile, Tile::M, kind> a(dy, blockIdx.y * Tile::M, first, last);
+    WindowColumns<Tile, Tile::N, PLAIN, by_window> b({x, nullptr, nullptr, height, width, channels},
+                                                     {kernel, 1, padding, padding}, dy.height, dy.width,
+                                                     blockIdx.x * Tile::N, first, last);
+    part(a, b, parts, dy.channels, kernel * kernel * channels, last - first);
+}
+
+// Pixel (r, c) of x met tap (t, s) on its way to output pixel (2 r + t - 1, 2 c + s - 1).
+template <Kind kind>
+__device__ __forceinline__ void upsample_weight_grad(const float* x, const Images<kind>& dy, float* parts, int batch,
+                                                     int height, int width, int channels, int pixels_per_split) {
+    int pixels = batch * height * width;
+    int first = blockIdx.z * pixels_per_split, last = min(first + pixels_per_split, pixels);
+    WindowColumns<Tile, Tile::M, kind, false> a(dy, {4, 2, 1, 1}, height, width, blockIdx.y * Tile::M, first, last);
+    ChannelColumns<Tile, Tile::N, PLAIN> b({x, nullptr, nullptr, height, width, channels}, blockIdx.x * Tile::N, first,
+                                           last);
+    part(a, b, parts, 16 * dy.channels, channels, last - first);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ parts, int batch,
+                       int height, int width, int channels, int filters, int kernel, int padding, int pixels_per_split) {
+    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    weight_grad<PLAIN>(x, {dy, nullptr, nullptr, out_height, out_width, filters}, parts, batch, height, width, channels,
+                       kernel, padding, pixels_per_split);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    conv2d_weight_grad_behind_relu(const float* __restrict__ x, const float* __restrict__ dy, const float* __restrict__ y,
+                                   float* __restrict__ parts, int batch, int height, int width, int channels, int filters,
+                                   int kernel, int padding, int pixels_per_split) {
+    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    weight_grad<BEHIND_RELU>(x, {dy, y, nullptr, out_height, out_width, filters}, parts, batch, height, width, channels,
+                             kernel, padding, pixels_per_split);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    conv2d_weight_grad_behind_pool(const float* __restrict__ x, const float* __restrict__ dy,
+                                   const unsigned char* __restrict__ index, float* __restrict__ parts, int batch,
+                                   int height, int width, int channels, int filters, int kernel, int padding,
+                                   int pixels_per_split) {
+    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    weight_grad<BEHIND_POOL>(x, {dy, nullptr, index, out_height / 2, out_width / 2, filters}, parts, batch, height, width,
+                             channels, kernel, padding, pixels_per_split);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    upsample_conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ parts,
+                                int batch, int height, int width, int channels, int filters, int pixels_per_split) {
+    upsample_weight_grad<PLAIN>(x, {dy, nullptr, nullptr, 2 * height, 2 * width, filters}, parts, batch, height, width,
+                                channels, pixels_per_split);
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+    upsample_conv2d_weight_grad_behind_relu(const float* __restrict__ x, const float* __restrict__ dy,
+                                            const float* __restrict__ y, float* __restrict__ parts, int batch, int height,
+                                            int width, int channels, int filters, int pixels_per_split) {
+    upsample_weight_grad<BEHIND_RELU>(x, {dy, y, nullptr, 2 * height, 2 * width, filters}, parts, batch, height, width,
+                                      channels, pixels_per_split);
+}

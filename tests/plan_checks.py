@@ -1,0 +1,157 @@
+"""What can be found out about a GPU rung's plan without running it: launches that a GPU would refuse, reads of what nobody has
+written, launches on two streams that nothing keeps apart, and the memory that is touched.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+import emulator_executor
+
+SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}   # that one block may have
+PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel was allowed more before
+REGISTERS = 65536                  # that one block may have
+MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+GIVEN = ("dataset", "control", "parameter", "optimizer")   # kinds of buffers that hold something before the first step
+
+
+def launches(plan):
+    return [launch for step in plan.steps for launch in step.launches]
+
+
+# ---- what a GPU accepts
+
+def refusals(launch, plan, resources, architecture):
+    """Why a GPU of this architecture would not run the launch, or not as meant. resources: nvrtc.Resources of its kernel."""
+    grid, block = _three(launch.grid), _three(launch.block)
+    threads, most_threads = math.prod(block), min(resources.most_threads or MOST_THREADS, MOST_THREADS)
+    shared = resources.static_shared_bytes + launch.shared_bytes
+    found = []
+    if min(grid) < 1 or min(block) < 1:
+        found.append(f"an empty grid or block: {grid} of {block}")
+    if any(size > most for size, most in zip(grid, MOST_BLOCKS, strict=True)):
+        found.append(f"a grid of {grid}")
+    if threads > most_threads or any(size > most for size, most in zip(block, MOST_THREADS_BY_DIMENSION, strict=True)):
+        found.append(f"a block of {block} where {most_threads} threads are allowed")
+    if _registers(resources.registers, threads) > REGISTERS:
+        found.append(f"{resources.registers} registers for each of {threads} threads")
+    if shared > SHARED_BYTES[architecture]:
+        found.append(f"{shared} bytes of shared memory of {SHARED_BYTES[architecture]}")
+    if shared > PLAIN_SHARED_BYTES and launch.shared_bytes <= PLAIN_SHARED_BYTES:
+        found.append(f"{shared} bytes of shared memory, for which the executor does not ask: it looks at the dynamic ones")
+    if any(size * count >= 2**31 for size, count in zip(grid, block, strict=True)):
+        found.append(f"a grid of {grid} times {block}: a thread's number does not fit 32 bits")
+    for name in _arrays(launch):
+        if math.prod(plan.buffers[name].shape) >= 2**31:
+            found.append(f"buffer {name} of {plan.buffers[name].shape}: an index does not fit 32 bits")
+    return found
+
+
+def wrong_arguments(launch, plan):
+    """How the launch's arguments differ from what its kernel takes."""
+    taken = parameters(launch)
+    if len(taken) != len(launch.arguments):
+        return [f"{len(launch.arguments)} arguments where the kernel takes {len(taken)}"]
+    found = []
+    for number, (argument, parameter) in enumerate(zip(launch.arguments, taken, strict=True)):
+        is_array = isinstance(argument, str)
+        dtype = np.dtype(plan.buffers[argument].dtype) if is_array else getattr(argument, "dtype", type(argument))
+        if (is_array, dtype) != (parameter.is_array, parameter.dtype):
+            found.append(f"argument {number} is {argument} ({dtype}), the kernel takes {parameter}")
+    return found
+
+
+def _registers(each, threads):
+    """Registers that a block takes: a warp gets them by 256, and four warps at a time get a place."""
+    warps = _round_up(_round_up(threads, 32) // 32, 4)
+    return warps * _round_up(each * 32, 256)
+
+
+# ---- who reads and writes what, and when
+
+_parameters = {}   # (source, entry) -> what the kernel takes, whatever its defines
+
+
+def parameters(launch):
+    """What the launch's kernel takes: cuda_emulator.Parameter in order."""
+    key = launch.source, launch.entry
+    if key not in _parameters:
+        _parameters[key] = emulator_executor.function(launch).parameters
+    return _parameters[key]
+
+
+def writes(launch):
+    """Buffers that the launch may write, because its kernel takes them without `const`; it may read them, too."""
+    return {name for name, parameter in zip(launch.arguments, parameters(launch), strict=True) if parameter.writable}
+
+
+def reads(launch):
+    return set(_arrays(launch)) - writes(launch)
+
+
+def undeclared_writes(plan):
+    """(operation, buffer) of launches that write what their step does not say it writes, apart from workspace.
+
+    The executor orders streams by what steps say.
+    """
+    return [(step.operation, name) for step in plan.steps for launch in step.launches for name in sorted(writes(launch))
+            if name not in step.writes.values() and plan.buffers[name].kind != "workspace"]
+
+
+def hazards(plan, waits):
+    """Reads of buffers that nothing has written before, and pairs of launches on two streams that nothing keeps apart.
+
+    waits: for each launch the numbers of the launches, all of them earlier, that it waits for. A launch comes after those,
+    after the launch before it on its own stream, and after whatever these come after. Launches of different runs of a plan
+    are kept apart by the executor, which joins its streams at the end of each.
+    """
+    found, done = [], []
+    for number, launch in enumerate(launches(plan)):
+        before = set(waits[number]) | {other for other, one in enumerate(done) if one.launch.stream == launch.stream}
+        before = before.union(*(done[other].before for other in before))
+        this = _Done(launch, reads(launch), writes(launch), before)
+        place = f"{number} ({launch.entry})"
+        for name in sorted(this.reads):
+            if plan.buffers[name].kind not in GIVEN and not any(name in done[other].writes for other in before):
+                found.append(f"launch {place} reads {name}, which nothing before it writes")
+        for other in set(range(number)) - before:
+            shared = this.writes & (done[other].reads | done[other].writes) | this.reads & done[other].writes
+            found += [f"launches {other} ({done[other].launch.entry}) and {place} both use {name}" for name in sorted(shared)]
+        done.append(this)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Done:
+    """before: numbers of all launches that have ended when this one starts."""
+
+    launch: object
+    reads: set
+    writes: set
+    before: set
+
+
+# ---- how much there is to do
+
+def touched_bytes(plan):
+    """Bytes of the arrays that the launches read or write, each counted once a launch; of a dataset, a batch of it."""
+    def share(buffer):
+        if buffer.kind == "dataset":
+            return buffer.bytes * plan.batch // buffer.shape[0]
+        return 0 if buffer.kind == "control" else buffer.bytes
+
+    return sum(share(plan.buffers[name]) for launch in launches(plan) for name in set(_arrays(launch)))
+
+
+def _arrays(launch):
+    return [name for name in launch.arguments if isinstance(name, str)]
+
+
+def _three(sizes):
+    return tuple(int(size) for size in (*sizes, 1, 1, 1)[:3])
+
+
+def _round_up(number, multiple):
+    return -(-number // multiple) * multiple

@@ -1,0 +1,44 @@
+"""gpu_opt_v1 with another convolution: implicit GEMM for any kernel size, stride and padding, in larger tiles."""
+
+from . import gpu_opt_v1
+from .gpu_basic import blocks
+from .gpu_opt_v1 import PATTERNS, Tile
+
+__all__ = ["LAUNCHES", "PATTERNS"]
+
+LARGE = Tile(128, 128, 8, 8)
+LARGE_TILES = 128   # from this many on, they keep a GPU of about as many multiprocessors busy
+
+
+def pixel_tile(pixels, columns, wide):
+    """As gpu_opt_v1.pixel_tile."""
+    if wide and columns > LARGE.n // 2 and blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES:
+        return LARGE
+    return gpu_opt_v1.pixel_tile(pixels, columns, wide)
+
+
+def weight_tile(filters, columns, wide):
+    """As gpu_opt_v1.weight_tile."""
+    if wide and filters >= LARGE.m and columns >= LARGE.n:
+        return LARGE
+    return gpu_opt_v1.weight_tile(filters, columns, wide)
+
+
+def strided(launch, default_tile):
+    """gpu_opt_v1's launch function over this rung's kernels, which take the layer's stride."""
+    def launches(step, build, tile_for=default_tile):
+        return launch(step, build, "gpu_gemm", tile_for, (step.attributes.get("stride", 1),))
+
+    return launches
+
+
+conv2d_forward = strided(gpu_opt_v1.conv2d_forward, pixel_tile)
+conv2d_input_grad = strided(gpu_opt_v1.conv2d_input_grad, pixel_tile)
+conv2d_weight_grad = strided(gpu_opt_v1.conv2d_weight_grad, weight_tile)
+
+LAUNCHES = {
+    **gpu_opt_v1.LAUNCHES,
+    "conv2d_forward": conv2d_forward,
+    "conv2d_input_grad": conv2d_input_grad,
+    "conv2d_weight_grad": conv2d_weight_grad,
+}

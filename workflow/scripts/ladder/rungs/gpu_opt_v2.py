@@ -1,0 +1,233 @@
+"""Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and weight gradients that update the weights.
+
+ReLU, pooling and upsampling next to a convolution have no launch of their own in either direction, and what they would write
+does not reach memory.
+"""
+
+import numpy as np
+
+from ..networks import INPUT
+from ..optimizers import AVERAGES
+from ..patterns import Launch, Pattern, alone
+from . import gpu_opt_v1
+from .gpu_basic import blocks, elements, integers
+from .gpu_opt_v1 import Tile, resize_block
+
+FUSES_UPDATE = True   # see plan.training_plan
+
+LARGE, SMALL = Tile(128, 128, 8, 8), Tile(64, 64, 4, 4)
+ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
+FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
+FILLING = 96                         # blocks that are enough for large tiles to keep 132 multiprocessors busy
+FEW_FILTERS = 16                     # fewer than this behind an upsampling: all taps as one product
+# How far the pixels of a weight gradient are split; part of the result's bytes, so constants and not the GPU's size: blocks of
+# 256 threads, one on each of 132 multiprocessors, and pixels that a split has at least.
+SPLIT_BLOCKS, SPLIT_PIXELS = 132, 64
+
+
+def conv_block(build, group):
+    """conv2d with what follows it: ReLU, then 2x2 max-pool, both optional."""
+    conv, last = group[0], group[-1]
+    kinds = [layer.kind for layer in group]
+    x, weight, bias = conv.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    y = build.activation(last)
+    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
+    padding, flop = conv.attributes["padding"], 2 * conv.macs
+    build.forward("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
+                  padding=padding, relu="relu" in kinds)
+    if build.training:
+        kept = index or ({"y": y} if "relu" in kinds else {})
+        gradients(build, "conv2d", group, conv, x, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
+
+
+def upsample_conv_block(build, group):
+    """Nearest upsampling by 2, then conv2d 3x3, then ReLU where there is one."""
+    upsample, conv, last = group[0], group[1], group[-1]
+    x, weight, bias = upsample.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    y, relu = build.activation(last), last.kind == "relu"
+    collapsed = build.derived(f"{conv.name}.collapsed", (conv.attributes["filters"], 4, 4, upsample.output_shape[2]))
+    flop = 2 * conv.macs * 16 // 36
+    build.forward("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
+    build.forward("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
+                  relu=relu)
+    if build.training:
+        kept = {"y": y} if relu else {}
+        gradients(build, "upsample_conv2d", group, conv, x, collapsed, {"dy": build.gradient(y), **kept}, flop)
+
+
+def gradients(build, operation, group, conv, x, weight, received, flop, **attributes):
+    """Backward steps of a group. received: dy, and what leads it back through the layers behind the convolution.
+
+    weight: what the input gradient reads. Where updates are fused, the weight gradient's step changes it, so it comes last.
+    """
+    parameters = {"weight": f"{conv.name}.weight", "bias": f"{conv.name}.bias"}
+    update = build.fused_update(**parameters)
+    if update is None:
+        update = {}, {f"d{role}": build.gradient(build.parameter(name)) for role, name in parameters.items()}, {}
+    reads, writes, settings = update
+    # The plan runs backward steps in reverse.
+    build.backward(f"{operation}_weight_grad", group, {"x": x, **received, **reads}, writes, flop=flop, **attributes,
+                   **settings)
+    if x != INPUT:
+        build.backward(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient(x)}, flop=flop,
+                       **attributes)
+
+
+def _is_same_3x3(group):
+    conv = group[1].attributes
+    return conv["kernel"] == 3 and conv["padding"] == 1
+
+
+PATTERNS = (
+    Pattern(("conv2d", "relu", "maxpool2d"), conv_block),
+    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
+    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
+    Pattern(("conv2d", "relu"), conv_block),
+    Pattern(("conv2d",), conv_block),
+    Pattern(("relu",), alone),
+    Pattern(("maxpool2d",), resize_block),   # behind a ReLU they apply its gradient, too; twice is as good as once
+    Pattern(("upsample2d",), resize_block),
+)
+
+
+def pixel_tile(pixels, columns, phases=1):
+    """Tile of a product whose rows are pixels: forward and input gradient."""
+    return LARGE if phases * blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= FILLING else SMALL
+
+
+def weight_tile(rows, columns):
+    """Tile of a weight gradient."""
+    if rows <= FEW_ROWS.m:
+        return FEW_ROWS
+    return FEW_COLUMNS if columns <= FEW_COLUMNS.n else LARGE
+
+
+def split(tile, rows, columns, pixels):
+    """(splits, pixels of each) of a weight gradient."""
+    tiles = blocks(rows, tile.m) * blocks(columns, tile.n)
+    splits = max(1, min(SPLIT_BLOCKS * 256 // tile.threads // tiles, pixels // SPLIT_PIXELS))
+    size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
+    return blocks(pixels, size), size
+
+
+def conv2d_forward(step, build):
+    reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
+    filters, kernel = build.shape(reads["weight"])[:2]
+    pixels = elements(build, y) // filters * (4 if index else 1)
+    operands = (reads["x"], reads["weight"], reads["bias"], y)
+    shape = integers(*build.shape(reads["x"]), filters, kernel, step.attributes["padding"])
+    if index:
+        return _product("conv2d.cu", "conv2d_pool_forward", pixel_tile(pixels, filters), pixels, filters,
+                        (*operands, index, *shape))
+    return _product("conv2d.cu", "conv2d_forward", pixel_tile(pixels, filters), pixels, filters,
+                    (*operands, *shape, *integers(step.attributes["relu"])))
+
+
+def conv2d_input_grad(step, build):
+    weight, dx = step.reads["weight"], step.writes["dx"]
+    channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
+    entry, received = _received("conv2d_input_grad", step)
+    return _product("conv2d.cu", entry, pixel_tile(pixels, channels), pixels, channels,
+                    (*received, weight, dx, *integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])))
+
+
+def conv2d_weight_grad(step, build):
+    x, dy = step.reads["x"], step.reads["dy"]
+    filters, kernel, _, channels = build.shape(step.writes.get("weight", step.writes.get("dweight")))
+    pixels = elements(build, dy) // filters * (4 if "index" in step.reads else 1)
+    shape = integers(*build.shape(x), filters, kernel, step.attributes["padding"])
+    return _weight_grad(step, build, "conv2d_weight_grad", filters, kernel * kernel * channels, pixels, shape, collapsed=False)
+
+
+def collapse_weight(step, build):
+    weight, collapsed = step.reads["weight"], step.writes["collapsed"]
+    filters, _, _, channels = build.shape(weight)
+    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "collapse_weight", (blocks(elements(build, collapsed), 256),), (256,),
+                   (weight, collapsed, *integers(filters, channels)), defines=_defines(SMALL)),)
+
+
+def upsample_conv2d_forward(step, build):
+    x, collapsed, bias, y = step.reads["x"], step.reads["collapsed"], step.reads["bias"], step.writes["y"]
+    batch, height, width, channels = build.shape(x)
+    filters, pixels, relu = build.shape(y)[3], batch * height * width, step.attributes["relu"]
+    if filters < FEW_FILTERS:
+        taps = build.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
+        (product,) = _product("upsample_conv2d_taps.cu", "upsample_conv2d_taps", ALL_TAPS, pixels, 16 * filters,
+                              (x, collapsed, taps, *integers(batch, height, width, channels, filters)))
+        return product, Launch(product.source, "upsample_conv2d_add_taps", (blocks(elements(build, y), 256),), (256,),
+                               (taps, bias, y, *integers(batch, height, width, filters, relu)), defines=product.defines)
+    tile = pixel_tile(pixels, filters, phases=4)
+    return (Launch("gpu_opt_v2/upsample_conv2d.cu", "upsample_conv2d_forward",
+                   (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2), (tile.threads,),
+                   (x, collapsed, bias, y, *integers(batch, height, width, channels, filters, relu)), defines=_defines(tile)),)
+
+
+def upsample_conv2d_input_grad(step, build):
+    dy, collapsed, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+    batch, height, width, channels = build.shape(dx)
+    entry, received = _received("upsample_conv2d_input_grad", step)
+    pixels = batch * height * width
+    return _product("upsample_conv2d.cu", entry, pixel_tile(pixels, channels), pixels, channels,
+                    (*received, collapsed, dx, *integers(batch, height, width, channels, build.shape(dy)[3])))
+
+
+def upsample_conv2d_weight_grad(step, build):
+    batch, height, width, channels = build.shape(step.reads["x"])
+    filters = build.shape(step.reads["dy"])[3]
+    return _weight_grad(step, build, "upsample_conv2d_weight_grad", 16 * filters, channels, batch * height * width,
+                        integers(batch, height, width, channels, filters), collapsed=True)
+
+
+LAUNCHES = {
+    **gpu_opt_v1.LAUNCHES,
+    **{function.__name__: function for function in (
+        conv2d_forward, conv2d_input_grad, conv2d_weight_grad, collapse_weight, upsample_conv2d_forward,
+        upsample_conv2d_input_grad, upsample_conv2d_weight_grad)},
+}
+
+
+def _received(entry, step):
+    """The kernel and its first arguments for a gradient that comes through the layers behind the convolution."""
+    if "index" in step.reads:
+        return f"{entry}_behind_pool", (step.reads["dy"], step.reads["index"])
+    if "y" in step.reads:
+        return f"{entry}_behind_relu", (step.reads["dy"], step.reads["y"])
+    return entry, (step.reads["dy"],)
+
+
+def _weight_grad(step, build, entry, rows, columns, pixels, shape, collapsed):
+    """The parts of a weight gradient of rows x columns, then their sum and what is done with it."""
+    tile = weight_tile(rows, columns)
+    splits, pixels_per_split = split(tile, rows, columns, pixels)
+    parts = build.workspace(f"{step.layer}.parts", (splits, 4 * blocks(rows * columns + rows, 4)))
+    entry, received = _received(entry, step)
+    launch = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
+                    (tile.threads,), (step.reads["x"], *received, parts, *shape, *integers(pixels_per_split)),
+                    defines=_defines(tile))
+    return launch, _update(step, build, parts, splits, collapsed)
+
+
+def _update(step, build, parts, splits, collapsed):
+    rule, writes, settings = step.attributes.get("update"), step.writes, ()
+    if rule is None:
+        entry, operands = "add_parts", (writes["dweight"], writes["dbias"])
+    else:
+        averages = AVERAGES[rule]
+        entry = f"{rule}_update"
+        operands = (*(writes[role] for role in ("weight", *(f"weight.{average}" for average in averages),
+                                                "bias", *(f"bias.{average}" for average in averages))),
+                    step.reads["learning_rates"], step.reads["counters"])
+        settings = tuple(np.float32(step.attributes[name]) for name in ("weight_decay", "clip", "momentum")
+                         if name in step.attributes)
+    filters, kernel, _, channels = build.shape(operands[0])
+    return Launch("gpu_opt_v2/weight_update.cu", entry, (blocks(elements(build, operands[0]) + filters, 256),), (256,),
+                  (parts, *operands, *integers(splits, filters, kernel * kernel, channels, collapsed), *settings))
+
+
+def _product(file, entry, tile, rows, columns, arguments):
+    return (Launch(f"gpu_opt_v2/{file}", entry, (blocks(rows, tile.m), blocks(columns, tile.n)), (tile.threads,), arguments,
+                   defines=_defines(tile)),)
+
+
+def _defines(tile):
+    return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)

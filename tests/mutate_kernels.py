@@ -26,6 +26,8 @@ import tempfile
 import time
 import tomllib
 
+from tqdm import tqdm
+
 import cuda_emulator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -133,7 +135,8 @@ def main(arguments, root=ROOT):
         if tests.returncode:
             sys.exit(f"the tests of {rung} fail on the kernels as they are:\n{tests.stdout}")
         timeout = 60 + 10 * (time.monotonic() - start)
-        for mutant, found in zip(work, pool.map(lambda mutant: fate(rung, mutant, base, timeout), work), strict=True):
+        fates = pool.map(lambda mutant: fate(rung, mutant, base, timeout), work)
+        for mutant, found in tqdm(zip(work, fates, strict=True), total=len(work), disable=None):   # a bar on terminals only
             count[found] += 1
             if found == "survived":
                 print(f"survived: {mutant.file}:{mutant.number}: {mutant.line}", flush=True)

@@ -22,3 +22,8 @@ def test_cosine_starts_at_the_base_passes_half_in_the_middle_and_nears_zero():
     assert np.isclose(rates[6], 1)
     assert 0 < rates[-1] < 0.04 * 2
     assert np.all(np.diff(rates) < 0)
+
+
+def test_warmup_rises_evenly_to_what_the_schedule_says():
+    rates = optimizers.learning_rates(2.0, LENGTH, warmup_steps=4)
+    assert np.allclose(rates, [0.5, 1, 1.5, 2] + [2] * 8, rtol=1e-15)

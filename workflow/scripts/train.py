@@ -1,8 +1,8 @@
 """Stage `train`: train the network, epoch by epoch, with a checkpoint after each.
 
 params: network, variant, batch_size, epochs, optimizer, learning_rate, momentum, weight_decay, gradient_clip,
-gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, seed (those that the others make meaningless are
-absent).  inputs: normalized, initial.  options: data_residency.
+gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, warmup_steps, seed (those that the others make
+meaningless are absent).  inputs: normalized, initial.  options: data_residency.
 Writes weights.bin and reconstructions.npy: uint8 (16, 32, 32, 3), the first test images as the network gives them back.
 Killed and started again, it goes on after the last finished epoch and ends in the same bytes.
 """
@@ -35,7 +35,7 @@ def make(work, inputs, params, options):
 
 
 def settings(network, params):
-    schedule = {"schedule": params["schedule"]}
+    schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
     return training.Settings(

@@ -38,11 +38,13 @@ def state_shapes(optimizer, parameters):
     return {f"{name}.{average}": shape for name, shape in parameters.items() for average in AVERAGES[optimizer.name]}
 
 
-def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor=1.0):
+def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor=1.0, warmup_steps=0):
     """The learning rate of every step of a run, float64; length: plan.Length.
 
     'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' falls from base to 0 along half a
-    cosine (Loshchilov and Hutter, 2017, without restarts). KeyError for any other name.
+    cosine (Loshchilov and Hutter, 2017, without restarts). KeyError for any other name. The first warmup_steps steps have
+    1, 2, 3 ... parts in warmup_steps of that: Adam's first steps move every weight by the whole rate, all of a layer's
+    weights pull the same way, and at full rate about half of the autoencoder's latent maps die of it.
     """
     steps = np.arange(length.steps)
     factors = {
@@ -50,4 +52,5 @@ def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor
         "step": lambda: float(step_factor) ** (steps // (length.steps_per_epoch * step_epochs)),
         "cosine": lambda: 0.5 * (1 + np.cos(math.pi * steps / length.steps)),
     }
-    return base * factors[schedule]()
+    warmup = np.minimum(1, (steps + 1) / warmup_steps) if warmup_steps else 1
+    return base * warmup * factors[schedule]()

@@ -147,7 +147,7 @@ def _data(config):
 
 def _train(config):
     keys = ["network", "variant", "batch_size", "epochs", "optimizer", "learning_rate", "weight_decay", "gradient_clip",
-            "gradient_scale", "schedule", "seed"]
+            "gradient_scale", "schedule", "warmup_steps", "seed"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     return _pick(config, *keys)

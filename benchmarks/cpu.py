@@ -30,7 +30,8 @@ def main():
     if arguments.worker:
         print(json.dumps(time_steps(arguments.worker, arguments.threads)))
         return
-    record = {"machine": runtime.machine(), "threads": arguments.threads, "rows": []}
+    machine = {name: value for name, value in runtime.machine().items() if name != "host"}
+    record = {"machine": machine, "threads": arguments.threads, "rows": []}
     print(f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}")
     print(f"{'batch':>5}  {'what':<28}{'images/s':>9}{'spread':>14}{'ratio':>8}")
     for batch in BATCHES:

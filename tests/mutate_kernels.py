@@ -76,10 +76,10 @@ def files_of(kernels, rung):
     return sorted(path.relative_to(kernels).as_posix() for path in found)
 
 
-def equivalent(root):
-    """(file, mutated line) -> why it computes the same."""
+def equivalent(root, rung=None):
+    """(file, mutated line) of the mutants that compute the same, in all rungs or in this one; without a rung, of all."""
     entries = tomllib.loads((root / "tests" / "equivalent_mutants.toml").read_text()).get("mutant", [])
-    return {(entry["file"], entry["line"]): entry["why"] for entry in entries}
+    return {(entry["file"], entry["line"]) for entry in entries if rung is None or entry.get("rung", rung) == rung}
 
 
 def copy_project(source, target):
@@ -119,7 +119,7 @@ def main(arguments, root=ROOT):
     parser.add_argument("files", nargs="*")
     parser.add_argument("--sample", type=int)
     asked = parser.parse_args(arguments)
-    rung, kernels, explained = asked.rung, root / "kernels", equivalent(root)
+    rung, kernels, explained = asked.rung, root / "kernels", equivalent(root, asked.rung)
     files = [file if "/" in file else f"{rung}/{file}" for file in asked.files] or files_of(kernels, rung)
     work = [mutant for file in files for mutant in mutants(kernels, file)]
     if asked.sample and asked.sample < len(work):

@@ -27,11 +27,12 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not ins
 RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each makes the step smaller
 NETWORK = networks.build("autoencoder")
-# Odd sizes, kernels of 1, 3 and 5, channels that 4 divides and others, each layer kind on its own and in all its company.
-ODD = networks.resolve("odd", (6, 10, 3), (
+# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels that 4 divides and others, each layer kind on its
+# own and in company.
+ODD = networks.resolve("odd", (14, 22, 3), (
     layers.conv2d("a", 5, kernel=5, padding=2), layers.relu("a_relu"), layers.maxpool2d("a_pool"), layers.upsample2d("up"),
     layers.maxpool2d("pool"), layers.relu("b_relu"), layers.conv2d("c", 7, kernel=1, padding=0), layers.conv2d("d", 8),
-    layers.relu("d_relu"), layers.upsample2d("d_up"), layers.conv2d("e", 4), layers.relu("e_relu"), layers.conv2d("f", 3)),
+    layers.relu("d_relu"), layers.upsample2d("d_up"), layers.conv2d("e", 20), layers.relu("e_relu"), layers.conv2d("f", 3)),
     "pool", "mse")
 NETWORKS = {"autoencoder": NETWORK, "odd": ODD}
 EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one

@@ -70,4 +70,12 @@ def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
 def test_every_explained_mutant_is_still_one():
     made = {(mutant.file, mutant.line) for file, _ in mutate_kernels.equivalent(ROOT)
             for mutant in mutate_kernels.mutants(ROOT / "kernels", file)}
-    assert set(mutate_kernels.equivalent(ROOT)) <= made
+    assert mutate_kernels.equivalent(ROOT) <= made
+
+
+def test_a_mutant_may_be_explained_for_one_rung_alone(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/equivalent_mutants.toml").write_text(
+        '[[mutant]]\nfile = "a"\nline = "x"\nwhy = "w"\n[[mutant]]\nrung = "one"\nfile = "b"\nline = "y"\nwhy = "w"\n')
+    assert mutate_kernels.equivalent(tmp_path, "one") == mutate_kernels.equivalent(tmp_path) == {("a", "x"), ("b", "y")}
+    assert mutate_kernels.equivalent(tmp_path, "two") == {("a", "x")}

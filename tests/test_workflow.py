@@ -31,7 +31,7 @@ def make(work, inputs, params, options):
     if os.environ.get("FAIL") == work.spec["stage"]:
         raise UserError("failed as the test wants")
     if os.environ.get("SLOW") == work.spec["stage"]:
-        time.sleep(2)
+        time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json")}
     for name in copied.get(work.spec["stage"], ()):
@@ -261,7 +261,7 @@ def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, paus
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
-    run = fresh.start(SLOW="train")
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine may take to notice that it began
     fresh.wait_for("train")
     os.killpg(run.pid, number)
     run.wait()

@@ -1,8 +1,9 @@
 # From a dataset to results/report.html: one rule for each stage, in the order of the work.
 #
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
-# runs exactly when its artifact is not there. Targets: data, normalized, train, features, svm, report (the default), and
-# results/parity.html: every rung of the ladder that this machine can run, checked and timed.
+# runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
+# default); results/compare.html: the runs of the configuration's compare list; results/network.html: a drawing of the network;
+# and results/parity.html: every rung of the ladder that this machine can run, checked and timed.
 
 
 configfile: "config.yaml"
@@ -20,15 +21,18 @@ localrules:
     data,
     normalized,
     train,
+    evaluate,
     features,
     svm,
     publish_report,
+    publish_compare,
+    publish_network,
     publish_parity,
 
 
 rule report:
     input:
-        FIXED,
+        FIXED["report"],
     message:
         "report: {input}"
 
@@ -52,6 +56,13 @@ rule train:
         made("train"),
     message:
         "train: {input}"
+
+
+rule evaluate:
+    input:
+        made("evaluate"),
+    message:
+        "evaluate: {input}"
 
 
 rule features:
@@ -84,7 +95,7 @@ rule prepare_data:
         why=why,
         threads=THREADS,
         remake=remake,
-        urls=json.dumps(SETTINGS["cifar10_urls"]),
+        urls=urls,
     message:
         "data {wildcards.version}: {params.why}"
     shell:
@@ -128,6 +139,7 @@ rule normalize_images:
         " {params.remake}"
 
 
+# At random, or from a file.
 rule initialize_weights:
     input:
         sources=sources("initial"),
@@ -142,6 +154,7 @@ rule initialize_weights:
         python=PYTHON,
         spec=spec,
         why=why,
+        file=setting("initial_weights"),
         threads=THREADS,
         remake=remake,
     message:
@@ -150,15 +163,17 @@ rule initialize_weights:
         "{params.python:q} workflow/scripts/initialize.py"
         " --spec {params.spec:q}"
         " --output results/initial/{wildcards.version}"
+        " --option file={params.file:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"
 
 
-rule train_autoencoder:
+rule train_network:
     input:
         normalized=parent("normalized"),
         initial=parent("initial"),
+        data=parent("data"),
         sources=sources("train"),
     output:
         "results/train/{version}/manifest.json",
@@ -173,7 +188,8 @@ rule train_autoencoder:
         why=why,
         inputs=inputs,
         threads=THREADS,
-        residency=SETTINGS["data_residency"],
+        residency=setting("data_residency"),
+        monitor=setting("monitor"),
         remake=remake,
     message:
         "train {wildcards.version}: {params.why}"
@@ -182,6 +198,42 @@ rule train_autoencoder:
         " --spec {params.spec:q}"
         " {params.inputs}"
         " --output results/train/{wildcards.version}"
+        " --option data_residency={params.residency}"
+        " --option monitor={params.monitor}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+# Of a network that classifies.
+rule evaluate_network:
+    input:
+        normalized=parent("normalized"),
+        data=parent("data"),
+        weights=parent("weights"),
+        sources=sources("evaluate"),
+    output:
+        "results/evaluate/{version}/manifest.json",
+    log:
+        "logs/evaluate/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        residency=setting("data_residency"),
+        remake=remake,
+    message:
+        "evaluate {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/evaluate.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/evaluate/{wildcards.version}"
         " --option data_residency={params.residency}"
         " --threads {params.threads}"
         " --log {log:q}"
@@ -208,7 +260,7 @@ rule extract_features:
         why=why,
         inputs=inputs,
         threads=THREADS,
-        residency=SETTINGS["data_residency"],
+        residency=setting("data_residency"),
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -289,7 +341,7 @@ rule publish_report:
     input:
         made("report"),
     output:
-        FIXED,
+        FIXED["report"],
     log:
         "logs/publish_report.log",
     conda:
@@ -302,6 +354,94 @@ rule publish_report:
         "for name in report.html summary.json; do"
         " cp {params.folder:q}/$name results/.$name.$$ && mv results/.$name.$$ results/$name || exit 1;"
         ' done 2>> "$LADDER_ERRORS"'
+
+
+rule compare_runs:
+    input:
+        parents,
+        sources=sources("compare"),
+    output:
+        "results/compare/{version}/manifest.json",
+    log:
+        "logs/compare/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "compare {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_compare.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/compare/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_compare:
+    input:
+        made("compare"),
+    output:
+        FIXED["compare"],
+    log:
+        "logs/publish_compare.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["compare"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in compare.html compare.json compare.csv; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}"
+
+
+rule draw_network:
+    input:
+        sources=sources("network"),
+    output:
+        "results/network/{version}/manifest.json",
+    log:
+        "logs/network/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        remake=remake,
+    message:
+        "network {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_network.py"
+        " --spec {params.spec:q}"
+        " --output results/network/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_network:
+    input:
+        made("network"),
+    output:
+        FIXED["network"],
+    log:
+        "logs/publish_network.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["network"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "cp {params.folder:q}/network.html results/.network.html.new"
+        " && mv results/.network.html.new results/network.html 2> {log:q}"
 
 
 rule compare_rungs:
@@ -335,7 +475,7 @@ rule publish_parity:
     input:
         made("parity"),
     output:
-        FIXED_PARITY,
+        FIXED["parity"],
     log:
         "logs/publish_parity.log",
     conda:

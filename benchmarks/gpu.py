@@ -4,41 +4,67 @@
     python benchmarks/gpu.py --dry-run          what would be measured, with predictions and floors; needs no GPU
 
 Needs NumPy, CuPy (for CUDA 12 or 13) and NVRTC; PyTorch is measured beside where it is installed. Sections: machine, ceilings
-(copy, float32, tensor), parity and same bytes twice, training steps by batch (scaled to an epoch of 50,000 images), extraction
-of 60,000 images, memory, PyTorch. Every step draws images of its own; timed steps are run again untimed and must end in the
-same bytes; a time below the roofline is refused. benchmarks/table.py makes kernels/README.md's table of the record.
+(copy, float32, tensor); of the autoencoder parity and same bytes twice, training steps by batch (scaled to an epoch of 50,000
+images), extraction of 60,000 images, memory, PyTorch; of LeNet-5, ResNet-18 and ResNet-50 parity, training steps, PyTorch.
+Every step draws images of its own; timed steps are run again untimed and must end in the same bytes; a time below the roofline
+is refused. benchmarks/table.py makes kernels/README.md's table of the record.
 """
 
 import argparse
+import dataclasses
 import importlib.util
 import json
+import os
 import pathlib
 import sys
 import time
 
 import timing
-from ladder import comparison, cuda_executor, driver, executors, networks, nvrtc, parity, plan, progress, variants, weights
+from ladder import comparison, cuda_executor, driver, executors, networks, nvrtc, plan, progress, variants, weights
 from ladder.errors import UserError
 from ladder.inference import Inference
 from timing import roofline
 
 import numpy as np   # isort: skip (after ladder)
 
-IMAGES, ROWS = 50_000, 60_000
-BATCHES = (64, 32, 512)   # the one that the table shows first, the one that takes long last
-WARM_UP, STEPS = 10, 200
-NETWORK = "autoencoder"
+ROWS = 60_000             # images of an extraction
+BATCHES = (64, 32, 512)   # of the autoencoder: the one that the table shows first, the one that takes long last
+WARM_UP = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A training to be timed: `steps` steps of `batch` images, of which an epoch has `images`."""
+
+    name: str
+    input_shape: tuple
+    batch: int
+    images: int
+    steps: int = 200
+
+    @property
+    def network(self):
+        return networks.build(self.name, self.input_shape)
+
+    @property
+    def label(self):
+        return f"{self.name}, batch {self.batch}"
+
+
+AUTOENCODERS = tuple(Case("autoencoder", (32, 32, 3), batch, 50_000) for batch in BATCHES)
+# In their forms for CIFAR-10 and for MNIST; the lowest rung takes long for the large ones.
+OTHERS = (Case("lenet_5", (28, 28, 1), 64, 60_000), Case("resnet18", (32, 32, 3), 128, 50_000, steps=20),
+          Case("resnet50", (28, 28, 1), 32, 60_000, steps=20))
 
 
 def main(arguments=None):
     arguments = parse(arguments)
     rungs = arguments.rungs or table_rungs()
-    network = networks.build(NETWORK)
     if arguments.dry_run:
-        dry_run(network, rungs)
+        dry_run(rungs)
         return
     try:
-        Record(arguments.out, time.monotonic() + 60 * arguments.minutes).measure(network, rungs)
+        Record(arguments.out, time.monotonic() + 60 * arguments.minutes).measure(rungs)
     except UserError as error:
         sys.exit(str(error))
 
@@ -50,42 +76,65 @@ class Record:
         self.path, self.deadline = path, deadline
         self.data = {"kind": "gpu", "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "left_out": []}
 
-    def measure(self, network, rungs):
+    def measure(self, rungs):
         executor = executors.create(rungs[0], 1)
         self.write("machine", machine(executor))
         ceilings = timing.ceilings(executor)
         self.write("ceilings", {"copy_bytes_per_second": ceilings.bytes, "fp32_flop_per_second": ceilings.flop,
                                 "tensor_flop_per_second": with_torch(lambda torch_gpu: torch_gpu.matrix_product())})
         del executor
-        references = {name: parity.train(network, comparison.REFERENCE, executors.create(comparison.REFERENCE, 1), protocol)
-                      for name, protocol in parity.PROTOCOLS.items()}
-        for variant in rungs:
-            self.add("parity", variant, comparison.check, network, variant, 1, references)
-        for batch in BATCHES:
-            if batch == BATCHES[-1]:
-                for variant in reversed(rungs):
-                    self.add("extraction", variant, extraction, network, variant)
-            for variant in reversed(rungs):   # the lowest rung takes longest, and can be left out most easily
-                self.add("steps", f"{variant}, batch {batch}", train_steps, network, variant, batch, ceilings)
-            for name in torch_contenders(batch):
-                self.add("torch", f"{name}, batch {batch}", torch_step, name, batch)
+        shown, *others = AUTOENCODERS
+        self.check(self.data, shown, rungs)
+        self.time(self.data, shown, rungs, ceilings)
+        for case in OTHERS:
+            section = self.data.setdefault("networks", {}).setdefault(case.name, {"batch": case.batch})
+            self.check(section, case, rungs)
+            self.time(section, case, rungs, ceilings)
+        for variant in reversed(rungs):
+            self.add(self.data, "extraction", variant, extraction, shown.network, variant)
+        for case in others:
+            self.time(self.data, case, rungs, ceilings)
 
-    def add(self, section, name, work, *arguments):
-        """What work gives into the section, if there is time left; a fault is recorded and the rest goes on."""
-        if time.monotonic() > self.deadline:
-            self.data["left_out"].append(f"{section}: {name}: out of time")
+    def check(self, into, case, rungs):
+        """Parity and the same bytes twice, of every rung."""
+        if self.is_late(f"parity: {case.name}"):
+            return
+        network, threads = case.network, os.cpu_count()
+        references = comparison.references(network, threads)
+        for variant in rungs:
+            self.add(into, "parity", f"{case.name}, {variant}", lambda variant=variant: {
+                variant: comparison.check(network, variant, threads, references)})
+
+    def time(self, into, case, rungs, ceilings):
+        """Training steps of every rung, and of PyTorch."""
+        for variant in reversed(rungs):   # the lowest rung takes longest, and can be left out most easily
+            self.add(into, "steps", f"{case.label}, {variant}", train_steps, case, variant, ceilings)
+        for name in torch_contenders(case):
+            self.add(into, "torch", f"{case.label}, {name}", torch_step, name, case)
+
+    def add(self, into, section, name, work, *arguments):
+        """What work gives into a section, if there is time left; a fault is recorded and the rest goes on."""
+        if self.is_late(f"{section}: {name}"):
+            return
+        try:
+            found = work(*arguments)
+        except (UserError, RuntimeError) as error:
+            self.data["left_out"].append(f"{section}: {name}: {error}")
         else:
-            try:
-                found = work(*arguments)
-            except (UserError, RuntimeError) as error:
-                self.data["left_out"].append(f"{section}: {name}: {error}")
+            if section == "parity":
+                into.setdefault(section, {}).update(found)
             else:
-                if section == "parity":
-                    self.data.setdefault(section, {})[name] = found
-                else:
-                    self.data.setdefault(section, []).append(found)
-                say(f"{section}: {name}: {json.dumps(found)}")
+                into.setdefault(section, []).append(found)
+            say(f"{section}: {name}: {json.dumps(found)}")
         self.save()
+
+    def is_late(self, name):
+        """Whether there is no time left to begin this, which the record then says."""
+        late = time.monotonic() > self.deadline
+        if late:
+            self.data["left_out"].append(f"{name}: out of time")
+            self.save()
+        return late
 
     def write(self, section, value):
         self.data[section] = value
@@ -106,30 +155,32 @@ def machine(executor):
             "torch": with_torch(lambda torch_gpu: torch_gpu.torch.__version__)}
 
 
-def train_steps(network, variant, batch, ceilings):
+def train_steps(case, variant, ceilings):
     """A row of the steps: median and spread of a training step, with what it was predicted to take and may not beat."""
+    network, warm_up = case.network, min(WARM_UP, case.steps)
+
     def run(clock=None):
         executor = executors.create(variant, 1, "device")
-        made, arrays = timing.bind(executor, network, variant, batch, IMAGES, WARM_UP + STEPS)
+        made, arrays = timing.bind(executor, network, variant, case.batch, case.images, warm_up + case.steps)
         clock = clock and timing.Clock(executor)
-        for number in range(WARM_UP + STEPS):
-            if clock and number >= WARM_UP:
+        for number in range(warm_up + case.steps):
+            if clock and number >= warm_up:
                 clock.time(lambda: executor.run(made, arrays))
             else:
                 executor.run(made, arrays)
         times = clock and timing.spread(clock.microseconds(), clock.mhz)
-        trained = {name: executor.fetch(arrays[name]) for name in network.parameters}
+        trained = {name: executor.fetch(arrays[name]) for name in weights.shapes(network)}
         return made, times, trained, executor.device_bytes()
 
     made, times, trained, used = run(clock=True)
-    checked = batch == BATCHES[0]   # the other batches would take as long again
+    checked = case in (AUTOENCODERS[0], *OTHERS)   # the other batches would take as long again
     if checked and not all(np.array_equal(trained[name], value) for name, value in run()[2].items()):
         raise RuntimeError("two runs of the same steps end in different bytes")
     if not all(np.isfinite(value).all() for value in trained.values()):
         raise RuntimeError("the weights are not finite")
     refuse_impossible(times["median_us"] / 1e6, made, ceilings)
-    seconds, steps = times["median_us"] / 1e6, -(-IMAGES // batch)
-    return {"variant": variant, "batch": batch, **times, "scaled_epoch_seconds": steps * seconds,
+    seconds, steps = times["median_us"] / 1e6, -(-case.images // case.batch)
+    return {"variant": variant, "batch": case.batch, **times, "scaled_epoch_seconds": steps * seconds,
             "scaled": f"{steps} steps of the median, not an epoch that was run", "same_bytes_twice": checked or "not tried",
             "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
             "tflop_per_second": made.flop / seconds / 1e12, "share_of_fp32_ceiling": made.flop / seconds / ceilings.flop,
@@ -162,14 +213,17 @@ def extraction(network, variant):
     return {"variant": variant, "images": ROWS, "seconds": seconds}
 
 
-def torch_contenders(batch):
-    """Names of what PyTorch is measured with at this batch; none where it is not installed."""
-    return with_torch(lambda torch_gpu: [name for name, (*_, compiled) in torch_gpu.CONTENDERS.items()
-                                         if not compiled or batch in torch_gpu.BATCHES_COMPILED]) or []
+def torch_contenders(case):
+    """Names of what PyTorch is measured with; none where it is not installed. Compiling takes long: the autoencoder only."""
+    def names(torch_gpu):
+        return [name for name, (*_, compiled) in torch_gpu.CONTENDERS.items()
+                if not compiled or (case in AUTOENCODERS and case.batch in torch_gpu.BATCHES_COMPILED)]
+
+    return with_torch(names) or []
 
 
-def torch_step(name, batch):
-    return with_torch(lambda torch_gpu: torch_gpu.train_step(name, batch, STEPS, WARM_UP))
+def torch_step(name, case):
+    return with_torch(lambda torch_gpu: torch_gpu.train_step(name, case.network, case.batch, case.steps, WARM_UP))
 
 
 def with_torch(work):
@@ -185,20 +239,21 @@ def table_rungs():
     return [name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"]
 
 
-def dry_run(network, rungs):
+def dry_run(rungs):
     """Print what each rung's step takes by its plan, predicted for an H200."""
-    print(f"{'rung':<12}{'batch':>6}{'launches':>10}{'GFLOP':>8}{'MB':>8}{'memory':>10}{'predicted us':>14}{'floor us':>10}"
-          f"{'s/epoch':>9}")
-    for variant in rungs:
-        for batch in sorted(BATCHES):
-            length = plan.Length(WARM_UP + STEPS, WARM_UP + STEPS)
-            made = plan.training_plan(network, variant, batch, plan.Dataset(IMAGES, "uint8"),
+    print(f"{'network':<12}{'rung':<12}{'batch':>6}{'launches':>10}{'GFLOP':>8}{'MB':>8}{'memory':>10}{'predicted us':>14}"
+          f"{'floor us':>10}{'s/epoch':>9}")
+    for case in (*sorted(AUTOENCODERS, key=lambda case: case.batch), *OTHERS):
+        network, length = case.network, plan.Length(WARM_UP + case.steps, WARM_UP + case.steps)
+        for variant in rungs:
+            made = plan.training_plan(network, variant, case.batch, plan.Dataset(case.images, "uint8"),
                                       timing.optimizers.Optimizer("adam"), length)
             seconds = roofline.plan_seconds(made, roofline.H200)
             needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in made.buffers.values())
-            print(f"{variant:<12}{batch:>6}{sum(len(step.launches) for step in made.steps):>10}{made.flop / 1e9:>8.1f}"
-                  f"{roofline.plan_bytes(made) / 1e6:>8.0f}{progress.size(needed):>10}{1e6 * seconds:>14.0f}"
-                  f"{1e6 * roofline.floor(made.flop, 0, roofline.H200):>10.0f}{-(-IMAGES // batch) * seconds:>9.2f}")
+            print(f"{case.name:<12}{variant:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"
+                  f"{made.flop / 1e9:>8.1f}{roofline.plan_bytes(made) / 1e6:>8.0f}{progress.size(needed):>10}"
+                  f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, roofline.H200):>10.0f}"
+                  f"{-(-case.images // case.batch) * seconds:>9.2f}")
     print("predicted for an H200 (67 TFLOP/s, 4.3 TB/s) from each operation's FLOP and bytes; nothing here was measured")
 
 

@@ -3,10 +3,10 @@
     python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128
     python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128 --dry-run     needs no GPU
 
-shape: batch, height, width, channels of what the layer reads; for a convolution also filters and, where they are not 3 and 1,
-kernel and padding. Each repetition computes on images of its own, with the level-2 cache flushed before the operation alone is
-timed. What the last repetition wrote is then held against the sequential program in float64. A time below the roofline is
-refused.
+shape: batch, height, width, channels of what the layer reads; for a convolution or, of images of 1x1, a dense layer also
+filters and, where they are not 3, 1 and 1, kernel, padding and stride. Each repetition computes on images of its own, with the
+level-2 cache flushed before the operation alone is timed. What the last repetition wrote is then held against the sequential
+program in float64. A time below the roofline is refused.
 """
 
 import argparse
@@ -54,8 +54,11 @@ def find(operation, variant, shape):
     """The Case of an operation; raises UserError where the rung has none of that name, with those it has."""
     batch, *image = shape[:4]
     known = set()
-    for stack in stacks(image[2], shape[4:]):
-        network = networks.resolve("one", (*image[:2], 3), stack, stack[-1].name, "none")
+    for stack in stacks(image, complete(shape)[4:]):
+        try:
+            network = networks.resolve("one", (*image[:2], 3), stack, stack[-1].name, "none")
+        except UserError:   # images of 1x1 are not pooled
+            continue
         made = step_plan(network, variant, batch)
         found = {step.operation: number for number, step in enumerate(made.steps) if step.layer not in ("", "before")}
         known |= set(found)
@@ -65,24 +68,33 @@ def find(operation, variant, shape):
                     f"{', '.join(sorted(known))}")
 
 
-def stacks(channels, convolution):
+def complete(shape):
+    """A shape with the kernel, padding and stride that it leaves out."""
+    return [*shape, *(3, 1, 1)[len(shape) - 5:]] if len(shape) > 4 else shape
+
+
+def stacks(image, convolution):
     """Layers with the one in question among them, the simplest first; a small convolution makes its input of an image."""
-    before = layers.conv2d("before", channels, kernel=1, padding=0)
+    before = layers.conv2d("before", image[2], kernel=1, padding=0)
     if not convolution:
-        return [(before, layer) for layer in (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"))]
-    filters, kernel, padding = convolution if len(convolution) == 3 else (*convolution, 3, 1)
-    conv, relu = layers.conv2d("layer", filters, kernel, padding), layers.relu("layer_relu")
+        made = (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"), layers.avgpool2d("layer"),
+                layers.global_avgpool("layer"), layers.batchnorm("layer"), layers.dropout("layer", 0.5), layers.lrn("layer"),
+                layers.pad("layer", 1), layers.flatten("layer"), layers.add("layer", ("before", "before")))
+        return [(before, layer) for layer in made]
+    filters, kernel, padding, stride = convolution
+    conv, relu = layers.conv2d("layer", filters, kernel, padding, stride), layers.relu("layer_relu")
     pool, up = layers.maxpool2d("layer_pool"), layers.upsample2d("layer_up")
-    return [(before, conv), (before, conv, relu), (before, conv, relu, pool), (before, up, conv), (before, up, conv, relu)]
+    found = [(before, conv), (before, conv, relu), (before, conv, relu, pool), (before, up, conv), (before, up, conv, relu)]
+    return [*found, (before, layers.dense("layer", filters))] if image[:2] == [1, 1] else found
 
 
 def step_plan(network, variant, batch, dtype="float32"):
     """Forward and backward without a loss and without updates: what the gradient of the output is, the caller fills in."""
-    build = plan.Builder(network, variant, batch, dtype, training=True)
+    build = plan.Builder(network, network.layers, variant, batch, dtype, training=True)
     build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
-    build.lower(network.layers)
-    build.gradient(build.output)
-    build.steps.extend(reversed(build.backward_steps))
+    build.lower()
+    build.gradient_part(build.output)
+    build.go_back()
     build.advance()
     return build.plan()
 
@@ -134,7 +146,8 @@ def inputs(case):
     random, rows = np.random.default_rng(0), case.plan.buffers["images"].shape[0]
     return {"images": random.integers(0, 256, case.plan.buffers["images"].shape, dtype=np.uint8),
             "permutation": random.permutation(rows), "counters": np.zeros(3, np.int64),
-            "scale": np.full(3, 1 / 255, np.float32), **weights.initialize(case.network, 0)}
+            "scale": np.full(3, 1 / 255, np.float32), **weights.initialize(case.network, 0),
+            **weights.initial_state(case.network)}
 
 
 def run_once(executor, case, arrays, clock, flush):
@@ -157,19 +170,21 @@ def run_once(executor, case, arrays, clock, flush):
 def largest_error(case, executor, arrays, placed, gradient):
     """The largest relative L2 error of what the operation wrote last, of float32 results that the sequential program has too.
 
-    None where there is none, as of a rung's own copies of weights.
+    None where there is none, as of a rung's own copies of weights. Running statistics are of all repetitions, and left out.
     """
     batch = case.plan.batch
     reference = step_plan(case.network, "cpu_sequential", batch, "float64")
     sequential = executors.create("cpu_sequential", 1)
-    placed = {name: value.astype(np.float64) if name in case.network.parameters else value for name, value in placed.items()}
-    counters = np.array([0, batch * (WARM_UP + REPETITIONS - 1), 0])
+    placed = {name: value.astype(np.float64) if name in weights.shapes(case.network) else value
+              for name, value in placed.items()}
+    last = WARM_UP + REPETITIONS - 1
+    counters = np.array([last, batch * last, last])
     wanted = sequential.allocate(reference, sequential.place({**placed, "counters": counters}))
     wanted[f"{reference.output}.gradient"][...] = gradient
     sequential.run(reference, wanted)
     errors = []
     for name in case.operation.writes.values():
-        if name in wanted and case.plan.buffers[name].dtype == "float32":
+        if name in wanted and name not in case.network.state and case.plan.buffers[name].dtype == "float32":
             found = executor.fetch(arrays[name]).astype(np.float64)
             errors.append(float(np.linalg.norm(found - wanted[name]) / np.linalg.norm(wanted[name])))
     return max(errors, default=None)
@@ -181,8 +196,7 @@ def beside(arguments):
         return None
     import torch_gpu
 
-    shape = arguments.shape if len(arguments.shape) != 5 else [*arguments.shape, 3, 1]
-    return torch_gpu.operation(arguments.operation, shape, REPETITIONS)
+    return torch_gpu.operation(arguments.operation, complete(arguments.shape), REPETITIONS)
 
 
 def parse(arguments):
@@ -191,11 +205,11 @@ def parse(arguments):
     parser.add_argument("--rung", required=True,
                         choices=[name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"])
     parser.add_argument("--shape", required=True, type=int, nargs="+", metavar="N",
-                        help="batch height width channels [filters [kernel padding]]")
+                        help="batch height width channels [filters [kernel padding [stride]]]")
     parser.add_argument("--dry-run", action="store_true", help="print the plan's numbers and the prediction; measure nothing")
     parsed = parser.parse_args(arguments)
-    if len(parsed.shape) not in (4, 5, 7) or min(parsed.shape[:6]) < 1:
-        parser.error("--shape takes 4, 5 or 7 numbers: batch height width channels [filters [kernel padding]]")
+    if len(parsed.shape) not in (4, 5, 7, 8) or min(parsed.shape[:6] + parsed.shape[7:]) < 1:
+        parser.error("--shape takes 4, 5, 7 or 8 numbers: batch height width channels [filters [kernel padding [stride]]]")
     return parsed
 
 

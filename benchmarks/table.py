@@ -22,6 +22,8 @@ BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -
 NETWORK, BATCH, IMAGES = "autoencoder", 64, 50_000
 HEAD = ("rung", "the one change", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
         "MHz", "TFLOP/s", "% of ceiling", "% of cuDNN", "x rung below", "error / tolerance")
+OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of cuDNN",
+               "error / tolerance")
 NOT_MEASURED = "not measured"
 
 
@@ -53,15 +55,48 @@ def newest_record(folder):
 
 
 def table(record):
-    """The table in Markdown, and under it what it was measured on."""
+    """The table in Markdown, under it what it was measured on, and what the record has of other networks."""
     rows = [HEAD, tuple("---" for _ in HEAD)]
     below = None
     for variant in gpu_rungs():
         measured = measurement(record, variant)
         rows.append(row(variant, step_plan(variant, BATCH), measured, below, record))
         below = measured
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([*lines, "", note(record), ""])
+    return "\n".join([*markdown(rows), "", note(record), "", *others(record)])
+
+
+def markdown(rows):
+    return [f"| {' | '.join(cells)} |" for cells in rows]
+
+
+def others(record):
+    """Lines of the table of the networks that a record has beside the autoencoder, none where it has none."""
+    rows = [OTHERS_HEAD, tuple("---" for _ in OTHERS_HEAD)]
+    for name, section in record.get("networks", {}).items():
+        cudnn = eager(section, section["batch"])
+        for one in sorted(section.get("steps", ()), key=lambda one: gpu_rungs().index(one["variant"])):
+            rows.append((name, str(one["batch"]), one["variant"], str(one["launches"]), f"{one['flop'] / 1e9:.1f}",
+                         spread(one), f"{one['tflop_per_second']:.1f}", f"{one['scaled_epoch_seconds']:.2f}",
+                         share(cudnn, one), deviations(section, one["variant"])))
+    return [*markdown(rows), ""] if len(rows) > 2 else []
+
+
+def spread(measured):
+    return f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f})"
+
+
+def eager(section, batch):
+    """PyTorch's row for a float32 step, None where it was not measured."""
+    return next((one for one in section.get("torch", ()) if one["name"] == "eager fp32" and one["batch"] == batch), None)
+
+
+def share(cudnn, measured):
+    return f"{100 * cudnn['median_us'] / measured['median_us']:.0f}" if cudnn else NOT_MEASURED
+
+
+def deviations(section, variant):
+    parity = section.get("parity", {}).get(variant, {}).get("parity")
+    return ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in parity.values()) if parity else NOT_MEASURED
 
 
 def gpu_rungs():
@@ -91,14 +126,10 @@ def measurement(record, variant):
 def measured_cells(variant, made, measured, below, record):
     seconds = measured["median_us"] / 1e6
     ceiling = record["ceilings"]["fp32_flop_per_second"]
-    cudnn = next((one for one in record.get("torch", ()) if one["name"] == "eager fp32" and one["batch"] == BATCH), None)
-    parity = record["parity"].get(variant, {}).get("parity")
     return (
-        f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f})", f"{measured['mhz']:.0f}",
-        f"{made.flop / seconds / 1e12:.1f}", f"{100 * made.flop / seconds / ceiling:.0f}",
-        f"{100 * cudnn['median_us'] / measured['median_us']:.0f}" if cudnn else NOT_MEASURED,
-        f"{below['median_us'] / measured['median_us']:.2f}" if below else "",
-        ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in parity.values()) if parity else NOT_MEASURED,
+        spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
+        f"{100 * made.flop / seconds / ceiling:.0f}", share(eager(record, BATCH), measured),
+        f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, variant),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np  # noqa: E402
 
 import ladder  # noqa: E402, F401 (before NumPy: see ladder/__init__.py)
 import roofline  # noqa: E402
-from ladder import cuda_executor, driver, optimizers, plan, weights  # noqa: E402
+from ladder import cuda_executor, driver, optimizers, parity, plan, weights  # noqa: E402
 
 FLUSH_BYTES = 256 << 20            # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20
@@ -23,12 +23,10 @@ def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
     made = plan.training_plan(network, variant, batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer(optimizer), length)
-    channels, random = network.input_shape[2], np.random.default_rng(seed)
     return made, executor.allocate(made, executor.place({
-        "images": random.integers(0, 256, (rows, *network.input_shape), dtype=np.uint8),
-        "permutation": random.permutation(rows), "counters": np.zeros(3, np.int64),
-        "scale": np.full(channels, 1 / 255, np.float32),
-        "learning_rates": optimizers.learning_rates(1e-3, length), **weights.initialize(network, seed)}))
+        **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
+        "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),
+        **weights.initialize(network, seed), **weights.initial_state(network)}))
 
 
 class Clock:

@@ -6,7 +6,7 @@ import time
 import torch
 from torch import nn
 
-from torch_step import autoencoder
+from torch_step import Module
 
 # name -> (TF32 allowed, autocast to, memory format, compiled with CUDA graphs)
 CONTENDERS = {
@@ -18,28 +18,32 @@ CONTENDERS = {
 BATCHES_COMPILED = (64, 512)
 
 
-def train_step(name, batch, steps, warm_up, device="cuda"):
+def train_step(name, network, batch, steps, warm_up, device="cuda"):
     """Median, 10th and 90th percentile microseconds of a training step with Adam; each step has images of its own."""
     tf32, autocast, layout, compiled = CONTENDERS[name]
     _set_precision(tf32)
-    network = autoencoder().to(device, memory_format=layout)
-    optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=device == "cuda")
-    forward = torch.compile(network, mode="reduce-overhead") if compiled else network
-    images = torch.rand(batch * 8, 3, 32, 32, device=device).to(memory_format=layout)
+    module = Module(network).to(device, memory_format=layout)
+    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=device == "cuda")
+    forward = torch.compile(module, mode="reduce-overhead") if compiled else module
+    height, width, channels = network.input_shape
+    images = torch.rand(batch * 8, channels, height, width, device=device).to(memory_format=layout)
+    labels = torch.randint(0, 10, (batch * 8,), device=device)
     losses = []
 
     def step(number):
-        batch_images = images[number % 8 * batch:(number % 8 + 1) * batch]
+        rows = slice(number % 8 * batch, (number % 8 + 1) * batch)
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device, autocast, enabled=autocast is not None):
-            loss = nn.functional.mse_loss(forward(batch_images), batch_images)
+            out = forward(images[rows])
+            loss = (nn.functional.cross_entropy(out, labels[rows]) if network.classifies
+                    else nn.functional.mse_loss(out, images[rows]))
         loss.backward()
         optimizer.step()
         losses.append(loss.detach().clone())
 
     microseconds = _times(step, warm_up, steps, device)
-    if not torch.isfinite(torch.stack(losses)).all() or losses[-1] >= losses[0]:
-        raise RuntimeError(f"{name} does not learn: its times mean nothing")
+    if not torch.isfinite(torch.stack(losses)).all() or (not network.classifies and losses[-1] >= losses[0]):
+        raise RuntimeError(f"{name} does not learn: its times mean nothing")   # labels are random, there is nothing to learn
     ordered = sorted(microseconds)
     return {"name": name, "batch": batch, "median_us": statistics.median(ordered), "low_us": ordered[len(ordered) // 10],
             "high_us": ordered[-1 - len(ordered) // 10], "repetitions": len(ordered)}
@@ -55,7 +59,8 @@ def matrix_product(size=8192, repetitions=10):
 def operation(name, shape, repetitions, device="cuda"):
     """Median microseconds of cuDNN's (or PyTorch's own) kernel for one operation, float32 without TF32, channels last.
 
-    shape: batch, height, width, channels and for a convolution filters, kernel, padding. None where there is no counterpart.
+    shape: batch, height, width, channels and for a convolution filters, kernel, padding, stride. None where there is no
+    counterpart.
     """
     _set_precision(False)
     batch, height, width, channels, *convolution = shape
@@ -68,17 +73,23 @@ def operation(name, shape, repetitions, device="cuda"):
 
 
 def _counterpart(name, x, convolution, device):
-    functional, gradients = nn.functional, nn.grad
+    functional, gradients, channels = nn.functional, nn.grad, x.shape[1]
     if name.startswith("conv2d"):
-        filters, kernel, padding = convolution
-        weight = torch.rand(filters, x.shape[1], kernel, kernel, device=device).to(memory_format=torch.channels_last)
-        bias, dy = torch.rand(filters, device=device), functional.conv2d(x, weight, padding=padding)
+        filters, kernel, padding, stride = convolution
+        window = {"padding": padding, "stride": stride}
+        weight = torch.rand(filters, channels, kernel, kernel, device=device).to(memory_format=torch.channels_last)
+        bias, dy = torch.rand(filters, device=device), functional.conv2d(x, weight, **window)
         return {
-            "conv2d_forward": lambda: functional.conv2d(x, weight, bias, padding=padding),
-            "conv2d_input_grad": lambda: gradients.conv2d_input(x.shape, weight, dy, padding=padding),
-            "conv2d_weight_grad": lambda: gradients.conv2d_weight(x, weight.shape, dy, padding=padding),
+            "conv2d_forward": lambda: functional.conv2d(x, weight, bias, **window),
+            "conv2d_input_grad": lambda: gradients.conv2d_input(x.shape, weight, dy, **window),
+            "conv2d_weight_grad": lambda: gradients.conv2d_weight(x, weight.shape, dy, **window),
         }.get(name)
+    mean, var = torch.zeros(channels, device=device), torch.ones(channels, device=device)
     return {"relu_forward": lambda: functional.relu(x), "maxpool2d_forward": lambda: functional.max_pool2d(x, 2),
+            "avgpool2d_forward": lambda: functional.avg_pool2d(x, 2), "dropout_forward": lambda: functional.dropout(x, 0.5),
+            "global_avgpool_forward": lambda: functional.adaptive_avg_pool2d(x, 1), "add_forward": lambda: x + x,
+            "batchnorm_forward": lambda: functional.batch_norm(x, mean, var, mean, var, training=True),
+            "lrn_forward": lambda: functional.local_response_norm(x, 5), "pad_forward": lambda: functional.pad(x, [1] * 4),
             "upsample2d_forward": lambda: functional.interpolate(x, scale_factor=2)}.get(name)
 
 

@@ -1,40 +1,102 @@
-"""Seconds of each training step of the autoencoder in PyTorch, float32, on the CPU; called by cpu.py.
+"""Seconds of each training step of a network in PyTorch, float32, on the CPU; called by cpu.py.
 
-arguments: batch, layout (channels_last or contiguous), threads, warm-up steps, timed steps.  Prints a JSON list.
+arguments: a JSON object with network (a name of ladder/networks.py), input_shape, batch, layout (channels_last or contiguous),
+threads, warm_up and steps.  Prints a JSON list. The module is built from the same table of layers that the plan is made from.
 """
 
 import json
+import pathlib
 import sys
 import time
 
 import torch
 from torch import nn
+from torch.nn import functional
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
+
+from ladder import networks  # noqa: E402
+
+MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
 
-def main(batch, layout, threads, warm_up, steps):
+class Module(nn.Module):
+    """A network's table of layers as PyTorch runs it."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.layers = network.layers
+        self.made = nn.ModuleDict({layer.name: MODULES[layer.kind](layer) for layer in self.layers})
+
+    def forward(self, x):
+        values = {networks.INPUT: x}
+        for layer in self.layers:
+            values[layer.name] = self.made[layer.name](*(values[name] for name in layer.inputs))
+        return values[self.layers[-1].name]
+
+
+class Calls(nn.Module):
+    """A function without parameters of its own as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def conv2d(layer):
+    take = layer.attributes
+    return nn.Conv2d(layer.input_shapes[0][2], take["filters"], take["kernel"], take["stride"], take["padding"], bias=take["bias"])
+
+
+def window(layer):
+    return layer.attributes["window"], layer.attributes["stride"], layer.attributes["padding"]
+
+
+def pad(layer):
+    return Calls(lambda x: functional.pad(x, [layer.attributes["amount"]] * 4))
+
+
+MODULES = {
+    "conv2d": conv2d,
+    "dense": lambda layer: nn.Linear(layer.input_shapes[0][2], layer.attributes["filters"]),
+    "batchnorm": lambda layer: nn.BatchNorm2d(layer.input_shapes[0][2], layer.attributes["epsilon"],
+                                              1 - layer.attributes["decay"]),
+    "relu": lambda layer: nn.ReLU(),
+    "maxpool2d": lambda layer: nn.MaxPool2d(*window(layer)),
+    "avgpool2d": lambda layer: nn.AvgPool2d(*window(layer)),
+    "global_avgpool": lambda layer: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+    "upsample2d": lambda layer: nn.Upsample(scale_factor=2),
+    "pad": pad,
+    "add": lambda layer: Calls(torch.add),
+    "flatten": lambda layer: nn.Flatten(),
+    "dropout": lambda layer: nn.Dropout(layer.attributes["rate"]),
+    "lrn": lambda layer: nn.LocalResponseNorm(layer.attributes["size"], layer.attributes["alpha"], layer.attributes["beta"],
+                                              layer.attributes["k"]),
+}
+
+
+def time_steps(network, input_shape, batch, layout, threads, warm_up, steps):
     torch.set_num_threads(threads)
-    memory_format = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}[layout]
-    network = autoencoder().to(memory_format=memory_format)
-    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+    network = networks.build(network, tuple(input_shape))
+    module = Module(network).to(memory_format=MEMORY_FORMATS[layout])
+    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)   # all parameters in one pass: its quickest form
+    height, width, channels = input_shape
     seconds = []
     for _ in range(warm_up + steps):
-        images = torch.rand(batch, 3, 32, 32).to(memory_format=memory_format)
+        images = torch.rand(batch, channels, height, width).to(memory_format=MEMORY_FORMATS[layout])
+        labels = torch.randint(0, 10, (batch,))
         started = time.perf_counter()
         optimizer.zero_grad()
-        nn.functional.mse_loss(network(images), images).backward()
+        out = module(images)
+        loss = functional.cross_entropy(out, labels) if network.classifies else functional.mse_loss(out, images)
+        loss.backward()
         optimizer.step()
         seconds.append(time.perf_counter() - started)
-    print(json.dumps(seconds[warm_up:]))
-
-
-def autoencoder():
-    def conv(channels, filters):
-        return nn.Conv2d(channels, filters, 3, padding=1)
-
-    return nn.Sequential(conv(3, 256), nn.ReLU(), nn.MaxPool2d(2), conv(256, 128), nn.ReLU(), nn.MaxPool2d(2),
-                         conv(128, 128), nn.ReLU(), nn.Upsample(scale_factor=2),
-                         conv(128, 256), nn.ReLU(), nn.Upsample(scale_factor=2), conv(256, 3))
+    return seconds[warm_up:]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:6]))
+    print(json.dumps(time_steps(**json.loads(sys.argv[1]))))

@@ -32,6 +32,7 @@ import cuda_emulator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PARALLEL = 2
+BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [
     (r" \+ ", [" - "]), (r" - ", [" + "]), (r" \* ", [" + "]), (r" / ", [" * "]), (r" % ", [" / "]),
@@ -58,16 +59,16 @@ def mutants(kernels, file):
     """Every mutation of the function bodies in a file; comments, signatures and what g++ does not see stay as they are."""
     lines, inside, hidden = (kernels / file).read_text().splitlines(keepends=True), False, False
     for number, line in enumerate(lines):
-        code = line.partition("//")[0]
+        code = line.partition("//")[0].rstrip()
+        opened = BODY.search(code)
         hidden = line.startswith("#ifndef CUDA_EMULATOR") or (hidden and not line.startswith("#endif"))
-        if inside and not hidden:
-            for pattern, replacements in MUTATIONS:
-                for found in re.finditer(pattern, code):
-                    for new in replacements:
-                        mutated = line[:found.start()] + new + line[found.end():]
-                        text = "".join([*lines[:number], mutated, *lines[number + 1:]])
-                        yield Mutant(file, number + 1, mutated.strip(), text)
-        inside = (inside or code.rstrip().endswith(") {")) and not line.startswith("}")
+        start = 0 if inside else opened.end() if opened else len(code)
+        for pattern, replacements in [] if hidden else MUTATIONS:
+            for found in re.compile(pattern).finditer(code, start):
+                for new in replacements:
+                    mutated = line[:found.start()] + new + line[found.end():]
+                    yield Mutant(file, number + 1, mutated.strip(), "".join([*lines[:number], mutated, *lines[number + 1:]]))
+        inside = (inside or bool(opened) and opened.end() == len(code)) and not line.startswith("}")
 
 
 def files_of(kernels, rung):

@@ -14,7 +14,7 @@ PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the ker
 REGISTERS = 65536                  # that one block may have
 MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-GIVEN = ("dataset", "control", "parameter", "optimizer")   # kinds of buffers that hold something before the first step
+GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of buffers that hold something before the first step
 
 
 def launches(plan):
@@ -107,10 +107,11 @@ def hazards(plan, waits):
     after the launch before it on its own stream, and after whatever these come after. Launches of different runs of a plan
     are kept apart by the executor, which joins its streams at the end of each.
     """
-    found, done = [], []
+    found, done, last = [], [], {}   # last: of each stream
     for number, launch in enumerate(launches(plan)):
-        before = set(waits[number]) | {other for other, one in enumerate(done) if one.launch.stream == launch.stream}
+        before = {*waits[number], *last.get(launch.stream, ())}
         before = before.union(*(done[other].before for other in before))
+        last[launch.stream] = (number,)
         this = _Done(launch, reads(launch), writes(launch), before)
         place = f"{number} ({launch.entry})"
         for name in sorted(this.reads):

@@ -135,6 +135,18 @@ def check_weight_grad(launches, shape, stride=1):
             <= bound * np.abs(conv.dy).astype(float).sum(axis=(0, 1, 2))).all()
 
 
+def check_infinities(rung, channels):
+    """An infinite number stays one: what lies beyond the last product is zero on both sides, for 0 times infinity is a NaN."""
+    conv = Convolution((1, 3, 4, channels, 12, 1, 0), lambda *shape, seed=0: np.ones(shape, np.float32))
+    conv.x[..., 4] = conv.dy[..., 4] = conv.weight[4, ..., 4] = np.inf
+    assert np.isposinf(_forward(rung.conv2d_forward, conv, False)).all()
+    assert np.isposinf(_input_grad(rung.conv2d_input_grad, conv)).all()
+    dweight, dbias = _weight_grad(rung.conv2d_weight_grad, conv)
+    infinite = np.add.outer(np.arange(12) == 4, np.arange(channels) == 4)
+    assert np.array_equal(dweight[:, 0, 0], np.where(infinite, np.inf, 12))
+    assert np.array_equal(dbias, np.where(np.arange(12) == 4, np.inf, 12))
+
+
 def _forward(launches, conv, relu, orders=ORDERS):
     y = poisoned(conv.output)
     run_step(launches, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y}, orders,

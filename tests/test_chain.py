@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -14,9 +15,9 @@ import pytest
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
-SUMMARY = ["dataset", "network", "variant", "device", "batch_size", "epochs", "seed", "versions", "loss", "test_accuracy",
-           "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
-           "images_per_second", "peak_memory_bytes", "svm", "weights"]
+SUMMARY = ["dataset", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy",
+           "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
+           "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
 
 
 def copy_project(folder):
@@ -75,7 +76,7 @@ def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_ru
     assert not list((project / "results").glob("train/*/manifest.json"))
     status, output = run(project, "train")
     assert status == 0, output
-    assert "going on after epoch" in output
+    assert "going on after step" in output
     assert weights(project) == weights(done)
 
 
@@ -111,3 +112,25 @@ def test_a_loss_that_explodes_stops_with_step_and_learning_rate(done, tmp_path):
     last = output.strip().splitlines()[-1]
     assert status != 0
     assert "step" in last and "1e+12" in last
+
+
+LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")
+
+
+def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *LENET)
+    assert status == 0, output
+    assert re.search(r"step: 3, loss: \d\.\d{3}, accuracy: \d+\.\d{3}%", output)
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY
+    assert summary["steps"] == 6 and len(summary["loss"]) == len(summary["accuracy"]) == 2
+    assert summary["svm"] is summary["control_accuracy"] is summary["raw_pixel_accuracy"] is None
+    assert 0 <= summary["test_accuracy"] <= 1 and summary["test_loss"] > 0 and sum(map(sum, summary["confusion"])) == 20
+    assert "<html" in (project / "results/report.html").read_text()
+
+    status, output = run(project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}")
+    assert status == 0, output
+    again = json.loads((project / "results/summary.json").read_text())
+    assert again["svm"] and 0 <= again["control_accuracy"] <= 1
+    assert again["loss"][0] < summary["loss"][0]

@@ -7,6 +7,7 @@ import pytest
 
 import browser
 import fake_cupy
+import zoo
 from ladder import (
     comparison,
     cuda_executor,
@@ -21,6 +22,8 @@ from ladder import (
     variants,
 )
 from ladder.errors import UserError
+from ladder.optimizers import Optimizer
+from ladder.rungs import gpu_opt_v2
 from test_report_in_browser import FAINT_TEXTS, TOO_WIDE
 
 NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
@@ -72,8 +75,8 @@ def test_memory_is_that_of_the_plan(summary):
 def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypatch):
     right = numba_executor.OPERATIONS["conv2d_weight_grad"]
 
-    def wrong(x, dy, dweight, padding):
-        right(x, dy, dweight, padding)
+    def wrong(x, dy, dweight, *attributes, **more):
+        right(x, dy, dweight, *attributes, **more)
         dweight *= np.float32(1.01)
 
     wrong.signatures = ()
@@ -94,11 +97,11 @@ def test_a_rung_that_gives_nan_fails(monkeypatch):
 def test_a_rung_that_is_not_the_same_twice_fails(monkeypatch):
     right, calls = parity.train, []
 
-    def train(*arguments):
-        trained = right(*arguments)
+    def train(*arguments, **more):
+        trained = right(*arguments, **more)
         calls.append(arguments)
         if len(calls) == 4:   # the second run of the first protocol, after the two references
-            trained["b.bias"] = trained["b.bias"] + np.spacing(trained["b.bias"])
+            trained["b.bias"][-1] = np.nextafter(trained["b.bias"][-1], np.float32(2))
         return trained
 
     monkeypatch.setattr(parity, "train", train)
@@ -125,6 +128,28 @@ def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
     assert operations["a_relu"] == "relu_forward"
 
 
+def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named(gpu):
+    found = comparison.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"], 4, 1)
+    assert all(rung["passed"] for rung in found["rungs"])
+    work = {"dense layers", "batch normalisation", "dropout and LRN", "shortcuts and shapes"}
+    assert work <= set(found["rungs"][1]["work"])
+    assert work - {"dense layers"} <= set(found["rungs"][2]["work"])   # there a dense layer is a convolution
+    rung = found["rungs"][2]
+    assert {one["layers"][0]: one["rung"] for one in rung["kernels"] if one["operation"] == "conv2d_forward"} == {
+        "first": "gpu_opt_v2", "c7": "gpu_opt_v1", "left": "gpu_opt_v1", "right": "gpu_opt_v1", "mid": "gpu_opt_v2",
+        "third_conv": "gpu_opt_v2", "c5": "gpu_opt_v1", "units": "gpu_opt_v2", "scores_a": "gpu_opt_v2",
+        "scores_b": "gpu_opt_v2"}
+    page = comparison.page(found, "2026-01-31T12:34:56Z")
+    assert "of gpu_opt_v1" in page and "of gpu_basic" in page and "of gpu_opt_v2" not in page and "of cpu" not in page
+    assert "at most 8e-03" in page.replace("<br>", " ").replace('<span class="soft">', "")
+
+
+def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
+    assert {work for _, work in plan.WORK} == set(comparison.WORK) - {"copies"}
+    made = plan.training_plan(zoo.ZOO, "gpu_opt_v2", 2, plan.Dataset(4, "uint8"), Optimizer("adam"), plan.Length(2, 2))
+    assert set(made.bytes_by_kind()) == set(comparison.PARTS)
+
+
 def test_the_page_names_every_rung_that_cannot_run_here(summary):
     page = comparison.page(summary, "2026-01-31T12:34:56Z")
     for reason in filter(None, summary["unavailable"].values()):
@@ -133,7 +158,7 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
 
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
-    config = {"network": "autoencoder", "batch_size": 64}
+    config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128], "batch_size": 64}
     here = stages.parity(config, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
     assert "workflow/scripts/ladder/numba_executor.py" in here.spec["sources"]
     assert "workflow/scripts/ladder/rungs/cpu.py" in here.spec["sources"]
@@ -165,5 +190,5 @@ def test_numbers_have_the_digits_that_matter():
 
 
 def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
-    for operation in numpy_executor.OPERATIONS:
+    for operation in {**numpy_executor.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
         assert plan.Step(operation, "", {}, {}, {}).work != "other", operation

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from ladder import backends, config, datasets, networks, variants
+from ladder.dataset_facts import FACTS
 from ladder.errors import UserError
 from ladder.sources import ROOT
 
@@ -35,12 +36,13 @@ def test_the_schema_offers_what_there_is():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
-    assert all(networks.build(name) for name in properties["network"]["enum"])
+    assert properties["network"]["enum"] == list(networks.NETWORKS)
+    assert properties["dataset"]["enum"] == ["digits", "mnist", "cifar10"] and set(FACTS) == {"digits", "mnist", "cifar10"}
 
 
 def test_the_digits_are_as_many_as_the_limits_assume():
     digits = datasets.digits()
-    assert config.IMAGES["digits"] == (len(digits.train_labels), len(digits.test_labels))
+    assert (FACTS["digits"].train, FACTS["digits"].test) == (len(digits.train_labels), len(digits.test_labels))
 
 
 @pytest.mark.parametrize("key, text, value", [
@@ -69,11 +71,16 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
     ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
     ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
+    ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
+    ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
+    ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
+    ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
+    ("mnist_urls", ["file:///a"], "a list of 4"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
-        config.load(raw | {key: value})
+        config.resolve(config.load(raw | {key: value}))
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -86,4 +93,4 @@ def test_a_missing_key_is_named(raw):
 def test_no_auto_is_left_after_resolving(raw):
     resolved = config.resolve(config.load(raw))
     assert resolved["variant"] in variants.VARIANTS and resolved["svm_backend"] in ("cuml", "sklearnex", "sklearn")
-    assert resolved["threads"] >= 1
+    assert resolved["threads"] >= 1 and resolved["features_layer"] == "latent"

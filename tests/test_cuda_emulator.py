@@ -94,6 +94,9 @@ extern "C" __global__ void bytes(const unsigned char* x, unsigned char* y, int c
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = 255 - x[i];
 }
+extern "C" __global__ void high_halves(const unsigned long long* x, unsigned long long* y, int count) {
+    for (int i = threadIdx.x; i < count * count; i += blockDim.x) y[i] = __umul64hi(x[i / count], x[i % count]);
+}
 """
 
 
@@ -158,6 +161,13 @@ def test_shuffles_are_those_of_the_cuda_manual(good, width):
                                         lane + 3 if lane + 3 <= last else lane, lane ^ 5]
     assert (y[:, 4].view(np.uint32) == sum(1 << lane for lane in range(0, 32, 3))).all()
     assert (y[:, 5] == 1).all()
+
+
+def test_high_half_of_a_64_bit_product(good):
+    x = np.array([0, 1, 2 ** 32 - 1, 2 ** 32, 2 ** 63 + 1, 2 ** 64 - 1, 0xD2E7470EE14C6C93], np.uint64)
+    y = poisoned((len(x), len(x)), np.uint64)
+    check(good.get_function("high_halves"), (1,), (32,), (x, y, np.int32(len(x))))
+    assert y.tolist() == [[a * b >> 64 for b in x.tolist()] for a in x.tolist()]
 
 
 HEAD = '#include "common/shared_memory.cuh"\n#include "common/cp_async.cuh"\nextern "C" __global__ void kernel'

@@ -8,7 +8,7 @@ import pytest
 
 import emulator_executor
 import fake_cupy
-from ladder import cuda_executor, driver, layers, networks, nvrtc, optimizers, plan, training, variants, weights
+from ladder import cuda_executor, driver, layers, networks, nvrtc, optimizers, parity, plan, training, variants, weights
 from ladder import inference as inference_module
 from ladder.errors import UserError
 from ladder.patterns import Launch
@@ -17,7 +17,11 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 
 SMALL = networks.resolve("small", (6, 6, 2), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
                                              layers.upsample2d("up"), layers.conv2d("b", 2)), "a_pool", "mse")
+LABELLED = networks.resolve("labelled", (6, 6, 2), (
+    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"),
+    layers.dropout("dropped", 0.5), layers.flatten("flat"), layers.dense("scores", 3)), "a_relu", "cross_entropy")
 IMAGES = np.random.default_rng(0).integers(0, 256, (13, 6, 6, 2), dtype=np.uint8)
+LABELS = np.random.default_rng(1).integers(0, 3, 13, dtype=np.uint8)
 BATCHES = (4, 4, 4, 1)   # of an epoch
 
 
@@ -28,24 +32,26 @@ def pretend(monkeypatch, tmp_path):
     cuda_executor._cupy.cache_clear()
 
 
-def train(executor, epochs=2, images=IMAGES, variant="gpu_basic"):
-    """Parameters and losses after epochs over a small network, the images shuffled, the last batch a partial one."""
-    length = plan.Length(epochs * len(BATCHES), len(BATCHES))
+def train(executor, epochs=2, images=IMAGES, variant="gpu_basic", network=SMALL, **settings):
+    """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last batch a partial one."""
+    length, values = plan.Length(epochs * len(BATCHES), len(BATCHES)), parity.initial(network)
+    counts = {name: np.zeros(len(BATCHES)) for name in (("losses", "hits") if network.classifies else ("losses",))}
     placed = executor.place({
-        "images": images, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
-        "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64), "losses": np.zeros(len(BATCHES)),
-        "learning_rates": optimizers.learning_rates(0.05, length), **weights.initialize(SMALL, 0)})
-    plans = {batch: plan.training_plan(SMALL, variant, batch, plan.Dataset(len(images), images.dtype.name),
-                                       optimizers.Optimizer("sgd"), length) for batch in sorted(set(BATCHES), reverse=True)}
+        "images": images, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
+        "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
+        "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
+    plans = {batch: plan.training_plan(network, variant, batch, plan.Dataset(len(images), images.dtype.name),
+                                       optimizers.Optimizer("sgd"), length, **settings)
+             for batch in sorted(set(BATCHES), reverse=True)}
     bound = {batch: executor.allocate(one, placed) for batch, one in plans.items()}
-    losses = []
+    counted = []
     for epoch in range(epochs):
         executor.fill(placed["permutation"], np.random.default_rng(epoch).permutation(len(images)))
         executor.fill(placed["counters"], [epoch * len(BATCHES), 0, 0])
         for batch in BATCHES:
             executor.run(plans[batch], bound[batch])
-        losses.append(executor.fetch(placed["losses"]).copy())
-    return {name: executor.fetch(placed[name]) for name in SMALL.parameters}, np.array(losses)
+        counted.append([executor.fetch(placed[name]).copy() for name in counts])
+    return {name: executor.fetch(placed[name]) for name in values}, np.array(counted)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,38 @@ EAGER = [(), (0,), (1,), (0, 1)]   # streams: 0 computes, 1 copies images
 def test_both_residencies_give_the_emulators_bytes(pretend, expected, residency, eager):
     pretend(eager=eager)
     assert_same(train(cuda_executor.Executor(1, residency)), expected)
+
+
+DRAWN = {"network": LABELLED, "augmentation": plan.Augmentation(flip=True, crop=1), "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return train(emulator_executor.Executor(), **DRAWN)
+
+
+@pytest.mark.parametrize("eager", EAGER, ids=str)
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, residency, eager):
+    pretend(eager=eager)
+    assert drawn[1][:, 1].any()   # hits
+    assert_same(train(cuda_executor.Executor(1, residency), **DRAWN), drawn)
+
+
+@pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
+def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(pretend, drawn, monkeypatch, entry):
+    pretend()
+    right = cuda_executor._arguments
+
+    def wrong(launch, arrays):
+        if launch.entry != entry:
+            return right(launch, arrays)
+        return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
+                     for slot in arrays["images"].substitutes)
+
+    monkeypatch.setattr(cuda_executor, "_arguments", wrong)
+    _, counted = train(cuda_executor.Executor(1, "host"), **DRAWN)
+    assert not np.array_equal(counted, drawn[1])
 
 
 @pytest.mark.parametrize("variant", [name for name, one in variants.VARIANTS.items() if one.executor == "cuda"][1:])
@@ -383,35 +421,40 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
 
 # ---- what runs above it
 
-def trainer(residency):
-    settings = training.Settings(SMALL, "gpu_basic", 4, 2, optimizers.Optimizer("adam"), 0.01, {}, "mean", 7)
-    return training.Training(settings, IMAGES, np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32),
-                             weights.initialize(SMALL, 0), 1, residency)
+def trainer(residency, network=SMALL):
+    settings = training.Settings(network, "gpu_basic", 4, 2, optimizers.Optimizer("adam"), 0.01, {}, "mean", 7)
+    values = {**weights.initialize(network, 0), **weights.initial_state(network)}
+    return training.Training(settings, IMAGES, np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), values, 1, residency,
+                             LABELS if network.classifies else None)
 
 
+@pytest.mark.parametrize("network", [SMALL, LABELLED], ids=lambda network: network.name)
 @pytest.mark.parametrize("residency", ["device", "host"])
-def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, tmp_path, residency):
+def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, monkeypatch, tmp_path, residency, network):
+    """After the third of an epoch's four steps."""
     pretend()
-    whole, first, second = (trainer(residency) for _ in range(3))
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "SAVE_AFTER", 0)
+    whole, first, second = (trainer(residency, network) for _ in range(3))
     for _ in range(2):
         whole.run_epoch()
-    first.run_epoch()
-    first.save(tmp_path / "checkpoint.safetensors")
-    assert second.restore(tmp_path / "checkpoint.safetensors")
+    first.run_epoch(tmp_path / "checkpoint.safetensors")
+    assert second.restore(tmp_path / "checkpoint.safetensors") and second.step == 3
     second.run_epoch()
-    assert second.losses == whole.losses
-    for name, value in whole.parameters.items():
-        assert np.array_equal(second.parameters[name], value)
+    second.run_epoch()
+    assert second.losses == whole.losses and second.accuracies == whole.accuracies
+    for name, value in whole.values.items():
+        assert np.array_equal(second.values[name], value)
 
 
+@pytest.mark.parametrize("network", [SMALL, LABELLED], ids=lambda network: network.name)
 @pytest.mark.parametrize("residency", ["device", "host"])
-def test_inference_gives_every_image_its_own_values(pretend, monkeypatch, residency):
+def test_inference_gives_every_image_its_own_values(pretend, monkeypatch, residency, network):
     pretend()
     monkeypatch.setattr(inference_module, "BATCH", 4)
-    encoder = inference_module.Inference(SMALL, "gpu_basic", weights.initialize(SMALL, 0), np.full(2, 1 / 255, np.float32),
-                                         np.zeros(2, np.float32), 1, until="a_pool", data_residency=residency)
-    reference = inference_module.Inference(SMALL, "cpu", weights.initialize(SMALL, 0), np.full(2, 1 / 255, np.float32),
-                                           np.zeros(2, np.float32), 1, until="a_pool")
+    arguments = (parity.initial(network), np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), 1, network.features)
+    encoder = inference_module.Inference(network, "gpu_basic", *arguments, data_residency=residency)
+    reference = inference_module.Inference(network, "cpu", *arguments)
     for flip in (False, True):
         found, wanted = (np.concatenate([values.copy() for _, values in one.batches(IMAGES, flip)])
                          for one in (encoder, reference))

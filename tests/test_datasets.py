@@ -1,12 +1,19 @@
+import functools
 import gzip
 import hashlib
 import io
+import json
+import pathlib
+import subprocess
+import sys
 import tarfile
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from ladder import datasets
+import prepare_data
+from ladder import dataset_facts, datasets, download
 from ladder.errors import UserError
 
 FOLDER = "cifar-10-batches-bin"
@@ -114,6 +121,13 @@ def test_other_members_and_folders_are_passed_over(archive):
     files = {f"./{name}": data for name, data in contents().items()} | {f"{FOLDER}/readme.html": b"<p>hello"}
     data = datasets.read_cifar10(write(archive, files, [member(FOLDER, type=tarfile.DIRTYPE)]))
     assert len(data.train_labels) == 100
+
+
+def test_without_a_checksum_what_the_addresses_give_is_taken_and_kept(archive, tmp_path):
+    urls = [write(archive, contents()).as_uri()]
+    assert len(datasets.cifar10(urls, tmp_path / "downloads", None).train_labels) == 100
+    archive.unlink()
+    assert len(datasets.cifar10(urls, tmp_path / "downloads", None).train_labels) == 100
 
 
 @pytest.mark.parametrize("name", ["../../evil.txt", "/etc/evil", f"{FOLDER}/../../evil", "a/..", "../\x1b[2Jé\nx"])
@@ -265,6 +279,252 @@ def test_an_archive_of_another_size_than_the_official_one_is_refused_at_once(arc
     write(archive, contents())
     with pytest.raises(UserError, match="bytes, not 170,052,171"):
         datasets.cifar10([archive.as_uri()], tmp_path / "downloads")
+
+
+def idx(array):
+    """The bytes of an IDX file with this uint8 array."""
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+@pytest.fixture
+def mnist(tmp_path, monkeypatch):
+    """A small MNIST, 40 training and 20 test images: its arrays; its files' bytes by name, in order; a folder of its own."""
+    generator = np.random.default_rng(4)
+    arrays, files, kinds = [], {}, []
+    for official in datasets.MNIST_FILES:
+        shape = (40 if "train" in official.name else 20, *official.shape[1:])
+        arrays.append(generator.integers(0, 10, shape, dtype=np.uint8))
+        files[official.name] = idx(arrays[-1])
+        kinds.append(datasets.Idx(official.name, official.what, shape, hashlib.md5(files[official.name]).hexdigest()))
+    monkeypatch.setattr(datasets, "MNIST_FILES", tuple(kinds))
+    monkeypatch.setattr(download, "FIRST_WAIT", 0.0)
+    return Mnist(arrays, files, tmp_path / "source", tmp_path / "downloads")
+
+
+class Mnist:
+    def __init__(self, arrays, files, source, downloads):
+        self.arrays, self.files, self.source, self.downloads = arrays, files, source, downloads
+        self.kept = downloads / "mnist"
+
+    def urls(self, pack=gzip.compress, **changed):
+        """Addresses of the four files, packed; changed: other bytes for a file, by its name with _ for -."""
+        self.source.mkdir(exist_ok=True)
+        urls = []
+        for name, data in self.files.items():
+            path = self.source / f"{name}.gz"
+            path.write_bytes(changed.get(name.replace("-", "_"), pack(data)))
+            urls.append(path.as_uri())
+        return urls
+
+    def load(self, urls):
+        return datasets.mnist(urls, self.downloads)
+
+    def fault(self, urls):
+        """The one line that loading these fails with."""
+        with pytest.raises(UserError) as error:
+            self.load(urls)
+        assert str(error.value).isprintable()
+        return str(error.value)
+
+    def check(self, data):
+        for found, expected in zip((data.train_images, data.train_labels, data.test_images, data.test_labels), self.arrays,
+                                   strict=True):
+            np.testing.assert_array_equal(found, expected[..., None] if expected.ndim == 3 else expected)
+            assert found.dtype == np.uint8
+        assert data.train_images.shape == (40, 28, 28, 1) and data.classes == tuple("0123456789")
+
+
+def test_mnist_is_its_four_files_gzipped_or_not(mnist):
+    mnist.check(mnist.load(mnist.urls()))
+    assert [path.name for path in sorted(mnist.kept.iterdir()) if path.name[0] != "."] == sorted(
+        f"{name}.gz" for name in mnist.files)
+
+
+def test_mnist_is_known_by_content_and_not_by_name(mnist):
+    mnist.check(mnist.load(mnist.urls(pack=bytes)))
+
+
+def test_mnist_may_be_packed_so_badly_that_it_grows(mnist):
+    mnist.check(mnist.load(mnist.urls(pack=functools.partial(gzip.compress, compresslevel=0))))
+
+
+def test_mnist_is_the_same_bytes_everywhere():
+    expected = {"train-images-idx3-ubyte": (47_040_016, "00000803 0000ea60 0000001c 0000001c"),
+                "train-labels-idx1-ubyte": (60_008, "00000801 0000ea60"),
+                "t10k-images-idx3-ubyte": (7_840_016, "00000803 00002710 0000001c 0000001c"),
+                "t10k-labels-idx1-ubyte": (10_008, "00000801 00002710")}
+    assert {file.name: (file.length, file.header.hex(" ", 4)) for file in datasets.MNIST_FILES} == expected
+    assert [file.md5 for file in datasets.MNIST_FILES] == [
+        "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+        "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637"]
+
+
+def test_mnist_needs_no_network_the_second_time(mnist):
+    mnist.load(mnist.urls())
+    mnist.check(mnist.load(["http://127.0.0.1:9/gone"] * 4))
+
+
+def test_mnist_put_there_by_hand_is_taken_packed_or_not(mnist):
+    mnist.kept.mkdir(parents=True)
+    for number, (name, data) in enumerate(mnist.files.items()):
+        if number % 2:
+            (mnist.kept / name).write_bytes(data)
+        else:
+            (mnist.kept / f"{name}.gz").write_bytes(gzip.compress(data))
+    mnist.check(mnist.load(["http://127.0.0.1:9/gone"] * 4))
+
+
+def test_without_a_network_the_files_that_are_missing_are_named(mnist):
+    gone = ["file:///no/such/file"] * 4
+    message = mnist.fault(gone)
+    assert message.startswith("cannot get train-images-idx3-ubyte.gz (file:///no/such/file: No such file")
+    assert ("put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and "
+            "t10k-labels-idx1-ubyte.gz (or the same unpacked, named without .gz) by hand in "
+            f"{mnist.kept} and run again") in message and "--config dataset=digits" in message
+    message = mnist.fault([*mnist.urls()[:3], gone[0]])
+    assert "cannot get t10k-labels" in message and "put t10k-labels-idx1-ubyte.gz (or" in message
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5])
+def test_other_than_four_addresses_are_refused(mnist, count):
+    message = mnist.fault(["file:///no/such/file"] * count)
+    assert f"mnist_urls has {count} addresses; it needs 4: training images, training labels, test images" in message
+
+
+@pytest.mark.parametrize("order, first", [
+    ((1, 0, 2, 3), "training images: it has the header of its training labels"),
+    ((2, 1, 0, 3), "training images: it has the header of its test images"),
+    ((0, 2, 1, 3), "training labels: it has the header of its test images"),
+    ((0, 1, 3, 2), "test images: it has the header of its test labels"),
+    ((0, 3, 2, 1), "training labels: it has the header of its test labels"),
+])
+def test_mnist_in_another_order_is_said(mnist, order, first):
+    urls = mnist.urls()
+    message = mnist.fault([urls[i] for i in order])
+    assert f"it is not MNIST's {first}" in message
+    assert "check mnist_urls (training images, training labels, test images, test labels, in this order); " in message
+
+
+def test_a_file_of_mnist_with_another_content_is_refused_and_not_kept(mnist):
+    data = bytearray(mnist.files["t10k-images-idx3-ubyte"])
+    data[-1] ^= 1
+    message = mnist.fault(mnist.urls(t10k_images_idx3_ubyte=gzip.compress(data)))
+    assert message.startswith("cannot get t10k-images-idx3-ubyte.gz (") and "it is not MNIST's test images" in message
+    assert f"unpacked it has md5 {hashlib.md5(data).hexdigest()}, not {datasets.MNIST_FILES[2].md5}" in message
+    assert [path.name for path in mnist.kept.iterdir() if "t10k-images" in path.name and path.name[0] != "."] == []
+
+
+@pytest.mark.parametrize("data, reason", [
+    (b"", "begins with nothing"), (b"\0", "begins with 00,"), (b"<html>not found</html>", "begins with 3c68746d"),
+    (idx(np.zeros((40, 28, 27), np.uint8)), "begins with 00000803 00000028 0000001c 0000001b, not with the header of an IDX"
+                                            " file of 40 x 28 x 28 bytes, 00000803 00000028 0000001c 0000001c"),
+    (b"\0\0\x0d\3" + idx(np.zeros((40, 28, 28), np.uint8))[4:], "begins with 00000d03"),
+])
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_what_is_not_idx_is_refused(mnist, pack, data, reason):
+    assert reason in mnist.fault(mnist.urls(train_images_idx3_ubyte=pack(data)))
+
+
+def test_a_gzipped_file_of_mnist_cut_anywhere_is_refused(mnist):
+    whole = gzip.compress(mnist.files["train-labels-idx1-ubyte"])
+    for length in (2, 3, 9, 15, len(whole) // 2, len(whole) - 9, len(whole) - 4, len(whole) - 1):
+        message = mnist.fault(mnist.urls(train_labels_idx1_ubyte=whole[:length]))
+        assert "cannot get train-labels" in message and "truncated or damaged" in message
+
+
+def test_a_plain_file_of_mnist_cut_or_grown_is_refused(mnist):
+    plain = mnist.files["train-labels-idx1-ubyte"]
+    message = mnist.fault(mnist.urls(train_labels_idx1_ubyte=plain[:-3]))
+    assert "it has only 45 of 48 bytes" in message and "unpacked it" not in message
+    assert "it has more than 48 bytes" in mnist.fault(mnist.urls(train_labels_idx1_ubyte=plain + b"x"))
+
+
+def test_a_gzipped_file_of_mnist_that_ends_early_or_goes_on_is_refused(mnist):
+    plain = mnist.files["train-labels-idx1-ubyte"]
+    assert "unpacked it has only 45 of 48 bytes" in mnist.fault(
+        mnist.urls(train_labels_idx1_ubyte=gzip.compress(plain[:-3])))
+    for more in (gzip.compress(plain + b"x"), gzip.compress(plain) + gzip.compress(b"x")):
+        assert "unpacked it has more than 48 bytes" in mnist.fault(mnist.urls(train_labels_idx1_ubyte=more))
+    assert "truncated or damaged" in mnist.fault(mnist.urls(train_labels_idx1_ubyte=gzip.compress(plain) + b"x"))
+
+
+def test_a_file_of_mnist_with_any_damage_is_refused_or_read_unchanged(mnist):
+    file = datasets.MNIST_FILES[0]
+    whole = gzip.compress(mnist.files[file.name], mtime=0)
+    path = mnist.downloads
+    refused = 0
+    for position in (*range(20), *np.random.default_rng(5).integers(20, len(whole), 40)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1:])
+        try:
+            np.testing.assert_array_equal(datasets.read_idx(path, file), mnist.arrays[0])
+        except UserError:
+            refused += 1
+    assert refused >= 50
+
+
+def test_a_small_file_that_unpacks_to_much_is_never_unpacked(mnist):
+    images = mnist.files["train-images-idx3-ubyte"]
+    bomb = gzip.compress(images + bytes(30_000_000), mtime=0)
+    assert len(bomb) < 2 * len(images)
+    urls = mnist.urls(train_images_idx3_ubyte=bomb)
+    tracemalloc.start()
+    message = mnist.fault(urls)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "unpacked it has more than 31,376 bytes" in message and peak < 5_000_000
+
+
+def test_a_file_larger_than_any_of_mnist_is_not_downloaded(mnist):
+    urls = mnist.urls(t10k_labels_idx1_ubyte=bytes(100_000))
+    assert "it is 100,000 bytes, and the file that is wanted has at most 62,752" in mnist.fault(urls)
+
+
+def test_a_wrong_file_of_mnist_put_there_by_hand_is_named_and_kept(mnist):
+    urls = mnist.urls()
+    mnist.load(urls)
+    path = mnist.kept / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(mnist.files["train-labels-idx1-ubyte"]))
+    message = mnist.fault(urls)
+    assert f"{path} is not MNIST's test labels: it has the header of its training labels; remove it" in message
+    assert path.exists()
+    path.unlink()
+    mnist.check(mnist.load(urls))
+
+
+def test_a_folder_in_place_of_a_file_of_mnist_is_said(mnist):
+    (mnist.kept / "train-labels-idx1-ubyte").mkdir(parents=True)
+    assert "it cannot be read (Is a directory)" in mnist.fault(mnist.urls())
+
+
+def test_the_data_stage_has_mnist(mnist):
+    options = {"urls": json.dumps(mnist.urls()), "downloads": str(mnist.downloads)}
+    mnist.check(prepare_data._load({"dataset": "mnist"}, options))
+    with pytest.raises(UserError, match="choose digits, cifar10 or mnist"):
+        prepare_data._load({"dataset": "emnist"}, options)
+
+
+def test_limits_keep_the_shape_of_mnist(mnist):
+    part = datasets.limited(mnist.load(mnist.urls()), 20, 15)
+    assert part.train_images.shape == (20, 28, 28, 1) and part.test_images.shape == (15, 28, 28, 1)
+
+
+def test_the_facts_are_those_of_the_data():
+    facts = dataset_facts.FACTS
+    digits = datasets.digits()
+    assert facts["digits"] == dataset_facts.Facts(digits.train_images.shape[1:], len(digits.classes),
+                                                  len(digits.train_labels), len(digits.test_labels))
+    assert facts["cifar10"] == dataset_facts.Facts(datasets.IMAGE, len(datasets.CIFAR10_CLASSES),
+                                                   len(datasets.TRAIN_MEMBERS) * datasets.RECORDS, datasets.RECORDS)
+    shapes = [file.shape for file in datasets.MNIST_FILES]
+    assert shapes[0][1:] == shapes[2][1:] and [shape[0] for shape in shapes[1::2]] == [shape[0] for shape in shapes[::2]]
+    assert facts["mnist"] == dataset_facts.Facts((*shapes[0][1:], 1), 10, shapes[0][0], shapes[2][0])
+
+
+def test_the_facts_need_the_standard_library_alone():
+    scripts = pathlib.Path(dataset_facts.__file__).parents[1]
+    code = f"import sys; sys.path.insert(0, {str(scripts)!r}); from ladder.dataset_facts import FACTS; print(*FACTS)"
+    run = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["digits", "cifar10", "mnist"]
 
 
 def test_limits_are_balanced_nested_and_in_order():

@@ -252,8 +252,58 @@ def test_a_wrong_file_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"cut")
     message = fault([], path, SHA256, len(DATA), setting="cifar10_sha256")
-    assert f"{path} is 3 bytes, not 3,000,000" in message and "set cifar10_sha256" in message
+    assert f"{path} is not the file that is wanted: it is 3 bytes, not 3,000,000, and its sha256 is" in message
+    assert "remove it to download it again, or, if" in message and "set cifar10_sha256" in message
     assert path.read_bytes() == b"cut"
+
+
+def checked(urls, path, largest=10**7):
+    """fetch_checked of DATA."""
+    return download.fetch_checked(urls, path, lambda found: "" if found.read_bytes() == DATA else "it is another",
+                                  largest, setting="some_urls", by_hand="put a and b by hand in c")
+
+
+def checked_fault(*arguments):
+    with pytest.raises(UserError) as error:
+        checked(*arguments)
+    return str(error.value)
+
+
+def test_a_file_known_by_its_content_is_downloaded_and_resumed(serve, path):
+    server = serve(breaks=[1_234_567])
+    assert checked([server.url], path) == path
+    assert path.read_bytes() == DATA and server.asked == [None, "bytes=1234567-"]
+
+
+def test_a_stale_part_of_a_file_known_by_its_content_is_replaced(serve, path):
+    path.parent.mkdir()
+    for stale in (b"x" * 1000, b"x" * len(DATA)):
+        path.with_name("data.bin.part").write_bytes(stale)
+        checked([serve().url], path)
+        assert path.read_bytes() == DATA
+        path.unlink()
+
+
+def test_another_content_is_refused_and_the_addresses_are_doubted(serve, path):
+    url = serve(data=b"wrong").url
+    message = checked_fault([url], path)
+    assert f"cannot get data.bin ({url}: it is another); check some_urls; put a and b by hand in c and run" in message
+    assert not path.exists() and not path.with_name("data.bin.part").exists()
+
+
+def test_no_more_is_taken_than_a_file_known_by_its_content_can_have(serve, path):
+    assert "it is 3,000,000 bytes, and the file that is wanted has at most 2,999,999" in checked_fault(
+        [serve().url], path, len(DATA) - 1)
+    assert "sends more than 2,999,999 bytes" in checked_fault([serve(says_length=False).url], path, len(DATA) - 1)
+    assert "check some_urls" not in checked_fault([serve(statuses=[404]).url], path)
+
+
+def test_another_content_put_there_by_hand_is_named_and_kept(path):
+    path.parent.mkdir()
+    path.write_bytes(b"other")
+    message = checked_fault([], path)
+    assert message == f"{path} is not the file that is wanted: it is another; remove it to download it again"
+    assert path.read_bytes() == b"other"
 
 
 def test_two_processes_download_once(serve, path):

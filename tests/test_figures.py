@@ -17,10 +17,12 @@ def decoded(uri):
 def test_a_png_holds_exactly_the_pixels_given():
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     assert np.array_equal(decoded(figures.png_uri(pixels)), pixels)
+    assert np.array_equal(decoded(figures.png_uri(pixels[..., :1])), pixels[..., 0])
 
 
-def test_tiles_are_laid_row_by_row_with_transparent_gaps():
-    images = np.arange(1, 4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, 3), np.uint8)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_tiles_are_laid_row_by_row_with_transparent_gaps(channels):
+    images = np.arange(1, 4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, channels), np.uint8)
     sheet = figures.tiles(images, columns=2, gap=1)
     assert sheet.shape == (5, 7, 4)
     assert (sheet[0, 0, 0], sheet[0, 4, 0], sheet[3, 0, 0]) == (1, 2, 3)
@@ -56,7 +58,8 @@ def test_filters_come_strongest_first_each_scaled_by_its_own_largest_weight():
 
 
 def test_filters_of_one_channel_are_grey():
-    assert figures.filters(np.ones((2, 1, 3, 3), np.float32)).shape == (2, 3, 3, 3)
+    pictures = figures.filters(np.ones((2, 1, 3, 3), np.float32))
+    assert pictures.shape == (2, 3, 3, 1) and (pictures == 255).all()
 
 
 @pytest.mark.parametrize("low, high, texts", [
@@ -69,37 +72,60 @@ def test_ticks_are_round_and_inside(low, high, texts):
     assert [text for _, text in figures.ticks(low, high, 4)] == texts
 
 
-def test_a_line_chart_runs_from_the_first_epoch_at_the_left_to_the_last_at_the_right():
-    chart = figures.line_chart([{"name": "loss", "values": [0.4, 0.2, 0.1]}], [{"name": "level", "value": 0.3}])
+def line(*points):
+    return [{"name": "loss", "points": [(step, value, f"at {step}") for step, value in points]}]
+
+
+def test_a_line_chart_runs_from_step_0_at_the_left_to_the_last_at_the_right():
+    chart = figures.line_chart(line((0, 0.4), (5, 0.2), (10, 0.1)), 10, figures.loss_scale, [{"name": "level", "value": 0.3}])
     points = chart["lines"][0]["points"]
     assert [point["x"] for point in points] == [0, 50, 100]
     assert [point["y"] for point in points] == [0, 50, 75]
     assert chart["lines"][0]["path"] == "M0 0 L50 50 L100 75"
     assert chart["references"][0]["y"] == pytest.approx(25)
+    assert [tick["text"] for tick in chart["x_ticks"]] == ["0", "2", "4", "6", "8", "10"]
 
 
 def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale():
-    chart = figures.line_chart([{"name": "loss", "values": [1.0, 0.1, 0.01]}])
+    chart = figures.line_chart(line((1, 1.0), (2, 0.1), (3, 0.01)), 3, figures.loss_scale)
     ys = [point["y"] for point in chart["lines"][0]["points"]]
-    assert chart["logarithmic"] and ys[0] == 0 and ys[2] < 100
+    assert chart["stretched"] and ys[0] == 0 and ys[2] < 100
     assert ys[1] - ys[0] == pytest.approx(ys[2] - ys[1], abs=0.01)
     assert [tick["text"] for tick in chart["y_ticks"]] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
-    assert not figures.line_chart([{"name": "loss", "values": [1.0, 0.1, 0.0]}])["logarithmic"]
+    assert not figures.line_chart(line((1, 1.0), (2, 0.1), (3, 0.0)), 3, figures.loss_scale)["stretched"]
 
 
-def test_a_line_chart_of_one_epoch_and_one_of_zeros_can_be_drawn():
-    assert figures.line_chart([{"name": "loss", "values": [0.4]}])["lines"][0]["points"][0]["x"] == 50
-    assert figures.line_chart([{"name": "loss", "values": [0.0, 0.0]}])["lines"][0]["points"][0]["y"] == 100
+def test_a_line_chart_of_one_step_and_one_of_zeros_can_be_drawn():
+    assert figures.line_chart(line((0.5, 0.4)), 1, figures.loss_scale)["lines"][0]["points"][0]["x"] == 50
+    assert figures.line_chart(line((1, 0.0), (2, 0.0)), 2, figures.loss_scale)["lines"][0]["points"][0]["y"] == 100
 
 
-def test_runs_of_different_length_share_one_epoch_axis():
-    chart = figures.line_chart([{"name": "a", "values": [1, 1, 1]}, {"name": "b", "values": [1, 1]}])
-    assert chart["lines"][1]["points"][-1]["x"] == 50
+@pytest.mark.parametrize("values", [(0.1, 0.2), (0.1, 0.9, 0.99, 0.9998), (0.5, 1.0), (1.0, 1.0), (0.0, 0.0)])
+def test_a_scale_of_shares_widens_towards_100_percent_and_holds_it(values):
+    height, ticks, _ = figures.share_scale(values)
+    heights = [height(value) for value in sorted({0.0, *values})]
+    assert heights[0] == 0 and heights[-1] <= 1 and heights == sorted(heights)
+    texts = [text for _, text in ticks]
+    assert texts[-1] == "0 %" and len(texts) > 1 and "100 %" not in texts
+    assert all(0 <= height(value) <= 1 for value, _ in ticks)
+    if max(values) >= 0.99:
+        assert height(0.99) - height(0.9) == pytest.approx(height(0.9))
 
 
-def test_many_epochs_get_few_ticks():
-    ticks = [tick["text"] for tick in figures.line_chart([{"name": "loss", "values": [1] * 100}])["x_ticks"]]
-    assert ticks == ["1", "20", "40", "60", "80", "100"]
+def test_a_levels_name_stands_where_the_curve_is_not():
+    falling = [(x, 5 + 0.9 * x) for x in range(0, 101, 5)]                                # y from the top
+    assert figures._label_place(20, falling) == {"left": False, "above": True}            # the curve ends far below it
+    assert figures._label_place(80, falling) == {"left": True, "above": False}            # and begins far above it
+    assert figures._label_place(97, falling)["above"] and not figures._label_place(3, falling)["above"]   # within the plot
+
+
+@pytest.mark.parametrize("steps_per_epoch, last, marks", [
+    (23, 230, {"epoch 2": 46, "4": 92, "6": 138, "8": 184}), (938, 4690, {"epoch 1": 938, "2": 1876, "3": 2814, "4": 3752}),
+    (1875, 500, {}), (10, 10, {}), (10, 11, {"epoch 1": 10}), (100, 10_000, {f"{'epoch ' * (n == 20)}{n}": 100 * n
+                                                                            for n in (20, 40, 60, 80)}),
+])
+def test_the_ends_of_epochs_are_marked_few_enough_to_read(steps_per_epoch, last, marks):
+    assert {mark["name"]: mark["value"] for mark in figures.epoch_marks(steps_per_epoch, last)} == marks
 
 
 def test_an_interval_chart_keeps_order_and_errors_on_its_scale():

@@ -23,6 +23,10 @@ import timing  # noqa: E402
 NETWORK = networks.resolve("small", (4, 4, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
                                                layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
 
+LABELLED = networks.resolve("labelled", (4, 4, 3), (
+    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.flatten("flat"), layers.dropout("drop", 0.5),
+    layers.dense("scores", 5)), "flat", "cross_entropy")
+
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
@@ -33,9 +37,11 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setattr(timing, name, value)
     monkeypatch.setattr(kernel, "WARM_UP", 1)
     monkeypatch.setattr(kernel, "REPETITIONS", 3)
-    for name, value in {"IMAGES": 8, "ROWS": 12, "BATCHES": (2, 3), "WARM_UP": 1, "STEPS": 4}.items():
+    cases = {"AUTOENCODERS": tuple(gpu.Case("small", (4, 4, 3), batch, 8, 4) for batch in (2, 3)),
+             "OTHERS": (gpu.Case("labelled", (4, 4, 3), 2, 7, 3),)}
+    for name, value in {"ROWS": 12, "WARM_UP": 1, **cases}.items():
         monkeypatch.setattr(gpu, name, value)
-    monkeypatch.setattr(gpu.networks, "build", lambda name: NETWORK)
+    monkeypatch.setattr(gpu.networks, "build", lambda name, input_shape: {"small": NETWORK, "labelled": LABELLED}[name])
     monkeypatch.setattr(driver, "sm_clock", lambda: 1500)
     (tmp_path / "cache").mkdir()
     yield fake_cupy.install(monkeypatch, tmp_path / "cache")
@@ -88,13 +94,18 @@ def test_the_ceilings_kernel_is_multiply_adds_from_registers(architecture):
 
 @pytest.mark.parametrize("arguments", ["conv2d_forward --shape 2 5 7 3 4", "conv2d_input_grad --shape 2 5 6 3 4 5 2",
                                        "conv2d_weight_grad --shape 3 4 4 2 5", "maxpool2d_backward --shape 2 6 4 3",
-                                       "relu_forward --shape 2 3 3 2", "upsample2d_backward --shape 2 3 3 2"])
+                                       "relu_forward --shape 2 3 3 2", "upsample2d_backward --shape 2 3 3 2",
+                                       "conv2d_weight_grad --shape 2 7 6 3 4 5 2 2", "dense_input_grad --shape 3 1 1 7 5",
+                                       "batchnorm_forward --shape 2 3 4 5", "batchnorm_backward --shape 2 3 4 5",
+                                       "dropout_forward --shape 2 3 3 2", "lrn_backward --shape 2 3 3 7",
+                                       "add_forward --shape 2 3 3 2", "flatten_backward --shape 2 3 3 2"])
 def test_an_operation_is_timed_and_its_result_checked(machine, capsys, arguments):
     kernel.main([*arguments.split(), "--rung", "gpu_basic"])
     first, _, record = capsys.readouterr().out.partition("\n")
     record = json.loads(record)
     assert "predicted for an H200" in first
-    assert record["median_us"] == 1000 and record["repetitions"] == 3 and record["mhz"] == 1500
+    launches = int(first.partition(" launches")[0].rpartition(" ")[2])
+    assert record["median_us"] == 1000 * launches and record["repetitions"] == 3 and record["mhz"] == 1500
     assert record["relative_error"] <= 1e-6 and record["torch_us"] is None
 
 
@@ -124,14 +135,16 @@ def test_the_cache_is_flushed_before_each_timed_repetition(machine, monkeypatch)
     assert flushed == timed[-3:]
 
 
+@pytest.mark.parametrize("shape, one", [([2, 8, 8, 4, 5], "conv2d_forward"), ([2, 8, 8, 4, 5, 3, 1, 2], "conv2d_forward"),
+                                        ([2, 8, 8, 4], "global_avgpool_forward"), ([2, 1, 1, 4], "add_forward")], ids=str)
 @pytest.mark.parametrize("variant", table.gpu_rungs())
-def test_every_operation_of_a_rung_can_be_planned(variant):
+def test_every_operation_of_a_rung_can_be_planned(variant, shape, one):
     with pytest.raises(UserError, match="has no operation nothing .* it has (.*)") as error:
-        kernel.find("nothing", variant, [2, 8, 8, 4, 5])
+        kernel.find("nothing", variant, shape)
     names = str(error.value).rpartition("it has ")[2].split(", ")
-    assert "conv2d_forward" in names
+    assert one in names
     for name in names:
-        assert kernel.find(name, variant, [2, 8, 8, 4, 5]).operation.operation == name
+        assert kernel.find(name, variant, shape).operation.operation == name
 
 
 def test_without_a_gpu_a_kernel_says_so_and_plans_all_the_same(capsys):
@@ -143,11 +156,12 @@ def test_without_a_gpu_a_kernel_says_so_and_plans_all_the_same(capsys):
             kernel.main(arguments)
 
 
-@pytest.mark.parametrize("shape", [["1", "2"], ["1", "2", "3", "4", "5", "6"], ["0", "2", "3", "4"]])
+@pytest.mark.parametrize("shape", [["1", "2"], ["1", "2", "3", "4", "5", "6"], ["0", "2", "3", "4"],
+                                   ["1", "2", "3", "4", "5", "3", "0", "0"]])
 def test_a_wrong_shape_is_refused(shape, capsys):
     with pytest.raises(SystemExit):
         kernel.main(["relu_forward", "--rung", "gpu_basic", "--shape", *shape])
-    assert "4, 5 or 7 numbers" in capsys.readouterr().err
+    assert "4, 5, 7 or 8 numbers" in capsys.readouterr().err
 
 
 # ---- the record
@@ -166,6 +180,10 @@ def test_the_record_has_every_section_and_makes_the_table(machine, tmp_path):
     assert first["scaled_epoch_seconds"] == pytest.approx(4 * first["median_us"] / 1e6)
     assert record["extraction"][0]["images"] == 12
     assert first["driver_bytes"] >= first["planned_bytes"] > 0
+    other = record["networks"]["labelled"]
+    assert other["parity"]["gpu_basic"]["passed"] and other["parity"]["gpu_basic"]["parity"]["sgd"]["tolerance"] == 8e-3
+    assert [(row["batch"], row["repetitions"], row["same_bytes_twice"]) for row in other["steps"]] == [(2, 3, True)]
+    assert other["steps"][0]["scaled_epoch_seconds"] == pytest.approx(4 * other["steps"][0]["median_us"] / 1e6)
 
 
 def test_nothing_is_begun_after_the_deadline(machine, tmp_path):
@@ -199,7 +217,11 @@ def test_steps_that_are_not_the_same_twice_are_left_out(machine, monkeypatch, tm
 def test_a_dry_run_prints_every_rung_and_measures_nothing(capsys):
     gpu.main(["--dry-run"])
     output = capsys.readouterr().out
-    assert all(variant in output for variant in table.gpu_rungs()) and "nothing here was measured" in output
+    lines = [line.split()[:3] for line in output.splitlines()]
+    for variant in table.gpu_rungs():
+        for name, batch in (("autoencoder", "512"), ("lenet_5", "64"), ("resnet18", "128"), ("resnet50", "32")):
+            assert [name, variant, batch] in lines
+    assert "nothing here was measured" in output
 
 
 @pytest.mark.parametrize("arguments, words", [([], "--out"), (["--out", "x.json", "--rungs", "cpu"], "cpu is no GPU rung")])
@@ -234,7 +256,20 @@ def test_measured_columns_come_from_the_newest_record(tmp_path):
     basic, better = made.splitlines()[2:4]
     assert basic.endswith("| 4000 (3900-4200) | 1980 | 16.5 | 28 | 75 |  | 1.0e-04 / 2e-03 |")
     assert "| 2000 (1990-2010) | 1975 |" in better and "| 150 | 2.00 | not measured |" in better
-    assert "Measured 2026-02-01 on NVIDIA H200." in made
+    assert "Measured 2026-02-01 on NVIDIA H200." in made and "resnet18" not in made
+
+
+def test_other_networks_of_a_record_have_a_table_of_their_own():
+    step = {"batch": 128, "low_us": 7900.0, "high_us": 8100.0, "launches": 300, "flop": 426e9, "tflop_per_second": 53.25,
+            "scaled_epoch_seconds": 3.128}
+    section = {"batch": 128, "torch": [{"name": "eager fp32", "batch": 128, "median_us": 6000.0}],
+               "steps": [{**step, "variant": "gpu_opt_v2", "median_us": 8000.0},
+                         {**step, "variant": "gpu_basic", "median_us": 60000.0}],
+               "parity": {"gpu_opt_v2": {"parity": {"sgd": {"largest": 1e-5, "tolerance": 8e-3}}}}}
+    assert table.others({"networks": {"resnet18": section}})[2:] == [
+        "| resnet18 | 128 | gpu_basic | 300 | 426.0 | 60000 (7900-8100) | 53.2 | 3.13 | 10 | not measured |",
+        "| resnet18 | 128 | gpu_opt_v2 | 300 | 426.0 | 8000 (7900-8100) | 53.2 | 3.13 | 75 | 1.0e-05 / 8e-03 |", ""]
+    assert table.others({"networks": {"resnet18": {"batch": 128}}}) == table.others({}) == []
 
 
 def test_a_text_without_markers_is_refused():

@@ -1,27 +1,41 @@
 """The kernels of gpu_basic against their definitions in float64, watched in the emulator and compiled for every GPU."""
 
 import itertools
+import types
 
 import numpy as np
 import pytest
 
 import references
+from compiled import compiled
 from cuda_emulator import KERNELS, check, load
 from ladder import nvrtc
+from ladder.plan import Step
+from ladder.rungs import gpu_basic
 
 FOLDER = KERNELS / "gpu_basic"
 UNIT = 2.0 ** -24   # half the distance of 1 to the next float32
 
-# batch, height, width, channels, filters, kernel, padding: more than one block each way, and every size odd or 1 somewhere
+# batch, height, width, channels, filters, kernel, padding, stride: more than one block each way, more pixels than parts of
+# a sum, every size odd or 1 somewhere, windows that overlap, that do not meet, and that leave the last pixels out
 CONVOLUTIONS = [
-    (1, 1, 1, 1, 1, 1, 0),
-    (1, 7, 9, 1, 1, 3, 1),
-    (3, 5, 7, 3, 5, 3, 1),
-    (2, 6, 5, 4, 17, 5, 2),
-    (1, 6, 7, 33, 9, 3, 0),
-    (2, 3, 2, 5, 3, 3, 2),
+    (1, 1, 1, 1, 1, 1, 0, 1),
+    (1, 7, 9, 1, 1, 3, 1, 1),
+    (3, 5, 7, 3, 5, 3, 1, 1),
+    (2, 6, 5, 4, 17, 5, 2, 1),
+    (1, 6, 7, 33, 9, 3, 0, 1),
+    (2, 3, 2, 5, 3, 3, 2, 1),
+    (2, 12, 13, 2, 3, 3, 1, 1),
+    (2, 7, 6, 3, 4, 1, 0, 2),
+    (1, 9, 8, 2, 3, 7, 3, 2),
+    (2, 8, 7, 3, 5, 3, 1, 3),
+    (1, 9, 10, 1, 2, 2, 0, 4),
 ]
+DENSE = [(1, 1, 1), (3, 7, 5), (33, 9, 17), (2, 300, 3)]   # batch, inputs, units
 IMAGES = [(1, 1, 1, 1), (1, 2, 2, 1), (3, 5, 7, 3), (2, 6, 8, 5), (1, 9, 4, 33)]   # batch, height, width, channels
+POOLS = [(1, 1, 0), (2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 1), (4, 2, 2)]   # window, stride, padding
+# Images and how windows slide over them, where they fit.
+POOLED = [(shape, pool) for shape in IMAGES for pool in POOLS if min(shape[1:3]) + 2 * pool[2] >= pool[0]]
 
 
 def kernel(file, name):
@@ -52,96 +66,123 @@ def run(file, name, *arguments, count):
     check(kernel(file, name), (blocks(count),), (256,), arguments)
 
 
+class Build:
+    """What a launch function asks of the plan under construction."""
+
+    def __init__(self, arrays):
+        self.arrays = arrays
+        self.buffers = {name: types.SimpleNamespace(dtype=array.dtype) for name, array in arrays.items()}
+
+    def shape(self, name):
+        return self.arrays[name].shape
+
+    def workspace(self, name, shape, dtype="float32"):
+        self.arrays[name] = poisoned(shape, dtype)
+        return name
+
+
+def step(operation, reads, writes, **attributes):
+    """Run a step, whose arrays are given by role, as the rung launches it, every access watched."""
+    arrays = {**reads, **writes}
+    one = Step(operation, "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
+    for launch in gpu_basic.LAUNCHES[operation](one, Build(arrays)):
+        arguments = [arrays[argument] if isinstance(argument, str) else argument for argument in launch.arguments]
+        check(load(KERNELS / launch.source).get_function(launch.entry), launch.grid, launch.block, arguments)
+
+
 def gamma(terms):
     """Bound of a sum of `terms` float32 products, relative to the sum of their absolute values (Higham, 2002, 3.1)."""
     return terms * UNIT / (1 - terms * UNIT)
 
 
-# ---- conv2d
+# ---- sums of products
 
-def output_size(shape):
-    _, height, width, _, _, size, padding = shape
-    return height + 2 * padding - size + 1, width + 2 * padding - size + 1
-
-
-def conv2d_input_grad(dy, weight, padding, height, width):
+def conv2d_input_grad(dy, weight, padding, height, width, stride=1):
     size = weight.shape[1]
     dx = np.zeros((len(dy), height + 2 * padding, width + 2 * padding, weight.shape[3]))
     for row, column in np.ndindex(dy.shape[1:3]):
-        dx[:, row:row + size, column:column + size] += np.einsum("no,oklc->nklc", dy[:, row, column].astype(float), weight)
+        top, left = stride * row, stride * column
+        dx[:, top:top + size, left:left + size] += np.einsum("no,oklc->nklc", dy[:, row, column].astype(float), weight)
     return dx[:, padding:padding + height, padding:padding + width]
 
 
-def conv2d_weight_grad(x, dy, padding, size):
+def conv2d_weight_grad(x, dy, padding, size, stride=1):
     x = np.pad(x.astype(float), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    return sum(np.einsum("no,nklc->oklc", dy[:, row, column], x[:, row:row + size, column:column + size])
+    return sum(np.einsum("no,nklc->oklc", dy[:, row, column],
+                         x[:, stride * row:stride * row + size, stride * column:stride * column + size])
                for row, column in np.ndindex(dy.shape[1:3]))
 
 
 def convolution(shape, values):
     """x, weight, bias and dy of a convolution."""
-    batch, height, width, channels, filters, size, _ = shape
+    batch, height, width, channels, filters, size, padding, stride = shape
+    output = references.slid(height, width, size, stride, padding)
     return (values(batch, height, width, channels), values(filters, size, size, channels, seed=1), values(filters, seed=2),
-            values(batch, *output_size(shape), filters, seed=3))
+            values(batch, *output, filters, seed=3))
 
 
-def run_conv2d(name, shape, inputs):
-    """What a kernel of conv2d.cu makes of two or three input arrays."""
-    batch, height, width, channels, filters, size, _ = shape
-    out_height, out_width = output_size(shape)
-    pixels = batch * out_height * out_width
-    output, grid, block = {
-        "conv2d_forward": ((batch, out_height, out_width, filters), (blocks(pixels, 32), blocks(filters, 8)), (8, 32)),
-        "conv2d_input_grad": ((batch, height, width, channels), (blocks(batch * height * width * channels),), (256,)),
-        "conv2d_weight_grad": ((filters, size, size, channels), (blocks(filters * size * size * channels),), (256,)),
-        "conv2d_bias_grad": ((filters,), (blocks(filters, 32),), (32,)),
-    }[name]
-    out = poisoned(output)
-    sizes = (pixels, filters) if name == "conv2d_bias_grad" else shape
-    check(kernel("conv2d.cu", name), grid, block, (*inputs, out, *map(np.int32, sizes)))
-    return out
+def assert_sums(operation, reads, output, expected, terms, **attributes):
+    """That a step computes expected(*reads): exactly for integers, within the bound of its longest sum otherwise.
+
+    reads: function of `integers` or `normal` that makes role -> array; output: the role of what it computes.
+    """
+    for values in (integers, normal):
+        arrays = reads(values)
+        out = poisoned(expected(*arrays.values()).shape)
+        step(operation, arrays, {output: out}, **attributes)
+        error = np.abs(out - expected(*arrays.values()))
+        bound = 0 if values is integers else gamma(terms) * expected(*map(np.abs, arrays.values()))
+        assert (error <= bound).all()   # a NaN is not
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_forward(shape):
-    padding, terms = shape[6], shape[5] ** 2 * shape[3] + 1
-    x, weight, bias, _ = convolution(shape, integers)
-    assert np.array_equal(run_conv2d("conv2d_forward", shape, (x, weight, bias)), references.conv2d(x, weight, bias, padding))
-
-    x, weight, bias, _ = convolution(shape, normal)
-    error = np.abs(run_conv2d("conv2d_forward", shape, (x, weight, bias)) - references.conv2d(x, weight, bias, padding))
-    assert (error <= gamma(terms) * references.conv2d(np.abs(x), np.abs(weight), np.abs(bias), padding)).all()
+    size, padding, stride = shape[5:]
+    assert_sums("conv2d_forward", lambda values: dict(zip(("x", "weight", "bias"), convolution(shape, values), strict=False)),
+                "y", lambda *reads: references.conv2d(*reads, padding, stride), size ** 2 * shape[3] + 1,
+                padding=padding, stride=stride)
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_input_grad(shape):
-    _, height, width, _, filters, size, padding = shape
+    _, height, width, _, filters, size, padding, stride = shape
 
-    def expected(dy, weight):
-        return conv2d_input_grad(dy, weight, padding, height, width)
+    def reads(values):
+        _, weight, _, dy = convolution(shape, values)
+        return {"dy": dy, "weight": weight}
 
-    _, weight, _, dy = convolution(shape, integers)
-    assert np.array_equal(run_conv2d("conv2d_input_grad", shape, (dy, weight)), expected(dy, weight))
-
-    _, weight, _, dy = convolution(shape, normal)
-    error = np.abs(run_conv2d("conv2d_input_grad", shape, (dy, weight)) - expected(dy, weight))
-    assert (error <= gamma(size * size * filters) * expected(np.abs(dy), np.abs(weight))).all()
+    assert_sums("conv2d_input_grad", reads, "dx",
+                lambda dy, weight: conv2d_input_grad(dy, weight, padding, height, width, stride), size ** 2 * filters,
+                padding=padding, stride=stride)
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_weight_and_bias_grad(shape):
-    batch, size, padding = shape[0], shape[5], shape[6]
-    out_height, out_width = output_size(shape)
-    x, _, _, dy = convolution(shape, integers)
-    assert np.array_equal(run_conv2d("conv2d_weight_grad", shape, (x, dy)), conv2d_weight_grad(x, dy, padding, size))
-    assert np.array_equal(run_conv2d("conv2d_bias_grad", shape, (dy,)), dy.sum(axis=(0, 1, 2)))
+    size, padding, stride = shape[5:]
 
-    x, _, _, dy = convolution(shape, normal)
-    terms = batch * out_height * out_width
-    error = np.abs(run_conv2d("conv2d_weight_grad", shape, (x, dy)) - conv2d_weight_grad(x, dy, padding, size))
-    assert (error <= gamma(terms) * conv2d_weight_grad(np.abs(x), np.abs(dy), padding, size)).all()
-    error = np.abs(run_conv2d("conv2d_bias_grad", shape, (dy,)) - dy.astype(float).sum(axis=(0, 1, 2)))
-    assert (error <= gamma(terms) * np.abs(dy).astype(float).sum(axis=(0, 1, 2))).all()
+    def reads(values):
+        x, _, _, dy = convolution(shape, values)
+        return {"x": x, "dy": dy}
+
+    pixels = reads(integers)["dy"][..., 0].size
+    assert_sums("conv2d_weight_grad", reads, "dweight",
+                lambda x, dy: conv2d_weight_grad(x, dy, padding, size, stride), pixels, padding=padding, stride=stride)
+    assert_sums("conv2d_bias_grad", lambda values: {"dy": reads(values)["dy"]}, "dbias",
+                lambda dy: dy.astype(float).sum(axis=(0, 1, 2)), pixels)
+
+
+@pytest.mark.parametrize("batch, inputs, units", DENSE)
+def test_dense(batch, inputs, units):
+    def reads(*roles):
+        shapes = {"x": (batch, 1, 1, inputs), "weight": (units, 1, 1, inputs), "bias": (units,), "dy": (batch, 1, 1, units)}
+        return lambda values: {role: values(*shapes[role], seed=seed) for seed, role in enumerate(roles)}
+
+    assert_sums("dense_forward", reads("x", "weight", "bias"), "y", references.dense, inputs + 1)
+    assert_sums("dense_input_grad", reads("dy", "weight"), "dx",
+                lambda dy, weight: np.tensordot(dy.astype(float), weight[:, 0, 0], 1), units)
+    assert_sums("dense_weight_grad", reads("x", "dy"), "dweight",
+                lambda x, dy: np.einsum("nklo,nklc->oklc", dy.astype(float), x), batch)
+    assert_sums("dense_bias_grad", reads("dy"), "dbias", lambda dy: dy.astype(float).sum(axis=(0, 1, 2)), batch)
 
 
 # ---- element by element
@@ -156,22 +197,93 @@ def test_relu(count):
     assert np.array_equal(dx, np.where(x > 0, dy, 0))
 
 
-@pytest.mark.parametrize("shape", IMAGES, ids=str)
-def test_maxpool2d(shape):
-    batch, height, width, channels = shape
+def test_add():
+    a, b, y = normal(3, 5, 7, 3), normal(3, 5, 7, 3, seed=1), poisoned((3, 5, 7, 3))
+    step("add_forward", {"a": a, "b": b}, {"y": y})
+    assert np.array_equal(y, a + b)
+
+
+def philox(seed, stream, at_step, count):
+    """NumPy's `count` 64-bit numbers."""
+    return np.random.Philox(key=np.array((seed, stream), np.uint64), counter=(0, 0, 0, at_step)).random_raw(count)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.875])
+@pytest.mark.parametrize("shape, seed, at_step, stream", [
+    ((1, 1, 1, 1), 0, 0, 0), ((2, 1, 1, 300), 7, 3, 5), ((3, 5, 7, 3), 2 ** 64 - 3, 2 ** 40 + 1, 11)], ids=str)
+def test_dropout(shape, seed, at_step, stream, rate):
+    x, dy, counts = normal(*shape), normal(*shape, seed=1), counters(at_step, 64, 1)
+    kept = philox(seed, 16 + stream, at_step, x.size // 2 + 1).view("<u4")[:x.size] >= np.uint32(int(rate * 2 ** 32))
+    kept = kept.reshape(shape)
+    y, mask, dx = poisoned(shape), poisoned(shape, np.uint8), poisoned(shape)
+    step("dropout_forward", {"x": x, "counters": counts}, {"y": y, "mask": mask}, rate=rate, seed=seed, stream=stream)
+    assert np.array_equal(mask, kept)
+    assert (np.abs(y - references.dropout(x, mask, rate)) <= gamma(2) * np.abs(y)).all()
+    step("dropout_backward", {"dy": dy, "mask": mask}, {"dx": dx}, rate=rate)
+    assert (np.abs(dx - references.dropout(dy, mask, rate)) <= gamma(2) * np.abs(dx)).all()
+
+
+# ---- pixel by pixel
+
+@pytest.mark.parametrize("shape, pool", POOLED, ids=str)
+def test_maxpool2d(shape, pool):
+    attributes = dict(zip(gpu_basic.SLIDING, pool, strict=True))
     x = integers(*shape)   # of nine values, so that many windows hold a maximum twice
-    expected, place = references.maxpool2d(x)
+    expected, place = references.maxpool2d(x, *pool)
     y, index = poisoned(expected.shape), poisoned(expected.shape, np.uint8)
-    run("maxpool2d.cu", "maxpool2d_forward", x, y, index, *shape, count=max(1, y.size))
+    step("maxpool2d_forward", {"x": x}, {"y": y, "index": index}, **attributes)
     assert np.array_equal(y, expected) and np.array_equal(index, place)
 
-    dy, dx = normal(*y.shape), poisoned(shape)
-    run("maxpool2d.cu", "maxpool2d_backward", dy, index, dx, *shape, count=x.size)
-    scattered = np.zeros(shape)
-    for image, row, column, channel in np.ndindex(y.shape):
-        i, j = divmod(int(place[image, row, column, channel]), 2)
-        scattered[image, 2 * row + i, 2 * column + j, channel] = dy[image, row, column, channel]
-    assert np.array_equal(dx, scattered)
+    for values in (integers, normal):
+        dy, dx = values(*y.shape), poisoned(shape)
+        step("maxpool2d_backward", {"dy": dy, "index": index}, {"dx": dx}, **attributes)
+        bound = 0 if values is integers else gamma(pool[0] ** 2)
+        error = np.abs(dx - references.maxpool2d_backward(dy, place, shape, *pool))
+        assert (error <= bound * references.maxpool2d_backward(np.abs(dy), place, shape, *pool)).all()
+
+
+def test_maxpool2d_finds_the_least_of_numbers_and_the_first_of_nans():
+    x = np.array([[-np.inf, -np.inf, np.nan, np.inf], [-np.inf, -np.inf, 7, np.nan]], np.float32).reshape(1, 2, 4, 1)
+    y, index = poisoned((1, 1, 2, 1)), poisoned((1, 1, 2, 1), np.uint8)
+    step("maxpool2d_forward", {"x": x}, {"y": y, "index": index}, window=2, stride=2, padding=0)
+    assert np.array_equal(y.ravel(), [-np.inf, np.nan], equal_nan=True) and index.ravel().tolist() == [0, 0]
+
+
+def avgpool2d_backward(dy, shape, window, stride, padding):
+    batch, height, width, channels = shape
+    dx = np.zeros((batch, height + 2 * padding, width + 2 * padding, channels))
+    for row, column in np.ndindex(dy.shape[1:3]):
+        dx[:, stride * row:stride * row + window, stride * column:stride * column + window] += dy[:, [[row]], [[column]]]
+    return dx[:, padding:padding + height, padding:padding + width] / window ** 2
+
+
+def assert_means(operation, read, shape, written, expected, terms, **attributes):
+    """That a step computes expected(array): the exact sums rounded once for integers, within the bound of a sum otherwise."""
+    for values in (integers, normal):
+        array = values(*shape)
+        wanted = expected(array.astype(float))
+        out = poisoned(wanted.shape)
+        step(operation, {read: array}, {written: out}, **attributes)
+        if values is integers:
+            assert np.array_equal(out, wanted.astype(np.float32))
+        assert (np.abs(out - wanted) <= gamma(terms) * expected(np.abs(array).astype(float))).all()
+
+
+@pytest.mark.parametrize("shape, pool", POOLED, ids=str)
+def test_avgpool2d(shape, pool):
+    attributes, terms = dict(zip(gpu_basic.SLIDING, pool, strict=True)), pool[0] ** 2
+    assert_means("avgpool2d_forward", "x", shape, "y", lambda x: references.avgpool2d(x, *pool), terms, **attributes)
+    output = references.avgpool2d(np.zeros(shape), *pool).shape
+    assert_means("avgpool2d_backward", "dy", output, "dx", lambda dy: avgpool2d_backward(dy, shape, *pool), terms, **attributes)
+
+
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_global_avgpool(shape):
+    batch, height, width, channels = shape
+    pixels = height * width
+    assert_means("global_avgpool_forward", "x", shape, "y", references.global_avgpool, pixels)
+    assert_means("global_avgpool_backward", "dy", (batch, 1, 1, channels), "dx",
+                 lambda dy: np.broadcast_to(dy / pixels, shape), 1)
 
 
 @pytest.mark.parametrize("shape", IMAGES, ids=str)
@@ -179,37 +291,193 @@ def test_upsample2d(shape):
     batch, height, width, channels = shape
     x = normal(*shape)
     y = poisoned((batch, 2 * height, 2 * width, channels))
-    run("upsample2d.cu", "upsample2d_forward", x, y, *shape, count=y.size)
+    step("upsample2d_forward", {"x": x}, {"y": y})
     assert np.array_equal(y, references.upsample2d(x))
-
-    def backward(dy):
-        dx = poisoned(shape)
-        run("upsample2d.cu", "upsample2d_backward", dy, dx, *shape, count=dx.size)
-        return dx, dy.reshape(batch, height, 2, width, 2, channels).astype(float)
-
-    dx, corners = backward(integers(*y.shape))
-    assert np.array_equal(dx, corners.sum(axis=(2, 4)))
-    dx, corners = backward(normal(*y.shape))
-    assert (np.abs(dx - corners.sum(axis=(2, 4))) <= gamma(4) * np.abs(corners).sum(axis=(2, 4))).all()
+    assert_means("upsample2d_backward", "dy", y.shape, "dx",
+                 lambda dy: dy.reshape(batch, height, 2, width, 2, channels).sum(axis=(2, 4)), 4)
 
 
-@pytest.mark.parametrize("file, name", [("relu.cu", "relu_forward"), ("maxpool2d.cu", "maxpool2d_forward"),
-                                        ("update.cu", "sgd_update")])
-def test_nan_is_not_lost(file, name):
+@pytest.mark.parametrize("amount", [0, 1, 3])
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_pad(shape, amount):
+    x = normal(*shape)
+    padded = references.pad(x, amount)
+    y, dx = poisoned(padded.shape), poisoned(shape)
+    step("pad_forward", {"x": x}, {"y": y}, amount=amount)
+    assert np.array_equal(y, padded)
+    dy = normal(*y.shape, seed=1)
+    step("pad_backward", {"dy": dy}, {"dx": dx}, amount=amount)
+    assert np.array_equal(dx, dy[:, amount:amount + shape[1], amount:amount + shape[2]])
+
+
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_flatten(shape):
+    x = normal(*shape)
+    y, dx = poisoned(references.flatten(x).shape), poisoned(shape)
+    step("flatten_forward", {"x": x}, {"y": y})
+    assert np.array_equal(y, references.flatten(x))
+    step("flatten_backward", {"dy": y}, {"dx": dx})
+    assert np.array_equal(dx, x)
+
+
+# ---- normalisation
+
+# One pixel, one channel, as many pixels as there are parts of a sum, more, and more than a block of channels.
+NORMALIZED = [(1, 1, 1, 2), (3, 1, 1, 33), (1, 5, 3, 1), (4, 8, 8, 3), (2, 13, 11, 3)]
+EPSILON = 1e-5
+
+
+def sum_terms(x):
+    """Additions that a term of a sum over all pixels goes through in float32, and a few more."""
+    return -(-x[..., 0].size // gpu_basic.CHANNEL_PARTS) + 4
+
+
+def by_channel(shape):
+    """weight, bias, running_mean, running_var."""
+    channels = shape[3]
+    return (normal(channels, seed=1), normal(channels, seed=2), normal(channels, seed=3), np.abs(normal(channels, seed=4)))
+
+
+@pytest.mark.parametrize("middle", [0, 1000])   # beside which a variance of 1 is lost to the mean of squares
+@pytest.mark.parametrize("shape", NORMALIZED, ids=str)
+def test_batchnorm_forward(shape, middle):
+    x = normal(*shape) + np.float32(middle)
+    weight, bias, running_mean, running_var = by_channel(shape)
+    old_mean, old_var = running_mean.copy(), running_var.copy()
+    y, mean, inverse = poisoned(shape), poisoned(shape[3]), poisoned(shape[3])
+    step("batchnorm_forward", {"x": x, "weight": weight, "bias": bias},
+         {"y": y, "mean": mean, "inverse": inverse, "running_mean": running_mean, "running_var": running_var},
+         decay=0.75, epsilon=EPSILON)
+
+    _, wanted_mean, wanted_inverse = references.batchnorm(x, weight, bias, EPSILON)
+    mean_error = gamma(sum_terms(x)) * np.abs(x).mean(axis=(0, 1, 2), dtype=float)
+    assert (np.abs(mean - wanted_mean) <= mean_error).all()
+    off = np.abs(x - wanted_mean) + mean_error
+    variance_error = gamma(sum_terms(x)) * np.mean(off ** 2, axis=(0, 1, 2)) + mean_error ** 2
+    assert (np.abs(inverse - wanted_inverse) <= wanted_inverse * (variance_error * wanted_inverse ** 2 + UNIT)).all()
+    new_mean, new_var = references.running_statistics(x, old_mean, old_var, 0.75)
+    assert (np.abs(running_mean - new_mean) <= mean_error + UNIT * np.abs(new_mean)).all()
+    assert (np.abs(running_var - new_var) <= 2 * variance_error + UNIT * new_var).all()
+    # Normalised by what it says it was.
+    wanted = weight * (x.astype(float) - mean) * inverse + bias
+    assert (np.abs(y - wanted) <= gamma(4) * (np.abs(weight * (np.abs(x) + np.abs(mean)) * inverse) + np.abs(bias))).all()
+
+
+def test_batchnorm_statistics_of_integers_are_exact():
+    x = integers(8, 8, 8, 3)
+    mean, running_mean = poisoned(3), np.array([1, -2, 3], np.float32)
+    expected = x.mean(axis=(0, 1, 2), dtype=float)
+    step("batchnorm_forward", {"x": x, "weight": normal(3), "bias": normal(3)},
+         {"y": poisoned(x.shape), "mean": mean, "inverse": poisoned(3), "running_mean": running_mean,
+          "running_var": np.ones(3, np.float32)}, decay=0.5, epsilon=EPSILON)
+    assert np.array_equal(mean, expected) and np.array_equal(running_mean, (expected + [1, -2, 3]) / 2)
+
+
+@pytest.mark.parametrize("shape", NORMALIZED, ids=str)
+def test_batchnorm_inference(shape):
+    x, y = normal(*shape), poisoned(shape)
+    weight, bias, running_mean, running_var = by_channel(shape)
+    step("batchnorm_inference", {"x": x, "weight": weight, "bias": bias, "running_mean": running_mean,
+                                 "running_var": running_var}, {"y": y}, epsilon=EPSILON)
+    wanted = references.batchnorm_inference(x, weight, bias, running_mean, running_var, EPSILON)
+    size = references.batchnorm_inference(np.abs(x), np.abs(weight), np.abs(bias), -np.abs(running_mean), running_var, EPSILON)
+    assert (np.abs(y - wanted) <= gamma(8) * size).all()
+
+
+def run_batchnorm_backward(x, weight, mean, inverse, dy):
+    """dx, dweight, dbias."""
+    written = poisoned(x.shape), poisoned(x.shape[3]), poisoned(x.shape[3])
+    step("batchnorm_backward", {"x": x, "weight": weight, "mean": mean, "inverse": inverse, "dy": dy},
+         dict(zip(("dx", "dweight", "dbias"), written, strict=True)))
+    return written
+
+
+@pytest.mark.parametrize("shape", NORMALIZED, ids=str)
+def test_batchnorm_backward(shape):
+    x, dy = normal(*shape), normal(*shape, seed=5)
+    weight, bias, *_ = by_channel(shape)
+    _, mean, inverse = (array.astype(np.float32) for array in references.batchnorm(x, weight, bias, EPSILON))
+    dx, dweight, dbias = run_batchnorm_backward(x, weight, mean, inverse, dy)
+
+    axes, pixels, terms = (0, 1, 2), x[..., 0].size, sum_terms(x)
+    normalized, size = (x.astype(float) - mean) * inverse, (np.abs(x).astype(float) + np.abs(mean)) * inverse
+    sizes = np.abs(dy).sum(axis=axes, dtype=float), (np.abs(dy) * size).sum(axis=axes)
+    assert (np.abs(dbias - dy.sum(axis=axes, dtype=float)) <= gamma(terms) * sizes[0]).all()
+    assert (np.abs(dweight - (dy * normalized).sum(axis=axes)) <= gamma(terms) * sizes[1]).all()
+
+    wide = x.astype(float)
+    wanted = references.gradient(lambda: references.batchnorm(wide, weight, bias, EPSILON)[0], wide, dy)
+    bound = gamma(terms + 10) * np.abs(weight * inverse) * (np.abs(dy) + (sizes[0] + size * sizes[1]) / pixels)
+    assert (np.abs(dx - wanted) <= bound + 1e-7 * inverse).all()   # the last is for the differences
+
+
+def test_batchnorm_backward_of_integers_is_exact():
+    x, dy, weight, mean = integers(8, 8, 8, 3), integers(8, 8, 8, 3, seed=1), integers(3), integers(3, seed=1)
+    inverse = np.array([0.5, 1, 2], np.float32)
+    dx, dweight, dbias = run_batchnorm_backward(x, weight, mean, inverse, dy)
+    normalized = (x - mean) * inverse
+    assert np.array_equal(dbias, dy.sum(axis=(0, 1, 2))) and np.array_equal(dweight, (dy * normalized).sum(axis=(0, 1, 2)))
+    assert np.array_equal(dx, weight * inverse * (dy - dbias / 512 - normalized.astype(float) * dweight / 512))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 7), (3, 5, 7, 3)], ids=str)
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_lrn(shape, size):
+    settings = {"size": size, "alpha": 0.5, "beta": 0.75, "k": 2.0}   # alpha as large as not to be lost beside k
+    x, dy, ratio = normal(*shape), normal(*shape, seed=1), 0.5 / size
+    y, sums, dx = poisoned(shape), poisoned(shape), poisoned(shape)
+    step("lrn_forward", {"x": x}, {"y": y, "sums": sums}, **settings)
+    wanted, wanted_sums = references.lrn(x, **settings)
+    assert (np.abs(sums - wanted_sums) <= gamma(size + 3) * wanted_sums).all()
+    assert (np.abs(y - wanted) <= gamma(size + 12) * np.abs(wanted)).all()   # 9 of them for powf
+
+    step("lrn_backward", {"x": x, "sums": sums, "dy": dy}, {"dx": dx}, **settings)
+    wide = x.astype(float)
+    wanted = references.gradient(lambda: references.lrn(wide, **settings)[0], wide, dy)
+    products = np.abs(dy * x) * wanted_sums ** -1.75
+    neighbours = [slice(max(0, c - (size - 1) // 2), c + size // 2 + 1) for c in range(shape[3])]
+    total = np.stack([products[..., those].sum(axis=3) for those in neighbours], axis=3)
+    bound = gamma(2 * size + 24) * (np.abs(dy) * wanted_sums ** -0.75 + 2 * ratio * 0.75 * np.abs(x) * total)
+    assert (np.abs(dx - wanted) <= bound + 1e-8).all()
+
+
+# ---- NaN
+
+# Operation -> (what it computes, its other reads by role, its other writes by role, attributes).
+SPREADS = {
+    "relu_forward": (lambda x: np.where(x < 0, 0, x), {}, {}, {}),
+    "add_forward": (lambda x: x, {"b": normal(2, 6, 5, 3)}, {}, {}),
+    "maxpool2d_forward": (lambda x: references.maxpool2d(x, 3, 2, 1)[0], {}, {"index": poisoned((2, 3, 3, 3), np.uint8)},
+                          {"window": 3, "stride": 2, "padding": 1}),
+    "avgpool2d_forward": (lambda x: references.avgpool2d(x, 3, 2, 1), {}, {}, {"window": 3, "stride": 2, "padding": 1}),
+    "global_avgpool_forward": (references.global_avgpool, {}, {}, {}),
+    "pad_forward": (lambda x: references.pad(x, 1), {}, {}, {"amount": 1}),
+    "flatten_forward": (references.flatten, {}, {}, {}),
+    "dropout_forward": (lambda x: x, {"counters": np.zeros(3, np.int64)}, {"mask": poisoned((2, 6, 5, 3), np.uint8)},
+                        {"rate": 0.999, "seed": 0, "stream": 0}),
+    "lrn_forward": (lambda x: references.lrn(x, 3, 1, 1, 1)[0], {}, {"sums": poisoned((2, 6, 5, 3))},
+                    {"size": 3, "alpha": 1.0, "beta": 1.0, "k": 1.0}),
+    "batchnorm_forward": (lambda x: x + x.sum(axis=(0, 1, 2)), {"weight": normal(3), "bias": normal(3)},
+                          {"mean": poisoned(3), "inverse": poisoned(3), "running_mean": normal(3), "running_var": normal(3)},
+                          {"decay": 0.9, "epsilon": EPSILON}),
+}
+
+
+@pytest.mark.parametrize("operation", SPREADS)
+def test_nan_is_not_lost_and_does_not_spread(operation):
     """A training that has diverged must show in the loss."""
-    if name == "relu_forward":
-        out = poisoned(4)
-        run(file, name, np.array([1, np.nan, -1, 2], np.float32), out, 4, count=4)
-        assert np.isnan(out).tolist() == [False, True, False, False]
-    elif name == "maxpool2d_forward":
-        out = poisoned((1, 1, 2, 1))
-        x = np.array([[1, 2, np.nan, 0], [np.nan, 3, 5, 6]], np.float32).reshape(1, 2, 4, 1)
-        run(file, name, x, out, poisoned(out.shape, np.uint8), *x.shape, count=2)
-        assert np.isnan(out).all()
-    else:
-        parameter = np.ones(2, np.float32)
-        run(file, name, parameter, np.array([np.nan, 9], np.float32), *step_state(0), 2, 0.0, 1.0, count=2)
-        assert np.isnan(parameter).tolist() == [True, False]
+    expected, reads, writes, attributes = SPREADS[operation]
+    x = normal(2, 6, 5, 3)
+    x[1, 3, 2, 1] = np.nan
+    y = poisoned(expected(x).shape)
+    step(operation, {"a" if operation == "add_forward" else "x": x, **reads}, {"y": y, **writes}, **attributes)
+    assert np.array_equal(np.isnan(y), np.isnan(expected(x)))
+
+
+def test_nan_of_a_gradient_is_not_lost_in_the_update():
+    parameter = np.ones(2, np.float32)
+    run("update.cu", "sgd_update", parameter, np.array([np.nan, 9], np.float32), *step_state(0), 2, 0.0, 1.0, count=2)
+    assert np.isnan(parameter).tolist() == [True, False]
 
 
 # ---- loss, update, input
@@ -232,6 +500,48 @@ def test_mse(count, parts):
         assert (np.abs(gradient - 2 / 64 * difference) <= (0 if exact else gamma(2) * np.abs(difference))).all()
         assert abs(losses[2] - loss) <= (loss * 2 ** -50 if exact else gamma(count // parts + 5) * loss)
         assert np.isnan(losses[[0, 1, 3, 4]]).all()
+
+
+def run_cross_entropy(scores, labels):
+    """gradient, loss, hits of scores (batch, 1, 1, classes) at an offset into a larger, shuffled data set."""
+    batch, rows = len(scores), len(scores) + 5
+    permutation = np.random.default_rng(0).permutation(rows)
+    all_labels = np.full(rows, 255, np.uint8)
+    all_labels[permutation[3:3 + batch]] = labels
+    gradient, losses, hits = poisoned(scores.shape), poisoned(4, np.float64), poisoned(4, np.float64)
+    step("cross_entropy", {"prediction": scores, "labels": all_labels, "permutation": permutation,
+                           "counters": counters(7, 3, 2)},
+         {"gradient": gradient, "losses": losses, "hits": hits})
+    assert np.isnan(losses[[0, 1, 3]]).all() and np.isnan(hits[[0, 1, 3]]).all()
+    return gradient, losses[2], hits[2]
+
+
+@pytest.mark.parametrize("values", [integers, normal])   # of integers many are the largest twice
+@pytest.mark.parametrize("spread", [1, 30])              # exp(4 * 30) is infinite
+@pytest.mark.parametrize("batch, classes", [(1, 2), (5, 10), (40, 33)])
+def test_cross_entropy(batch, classes, spread, values):
+    scores = values(batch, 1, 1, classes) * np.float32(spread)
+    labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
+    gradient, loss, hits = run_cross_entropy(scores, labels)
+    wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
+    # The rounding of score - largest is that of its power, times its size; the power itself has two.
+    size = np.ptp(scores, axis=3).max().astype(float)
+    terms = classes + 4 + size
+    is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
+    bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
+    assert (np.abs(gradient - wanted) <= bound).all()
+    assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
+    assert hits == wanted_hits >= 1
+
+
+def test_cross_entropy_of_a_nan():
+    scores = normal(4, 1, 1, 3)
+    scores[0, 0, 0, 0] = scores[2, 0, 0, 2] = np.nan   # of which one is where the search for the largest starts
+    gradient, loss, hits = run_cross_entropy(scores, np.nan_to_num(scores, nan=-9).reshape(4, 3).argmax(axis=1))
+    assert np.isnan(gradient).all(axis=(1, 2, 3)).tolist() == [True, False, True, False]
+    assert np.isnan(gradient).sum() == 6 and np.isnan(loss) and hits == 2
+    scores[0] = np.nan
+    assert run_cross_entropy(scores, [0, 0, 0, 0])[2] <= 2   # not the row whose scores are all NaN
 
 
 def step_state(step):
@@ -312,6 +622,30 @@ def test_load_batch_is_what_numpy_gathers_to_the_last_bit(name, dtype, flip):
     assert np.array_equal(x, gathered * scale + offset)
 
 
+@pytest.mark.parametrize("crop, flip", [(0, True), (4, False), (4, True), (100, True)])
+@pytest.mark.parametrize("batch, seed, at_step", [(1, 0, 0), (300, 2 ** 64 - 3, 2 ** 40 + 1)])
+def test_draw_augmentation(batch, seed, at_step, crop, flip):
+    drawn = poisoned((batch, 3), np.int32)
+    step("draw_augmentation", {"counters": counters(at_step, 64, 1)}, {"augmentation": drawn}, crop=crop, flip=flip, seed=seed)
+    numbers = philox(seed, 3, at_step, 4 * batch).reshape(batch, 4)
+    shifts = (numbers[:, :2] % np.uint64(2 * crop + 1)).astype(int) - crop
+    assert np.array_equal(drawn[:, :2], shifts)
+    assert np.array_equal(drawn[:, 2], numbers[:, 2] >> np.uint64(63) if flip else np.zeros(batch))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_load_augmented_batch_is_what_numpy_gathers_to_the_last_bit(dtype):
+    images = np.random.default_rng(0).integers(1, 256, (11, 5, 7, 3)).astype(dtype)
+    permutation = np.random.default_rng(1).permutation(11)
+    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    augmentation = np.array([[0, 0, 0], [0, 0, 1], [1, -2, 0], [-2, 1, 1], [3, 4, 1], [-5, 0, 0], [0, 7, 1], [5, -1, 0]],
+                            np.int32)
+    x = poisoned((8, 5, 7, 3))
+    step("load_augmented_batch", {"images": images, "permutation": permutation, "counters": counters(9, 3), "scale": scale,
+                                  "offset": offset, "augmentation": augmentation}, {"batch": x})
+    assert np.array_equal(x, references.load_augmented_batch(images, permutation[3:11], scale, offset, augmentation))
+
+
 # ---- what holds for every file
 
 FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
@@ -321,13 +655,13 @@ FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("file", FILES)
 def test_every_gpu_can_run_it(file, architecture):
-    compiled = nvrtc.compile_file(FOLDER / file, architecture)
-    assert sorted(compiled.kernels) == sorted(load(FOLDER / file).names)
-    for name, resources in compiled.kernels.items():
+    binary = compiled(f"gpu_basic/{file}", (), architecture)
+    assert sorted(binary.kernels) == sorted(load(FOLDER / file).names)
+    for name, resources in binary.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.static_shared_bytes == 0, f"{name}: this rung uses global memory only"
         assert resources.registers * (resources.most_threads or 1) <= 65536, name
-        body = compiled.ptx.partition(f".entry {name}(")[2]
+        body = binary.ptx.partition(f".entry {name}(")[2]
         assert "st.global" in body.partition(".entry")[0], f"{name} does nothing on {architecture}"
 
 

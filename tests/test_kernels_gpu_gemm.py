@@ -4,11 +4,20 @@ import itertools
 
 import pytest
 
+from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
 from ladder import executors, networks, nvrtc, parity
 from ladder.rungs import gpu_gemm
-from rung_checks import check_forward, check_input_grad, check_weight_grad, convolution_launches, launches_of, training_plan
+from rung_checks import (
+    check_forward,
+    check_infinities,
+    check_input_grad,
+    check_weight_grad,
+    convolution_launches,
+    launches_of,
+    training_plan,
+)
 
 RUNG = "gpu_gemm"
 NETWORK = networks.build("autoencoder")
@@ -49,6 +58,11 @@ def test_conv2d_in_large_tiles(shape, stride):
     check_weight_grad(in_large_tiles(gpu_gemm.conv2d_weight_grad), shape, stride)
 
 
+@pytest.mark.parametrize("channels", [9, 12])
+def test_infinities(channels):
+    check_infinities(gpu_gemm, channels)
+
+
 def test_the_largest_layers_use_the_large_tile():
     made = {(step.layer, launch.entry) for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
             if "TILE_M=128" in launch.defines}
@@ -79,7 +93,7 @@ LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG),
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
 def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, architecture):
-    made = nvrtc.compile_file(KERNELS / source, architecture, defines)
+    made = compiled(source, defines, architecture)
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"

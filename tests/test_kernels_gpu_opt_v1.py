@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import references
+from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
-from ladder import executors, layers, networks, nvrtc, parity
+from ladder import executors, layers, networks, nvrtc, parity, plan
 from ladder.rungs import gpu_opt_v1
 from rung_checks import (
     check_forward,
+    check_infinities,
     check_input_grad,
     check_weight_grad,
     convolution_launches,
@@ -37,7 +39,18 @@ CONVOLUTIONS = [
     (1, 19, 17, 4, 3, 3, 1),
     (1, 17, 16, 3, 4, 3, 1),
 ]
-IMAGES = [(1, 2, 2, 1), (3, 5, 7, 3), (2, 6, 8, 5), (2, 5, 4, 8), (1, 9, 7, 36)]   # batch, height, width, channels
+STRIDED = [   # and strides: every tile, windows that overlap, that lie side by side and that leave pixels out
+    ((2, 7, 9, 3, 5, 3, 1), 2),
+    ((1, 13, 8, 4, 20, 7, 3), 2),
+    ((2, 9, 12, 8, 68, 1, 0), 2),
+    ((1, 11, 8, 5, 7, 2, 0), 3),
+    ((1, 35, 33, 12, 4, 5, 2), 2),
+    ((1, 33, 31, 4, 3, 4, 1), 4),
+]
+DENSE = [(1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 35, 10, 1, 0), (67, 1, 1, 12, 68, 1, 0)]   # images of one pixel
+# batch, height, width, channels; the last fills whole blocks
+IMAGES = [(1, 2, 2, 1), (3, 5, 7, 3), (2, 6, 8, 5), (2, 5, 4, 8), (1, 9, 7, 36), (2, 32, 16, 1)]
+SIDE_BY_SIDE = {"window": 2, "stride": 2, "padding": 0}
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
@@ -55,6 +68,18 @@ def test_conv2d_weight_and_bias_grad(shape):
     check_weight_grad(gpu_opt_v1.conv2d_weight_grad, shape)
 
 
+@pytest.mark.parametrize("shape, stride", [*STRIDED, *((shape, 1) for shape in DENSE)], ids=str)
+def test_conv2d_with_a_stride_and_dense(shape, stride):
+    check_forward(gpu_opt_v1.conv2d_forward, shape, stride)
+    check_input_grad(gpu_opt_v1.conv2d_input_grad, shape, stride)
+    check_weight_grad(gpu_opt_v1.conv2d_weight_grad, shape, stride)
+
+
+@pytest.mark.parametrize("channels", [9, 12])
+def test_infinities(channels):
+    check_infinities(gpu_opt_v1, channels)
+
+
 @pytest.mark.parametrize("filters, columns, pixels", [(1, 1, 1), (3, 2304, 65536), (128, 2304, 16384), (256, 27, 65536),
                                                       (128, 1152, 4096), (5, 7, 1000), (4096, 36864, 64)])
 def test_the_splits_of_a_weight_gradient_cover_its_pixels(filters, columns, pixels):
@@ -69,11 +94,11 @@ def test_maxpool2d(shape, relu):
     x = integers(*shape)   # of nine values, so that many windows hold a maximum twice
     expected, place = references.maxpool2d(x)
     y, index = poisoned(expected.shape), poisoned(expected.shape, np.uint8)
-    run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index})
+    run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index}, **SIDE_BY_SIDE)
     assert np.array_equal(y, expected) and np.array_equal(index, place)
 
     dy, dx = normal(*y.shape), poisoned(shape)
-    run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dy, "index": index, "y": y}, {"dx": dx}, relu=relu)
+    run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dy, "index": index, "y": y}, {"dx": dx}, **SIDE_BY_SIDE, relu=relu)
     scattered = np.zeros(shape)
     for image, row, column, channel in np.ndindex(y.shape):
         i, j = divmod(int(place[image, row, column, channel]), 2)
@@ -89,7 +114,7 @@ def test_maxpool2d_keeps_a_nan(channels):
         x[0, place // 2, place % 2, channels - 1] = np.nan
         y, index = poisoned((1, 1, 1, channels)), poisoned((1, 1, 1, channels), np.uint8)
         y[...] = 0
-        run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index})
+        run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index}, **SIDE_BY_SIDE)
         assert np.isnan(y[..., -1]).all() and (index[..., -1] == place).all()
 
 
@@ -143,6 +168,26 @@ def test_a_relu_that_no_pooling_follows_has_a_gradient_step_of_its_own():
     assert max(parity.deviations(network, *trained).values()) <= protocol.tolerance
 
 
+@pytest.mark.parametrize("window, stride, padding, rung", [(2, 2, 0, RUNG), (3, 2, 1, "gpu_basic"), (2, 1, 0, "gpu_basic"),
+                                                           (2, 2, 1, "gpu_basic"), (3, 3, 0, "gpu_basic")])
+def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, rung):
+    network = networks.resolve("pooled", (6, 6, 2), (layers.conv2d("a", 4), layers.relu("a_relu"),
+                                                     layers.maxpool2d("pool", window, stride, padding)), "pool", "mse")
+    steps = pooling_steps(network)
+    assert len(steps) == 2
+    assert {launch.source for step in steps for launch in step.launches} == {f"{rung}/maxpool2d.cu"}
+
+
+def pooling_steps(network):
+    """Without a loss: the network's output is not as large as its input."""
+    build = plan.Builder(network, network.layers, RUNG, 2, "float32", training=True)
+    build.load_batch(plan.Dataset(2, "uint8"))
+    build.lower()
+    build.gradient_part(build.output)
+    build.go_back()
+    return [step for step in build.plan().steps if step.operation.startswith("maxpool2d")]
+
+
 @pytest.mark.parametrize("name", parity.PROTOCOLS)
 def test_parity_with_the_cpu_rung(name):
     protocol = parity.PROTOCOLS[name]
@@ -156,14 +201,15 @@ def test_parity_with_the_cpu_rung(name):
 RESIZINGS = {(f"{RUNG}/{file}.cu", (f"WIDTH={width}",)) for file in ("maxpool2d", "upsample2d") for width in (1, 4)}
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
 LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
-                   *itertools.chain(*(convolution_launches(gpu_opt_v1, shape) for shape in CONVOLUTIONS))})
+                   *itertools.chain(*(convolution_launches(gpu_opt_v1, shape) for shape in CONVOLUTIONS)),
+                   *itertools.chain(*(convolution_launches(gpu_opt_v1, *case) for case in STRIDED))})
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
 def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, architecture):
-    made = nvrtc.compile_file(KERNELS / source, architecture, defines)
+    made = compiled(source, defines, architecture)
     assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
     resizing = (source, defines) in RESIZINGS
     for name, resources in made.kernels.items():

@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 
 import references
+from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
-from ladder import executors, networks, nvrtc, parity, plan
+from ladder import executors, layers, networks, nvrtc, parity, plan
 from ladder.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v2
 from rung_checks import (
     Convolution,
     check_forward,
+    check_infinities,
     check_input_grad,
     check_weight_grad,
+    convolution_launches,
     launches_of,
     run_step,
     training_plan,
@@ -36,15 +39,16 @@ CONVOLUTIONS = [
     (1, 5, 7, 8, 68, 3, 1),
     (1, 7, 6, 5, 7, 5, 3),
     (2, 3, 2, 5, 3, 3, 2),
-    (1, 13, 11, 4, 3, 3, 1),
+    (1, 13, 11, 4, 5, 3, 1),
     (1, 5, 4, 3, 132, 3, 1),
 ]
 UPSAMPLED = [   # batch, height, width, channels, filters, before the upsampling
     (1, 1, 1, 1, 1),
     (3, 3, 5, 4, 3),
-    (1, 13, 11, 5, 4),
+    (1, 13, 11, 9, 4),
     (2, 4, 3, 8, 20),
     (1, 5, 4, 68, 17),
+    (1, 9, 8, 1, 16),
 ]
 
 
@@ -124,6 +128,26 @@ def test_conv2d_weight_grad_through_what_is_behind(shape, kind):
         bound = 0 if values is integers else gamma(dy[..., 0].size)
         assert (np.abs(dweight - conv.weight_grad(conv.x, dy)) <= bound * conv.weight_grad(np.abs(conv.x), np.abs(dy))).all()
         assert (np.abs(dbias - dy.sum(axis=(0, 1, 2))) <= bound * np.abs(dy).sum(axis=(0, 1, 2))).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 35, 10, 1, 0), (67, 1, 1, 12, 132, 1, 0)], ids=str)
+def test_dense(tiles, shape):
+    """A dense layer is the 1x1 convolution over images of one pixel."""
+    check_forward(gpu_opt_v2.conv2d_forward, shape)
+    check_input_grad(gpu_opt_v2.conv2d_input_grad, shape)
+    check_weight_grad(gpu_opt_v2.conv2d_weight_grad, shape)
+
+
+def test_with_a_stride_the_launches_are_those_of_gpu_opt_v1():
+    shape = (2, 7, 6, 4, 5, 3, 1)
+    check_forward(gpu_opt_v2.conv2d_forward, shape, 2)
+    for stride, rung in ((1, "gpu_opt_v2"), (2, "gpu_opt_v1")):
+        assert {source.partition("/")[0] for source, _ in convolution_launches(gpu_opt_v2, shape, stride)} == {rung}
+
+
+@pytest.mark.parametrize("channels", [9, 12])
+def test_infinities(tiles, channels):
+    check_infinities(gpu_opt_v2, channels)
 
 
 # ---- upsampling and convolution
@@ -238,6 +262,20 @@ def test_weight_gradients_update_the_weights(optimizer, collapsed):
             np.testing.assert_allclose(writes[f"{role}.{average}"], value, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("name", ["rmsprop", "adam"])
+def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name):
+    gradient = np.array([0, 1e-8, 1e-7], np.float32)
+    names = [f"{role}{suffix}" for role in ("weight", "bias") for suffix in ("", *(f".{each}" for each in AVERAGES[name]))]
+    writes = {each: np.zeros((3, 1, 1, 1) if each.startswith("weight") else 3, np.float32) for each in names}
+    rates, counters = step_state(0)
+    run_step(gpu_opt_v2.conv2d_weight_grad, {"x": np.ones((1, 1, 1, 1), np.float32), "dy": gradient.reshape(1, 1, 1, 3),
+                                             "learning_rates": rates, "counters": counters},
+             writes, padding=0, update=name, weight_decay=0.0, clip=0.0)
+    wanted, _ = updated(name, np.zeros(3), gradient.astype(float), [np.zeros(3) for _ in AVERAGES[name]], 0, 0, 0, 0)
+    for role in ("weight", "bias"):
+        np.testing.assert_allclose(writes[role].reshape(3), wanted, rtol=1e-5)
+
+
 def parameter_steps(made, name):
     """(the last step that reads the parameter or what is derived from it, those that write it)."""
     readers = {name, f"{name.removesuffix('.weight')}.collapsed"}
@@ -291,6 +329,33 @@ def test_the_splits_of_the_weight_gradients_at_batch_64():
                         "dec2_relu": (4, 1, 44)}
 
 
+def test_a_convolution_without_bias_is_updated_in_a_step_of_its_own():
+    network = networks.resolve("two", (4, 4, 2), (layers.conv2d("a", 4, bias=False), layers.relu("a_relu"),
+                                                  layers.conv2d("b", 2)), "a", "mse")
+    made = training_plan(RUNG, network)
+    assert [step.layer for step in made.steps if step.operation == "sgd_update"] == ["a"]
+    assert [step.attributes.get("update") for step in made.steps if step.operation == "conv2d_weight_grad"] == ["sgd", None]
+    assert "a.bias" not in made.buffers and made.buffers["a.no_bias"].kind == "control"
+
+
+STRIDED = networks.resolve("strided", (10, 12, 3), (
+    layers.conv2d("a", 8, kernel=4, padding=1, stride=2), layers.relu("a_relu"), layers.upsample2d("up"), layers.conv2d("b", 8),
+    layers.relu("b_relu"), layers.conv2d("c", 12, kernel=2, padding=0, stride=2), layers.relu("c_relu"),
+    layers.upsample2d("c_up"), layers.conv2d("d", 3, kernel=5, padding=2)), "c_relu", "mse")
+
+
+def test_the_gradient_of_a_relu_behind_a_stride_is_there_whatever_reads_it():
+    """An upsampling that is fused does not apply it; one that is not does so once more."""
+    made = training_plan(RUNG, STRIDED)
+    assert [step.operation for step in made.steps if step.layer in ("up", "c_up") and "forward" in step.operation] == [
+        "upsample_conv2d_forward", "upsample2d_forward"]
+    assert [step.layer for step in made.steps if step.operation == "relu_backward"] == ["c", "a"]
+    protocol = parity.PROTOCOLS["sgd"]
+    trained = [parity.train(STRIDED, variant, executor, protocol)
+               for variant, executor in ((RUNG, Executor()), ("cpu_sequential", executors.create("cpu_sequential", 1)))]
+    assert max(parity.deviations(STRIDED, *trained).values()) <= protocol.tolerance
+
+
 @pytest.mark.parametrize("rows, columns, pixels", [(1, 1, 1), (3, 2304, 65536), (128, 2304, 48), (5, 7, 1000),
                                                    (4096, 36864, 64)])
 def test_splits_cover_all_pixels(rows, columns, pixels):
@@ -342,7 +407,7 @@ def test_every_file_is_launched():
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("file, defines", COMPILED, ids=str)
 def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(file, defines, architecture):
-    made = nvrtc.compile_file(KERNELS / RUNG / file, architecture, defines)
+    made = compiled(f"{RUNG}/{file}", defines, architecture)
     assert set(made.kernels) == set(load(KERNELS / RUNG / file).names)
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name

@@ -61,6 +61,13 @@ def test_comments_signatures_and_what_gcc_does_not_see_are_left_alone(tmp_path):
         (3, "a = a * a; // 1 + 1"), (7, "")]
 
 
+def test_functions_of_one_line_and_const_ones_are_mutated(tmp_path):
+    (tmp_path / "k.cuh").write_text("struct S {\n    int a(int i = 3 + 4) const { return i + 4; }\n    int b = 3 + 4;\n"
+                                    "    int c() const {\n        return 3 + 4;\n    }\n};\nint d() { return 3 + 4; }\n")
+    assert [mutant.line for mutant in mutate_kernels.mutants(tmp_path, "k.cuh")] == [
+        "int a(int i = 3 + 4) const { return i - 4; }", "return 3 - 4;", "int d() { return 3 - 4; }"]
+
+
 def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
     files = mutate_kernels.files_of(ROOT / "kernels", "gpu_opt_v1")
     assert "gpu_opt_v1/conv2d_forward.cu" in files and "common/gemm_tile.cuh" in files

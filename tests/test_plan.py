@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ladder import networks, plan
+import zoo
+from ladder import layers, networks, plan
 from ladder.errors import UserError
 from ladder.optimizers import Optimizer
 from ladder.rungs import cpu
@@ -22,19 +23,103 @@ def inference_plan(until=None):
     return plan.inference_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), until)
 
 
-@pytest.mark.parametrize("made", [training_plan(), inference_plan(), inference_plan("latent")],
-                         ids=["train", "all", "features"])
-def test_every_buffer_a_step_reads_was_written_before_it_or_is_given(made):
-    given = {name for name, buffer in made.buffers.items() if buffer.kind in ("dataset", "control", "parameter", "optimizer")}
-    for step in made.steps:
-        assert set(step.reads.values()) <= given, step.operation
-        given |= set(step.writes.values())
-    assert given == set(made.buffers)
+def plans_of(network, variant):
+    dataset, augmentation = plan.Dataset(20, "uint8"), plan.Augmentation(crop=1)
+    return [plan.training_plan(network, variant, 4, dataset, Optimizer("adam"), LENGTH, augmentation=augmentation),
+            plan.inference_plan(network, variant, 4, dataset),
+            plan.inference_plan(network, variant, 4, dataset, network.features)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
+def test_every_buffer_a_step_reads_was_written_before_it_or_is_given(network, variant):
+    for made in plans_of(network, variant):
+        given = {name for name, buffer in made.buffers.items()
+                 if buffer.kind in ("dataset", "control", "parameter", "state", "optimizer")}
+        for step in made.steps:
+            assert set(step.reads.values()) <= given, step.operation
+            given |= set(step.writes.values())
+        inside = {name for name, buffer in made.buffers.items() if buffer.kind == "workspace"}   # of a step on a GPU
+        assert given | inside == set(made.buffers)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
+def test_every_parameter_is_updated_once_and_each_gradient_written_once(network, variant):
+    made, *_ = plans_of(network, variant)
+    written = [name for step in made.steps for name in step.writes.values()]
+    for name in network.parameters:
+        assert written.count(name) == 1
+    gradients = [name for name in written if made.buffers[name].kind == "gradient"]
+    assert len(gradients) == len(set(gradients))
 
 
 def test_every_layer_is_covered_once_and_in_order():
     covered = [layer for group, _ in training_plan().kernels for layer in group]
     assert covered == [layer.name for layer in NETWORK.layers]
+
+
+# ---- networks that are no chain
+
+def graph(*table, loss="mse", input_shape=(4, 4, 4)):
+    return networks.resolve("graph", input_shape, table, table[-1].name, loss)
+
+
+def steps_of(network, *operations):
+    """(layer, reads, writes) of the backward steps with these operations."""
+    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    loss = [step.operation for step in made.steps].index("cross_entropy" if network.classifies else "mse")
+    return [(step.layer, dict(step.reads), dict(step.writes)) for step in made.steps[loss:] if step.operation in operations]
+
+
+def test_the_parts_of_a_gradient_are_added_before_it_is_used():
+    network = graph(layers.conv2d("a", 4), layers.relu("b"), layers.conv2d("c", 4), layers.add("d", ("b", "c")),
+                    layers.add("e", ("d", "b")))
+    assert steps_of(network, "add_forward", "relu_backward") == [
+        ("b", {"a": "e.gradient", "b": "e.gradient"}, {"y": "b.gradient.sum1"}),
+        ("b", {"a": "b.gradient.sum1", "b": "b.gradient.3"}, {"y": "b.gradient.sum2"}),
+        ("b", {"y": "b", "dy": "b.gradient.sum2"}, {"dx": "a.gradient"})]
+
+
+def test_the_gradient_of_a_sum_is_that_of_both_terms_even_of_the_same():
+    network = graph(layers.conv2d("a", 4), layers.add("b", ("a", "a")))
+    assert steps_of(network, "add_forward", "conv2d_weight_grad") == [
+        ("a", {"a": "b.gradient", "b": "b.gradient"}, {"y": "a.gradient.sum1"}),
+        ("a", {"x": "input", "dy": "a.gradient.sum1"}, {"dweight": "a.weight.gradient"})]
+
+
+def test_images_and_what_is_made_of_them_without_parameters_get_no_gradient():
+    network = graph(layers.pad("a", 1), layers.maxpool2d("b", 3, 1, 0), layers.conv2d("c", 4), layers.add("d", ("c", "b")))
+    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    assert {name for name in made.buffers if name.endswith(".gradient")} == {
+        "d.gradient", "c.weight.gradient", "c.bias.gradient"}
+
+
+def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read():
+    for variant in VARIANTS:
+        _, made, _ = plans_of(zoo.ZOO, variant)
+        assert not any("dropout" in step.operation or "flatten" in step.operation and step.layer != "flat"
+                       for step in made.steps)
+        assert {name for step in made.steps for name in step.writes.values()}.isdisjoint(zoo.ZOO.state)
+        assert [step.layer for step in made.steps if step.operation == "batchnorm_inference"] == [
+            "c7_bn", "left_bn", "right_bn"]
+
+
+def test_features_take_only_the_layers_they_are_made_of():
+    _, _, made = plans_of(zoo.ZOO, "cpu")
+    covered = {layer for group, _ in made.kernels for layer in group}
+    assert covered == {layer.name for layer in zoo.ZOO.layers} - {
+        "dropped", "units_dropped", "scores_a", "average", "twice", "still_flat", "scores_b", "scores"}
+    assert made.output == "units_relu"
+
+
+def test_each_dropout_draws_from_a_stream_of_its_own_and_augmentation_before_the_images_are_loaded():
+    made = plan.training_plan(zoo.ZOO, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH,
+                              augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
+    drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]
+    assert [drop["seed"] for drop in drops] == [9, 9] and drops[0]["stream"] != drops[1]["stream"]
+    assert [step.operation for step in made.steps[:2]] == ["draw_augmentation", "load_augmented_batch"]
+    assert dict(made.steps[0].attributes) == {"crop": 3, "flip": True, "seed": 9}
 
 
 def test_features_stop_at_the_latent():

@@ -10,13 +10,12 @@ import pytest
 
 import make_report
 import synthetic_run
-from ladder import artifacts, pages, report
+from ladder import artifacts, exhibits, pages, report, sources
 
-KEYS = ["dataset", "network", "variant", "device", "batch_size", "epochs", "seed", "versions", "loss", "test_accuracy",
-        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
-        "images_per_second", "peak_memory_bytes", "svm", "weights"]
-SECTIONS = ["result", "run", "data", "training", "reconstructions", "filters", "classes", "time", "network", "artifacts",
-            "settings"]
+KEYS = ["dataset", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy",
+        "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement",
+        "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
+SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,23 @@ def digits(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def digits_page(digits):
-    return report.page(digits, report.summary(digits, "r0123456789e"))
+    return page_of(digits)
+
+
+@pytest.fixture(scope="module")
+def lenet(tmp_path_factory):
+    """Of a network that classifies, and whose last features an SVM classifies too."""
+    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", features_layer="fc2_relu")
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """Of a part of an epoch."""
+    return synthetic_run.make(tmp_path_factory.mktemp("resnet"), "mnist", network="resnet50", steps=13)
+
+
+def page_of(run):
+    return report.page(run, report.summary(run, "r0123456789e"))
 
 
 def without(run, *roles):
@@ -49,10 +64,12 @@ def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
     assert numbers["control_accuracy"] == digits["svm_random"].metrics["accuracy"]
     assert numbers["raw_pixel_accuracy"] == digits["svm_pixels"].metrics["accuracy"]
     assert numbers["loss"] == digits["train"].metrics["loss"]
+    assert numbers["steps"] == digits["train"].metrics["steps"] and numbers["epochs"] == 10
+    assert numbers["accuracy"] is None and numbers["test_loss"] is None
     assert numbers["seconds"]["train"] == digits["train"].manifest["seconds"]
     assert numbers["peak_memory_bytes"]["svm"] == digits["svm"].manifest["peak_memory_bytes"]
     assert numbers["svm"] == {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
-                              "support_vectors": 1022}
+                              "support_vectors": 1022, "accuracy": digits["svm"].metrics["accuracy"]}
     assert set(numbers["versions"]) == {*digits, "initial", "report"}
     assert numbers["versions"]["initial"] == digits["train"].manifest["spec"]["parents"]["initial"]
     assert numbers["weights"].endswith(f"train/{digits['train'].version}/weights.bin")
@@ -86,8 +103,75 @@ def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
     assert 'id="result"' not in page and 'id="classes"' not in page and "None" not in text_of(page)
 
 
-def test_the_page_has_every_section_and_a_link_to_each(digits_page):
+def test_the_numbers_of_a_network_that_classifies_are_its_own(lenet):
+    numbers = json.loads(json.dumps(report.summary(lenet, "r0123456789e"), allow_nan=False))
+    evaluated, svm = lenet["evaluate"].metrics, lenet["svm"].metrics
+    assert evaluated["accuracy"] != svm["accuracy"]
+    assert numbers["test_accuracy"] == evaluated["accuracy"] and numbers["test_loss"] == evaluated["loss"]
+    assert numbers["confusion"] == evaluated["confusion"] and numbers["per_class"] == evaluated["per_class"]
+    assert numbers["svm"]["accuracy"] == svm["accuracy"]
+    assert numbers["control_accuracy"] == lenet["svm_random"].metrics["accuracy"]
+    assert numbers["accuracy"] == lenet["train"].metrics["accuracy"]
+    assert set(numbers["versions"]) == {*lenet, "initial", "report"}
+    assert numbers["weights"].endswith("/weights.safetensors")
+
+
+def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
+    text = text_of(page_of(lenet))
+    accuracy = lenet["evaluate"].metrics["accuracy"]
+    error = math.sqrt(accuracy * (1 - accuracy) / 360)
+    assert "LeNet-5 learns from MNIST" in text
+    assert f"{100 * accuracy:.1f} %test accuracy, ± {100 * error:.1f} points" in text
+    wrong = np.count_nonzero(lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy"))
+    assert f"Named wrong{wrong} of 360" in text and "images of 28 × 28 pixels" in text
+    assert "what the network said, with the probability it gave to that" in text
+
+
+def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
+    page = page_of(lenet)
+    head, svm = page.split('<section id="svm"')
+    assert "SVM" not in text_of(head).partition("The run")[0]
+    text = text_of(svm)
+    for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
+                      ("svm_random", "SVM, untrained network"), ("svm_pixels", "SVM, raw pixels")):
+        assert re.search(rf"{who}.*?{100 * lenet[role].metrics['accuracy']:.1f} %", text), who
+    assert "from what the layer fc2_relu puts out" in text and "the SVM" in text
+
+
+def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
+    page = page_of({role: lenet[role] for role in ("data", "normalized", "train", "evaluate")})
+    text = text_of(page)
+    assert "SVM" not in text and "control" not in text and "redraw" not in text and "None" not in text
     for section in SECTIONS:
+        assert f'<section id="{section}"' in page and f'href="#{section}"' in page
+    assert 'id="svm"' not in page and 'id="reconstructions"' not in page
+
+
+def test_a_part_of_an_epoch_is_called_that(resnet):
+    text = text_of(page_of(resnet))
+    assert "labelled images for 13 steps, 0.57 epochs" in text and "13 steps, batch 640.57 epochs, seed 1" in text
+
+
+def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
+    page = page_of(resnet)
+    for layer in resnet["train"].metrics["network"]:
+        assert page.count(f"<code>{layer['layer']}</code>") == 1 + (layer["layer"] == "stem"), layer   # and its filters
+    parts = exhibits.layers(resnet["train"].metrics)["parts"]
+    assert [part["name"] for part in parts] == ["stem to stem_pool", "stage1", "stage2", "stage3", "stage4",
+                                                "average to scores"]
+    assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
+    assert sum(part["parameters"] for part in parts) == resnet["train"].metrics["parameters"]
+
+
+def test_presets_that_a_page_advises_are_there(digits, lenet, monkeypatch):
+    monkeypatch.setattr(report, "DATASETS", {})
+    for run in (digits, {**lenet, "data": digits["data"]}):
+        advised = re.search(r"--configfile (\S+)", text_of(page_of(run)))
+        assert (sources.ROOT / advised[1]).is_file()
+
+
+def test_the_page_has_every_section_and_a_link_to_each(digits_page):
+    for section in (*SECTIONS, "reconstructions"):
         assert f'<section id="{section}"' in digits_page and f'href="#{section}"' in digits_page
 
 
@@ -100,14 +184,14 @@ def test_the_headline_stands_beside_both_controls_with_standard_errors(digits, d
 
 
 def test_a_perfect_score_claims_no_standard_error_of_zero():
-    assert report.standard_error(1.0, 360) is None
-    assert report.standard_error(0.5, 100) == pytest.approx(0.05)
+    assert exhibits.standard_error(1.0, 360) is None
+    assert exhibits.standard_error(0.5, 100) == pytest.approx(0.05)
 
 
 def test_what_training_bought_is_counted_image_by_image(digits):
     labels = np.asarray(digits["data"].array("test_labels.npy"))
     right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
-    gain = report._gain(digits)
+    gain = exhibits.gain(digits)
     assert gain["won"] == (right & ~right_random).sum()
     assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
     assert gain["points"] == pytest.approx(100 * (right.mean() - right_random.mean()))
@@ -122,31 +206,31 @@ def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits
 def test_cifar10_is_not_called_a_smoke_test(tmp_path):
     run = synthetic_run.make(tmp_path, "cifar10")
     text = text_of(report.page(run, report.summary(run, "r0123456789e")))
-    assert "smoke test" not in text and "learns from CIFAR-10" in text
+    assert "smoke test" not in text and "An autoencoder learns from CIFAR-10" in text
 
 
 def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
     images = np.asarray(digits["data"].array("train_images.npy")) / 255
-    assert report._baseline(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
+    assert exhibits.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
 
 
 def test_every_setting_and_version_is_on_the_page(digits, digits_page):
     text = text_of(digits_page)
     for one in digits.values():
         assert one.version in text
-        for key, value in one.manifest["spec"]["params"].items():
-            assert f"{key}{value}" in text
+    for key, value in (*digits["train"].manifest["spec"]["params"].items(), *digits["svm"].manifest["spec"]["params"].items()):
+        assert f"{key}{pages.setting(value)}" in text
 
 
 def test_a_kernel_that_ran_several_layers_spans_them(digits):
-    layers = report._network(digits["train"].metrics)["layers"]
-    assert [layer["rows"] for layer in layers] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
+    (part,) = exhibits.layers(digits["train"].metrics)["parts"]
+    assert [layer["rows"] for layer in part["rows"]] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
 
 
 def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
     layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
-    found = report._network({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["layers"]
-    assert [layer["rows"] for layer in found] == [1, 2, 0, 1]
+    (part,) = exhibits.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
+    assert [layer["rows"] for layer in part["rows"]] == [1, 2, 0, 1]
 
 
 def test_work_without_a_time_of_its_own_is_said_to_be_inside_the_convolution(digits_page):
@@ -197,12 +281,12 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
 
 def test_the_worst_confusion_is_named_only_where_it_is_more_than_a_single_image():
     classes = ["cat", "dog"]
-    assert report._most_confused([[8, 2], [1, 9]], classes) == {"true": "cat", "named": "dog", "count": 2}
-    assert report._most_confused([[9, 1], [1, 9]], classes) is None
+    assert exhibits.most_confused([[8, 2], [1, 9]], classes) == {"true": "cat", "named": "dog", "count": 2}
+    assert exhibits.most_confused([[9, 1], [1, 9]], classes) is None
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():
-    (right, few, many, none), *_ = [row["cells"] for row in report._confusion(
+    (right, few, many, none), *_ = [row["cells"] for row in exhibits.confusion(
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
     assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
@@ -218,5 +302,5 @@ def test_mistakes_are_tinted_by_how_many_they_are():
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
             "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
-    monkeypatch.setattr(report, "_gain", lambda inputs: gain)
+    monkeypatch.setattr(exhibits, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))

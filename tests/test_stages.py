@@ -73,10 +73,27 @@ def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
 
 @pytest.mark.parametrize("keys", [
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
-    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]},
+    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},
 ])
 def test_a_key_that_has_no_meaning_here_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
+
+
+def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert list(stages.chain(lenet)) == ["data", "normalized", "initial", "train", "evaluate", "report"]
+    assert set(stages.chain(lenet)["train"].parents) == {"normalized", "initial", "data"}
+    assert {"evaluate", "features", "svm", "svm_random"} <= stages.chain(lenet | {"features_layer": "fc1"}).keys()
+    assert changed(lenet, gradient_scale="batch") == set()
+    assert changed(lenet, steps=100) == changed(lenet, augment_flip=True) == {"train", "evaluate", "report"}
+    assert changed(lenet | {"steps": 100}, epochs=3) == set()
+    assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
+
+
+def test_the_size_of_a_network_counts_where_it_has_one(settings):
+    resnet = settings | {"network": "resnet18", "features_layer": None}
+    assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
+    assert "initial" in changed(settings, autoencoder_filters=[8, 4])
 
 
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):

@@ -1,6 +1,7 @@
 """Whole runs on a small network: gradients through all layers, determinism, resuming, faults."""
 
 import dataclasses
+import logging
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def start(threads=2, images=IMAGES, **changes):
 
 
 def finish(run):
-    while run.epoch < run.settings.epochs:
+    while not run.done:
         run.run_epoch()
     return run
 
@@ -72,27 +73,27 @@ def test_gradient_scale_batch_is_mean_times_the_elements_of_an_image():
     elements = 12 * 8
     mean = finish(start(optimizer=Optimizer("sgd"), learning_rate=elements * 1e-3, epochs=1))
     batch = finish(start(optimizer=Optimizer("sgd"), learning_rate=1e-3, epochs=1, gradient_scale="batch"))
-    for name, value in batch.parameters.items():
-        assert np.allclose(value, mean.parameters[name], rtol=1e-4, atol=1e-6)
+    for name, value in batch.values.items():
+        assert np.allclose(value, mean.values[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
 def test_two_runs_with_the_same_seed_and_threads_give_the_same_bytes(optimizer):
     first, second = (finish(start(optimizer=Optimizer(optimizer))) for _ in range(2))
     assert first.losses == second.losses
-    assert all(np.array_equal(first.parameters[name], second.parameters[name]) for name in first.parameters)
+    assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
 
 
 def test_another_seed_shuffles_in_another_order():
     first, second = finish(start(seed=7)), finish(start(seed=8))
-    assert not np.array_equal(first.parameters["a.weight"], second.parameters["a.weight"])
+    assert not np.array_equal(first.values["a.weight"], second.values["a.weight"])
 
 
 def test_every_thread_count_gives_the_same_result_up_to_rounding():
     runs = [finish(start(threads=threads, optimizer=Optimizer("sgd"))) for threads in (1, 2, 5)]
     for other in runs[1:]:
-        for name, value in runs[0].parameters.items():
-            assert np.allclose(other.parameters[name], value, rtol=1e-4, atol=1e-6)
+        for name, value in runs[0].values.items():
+            assert np.allclose(other.values[name], value, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
@@ -107,7 +108,7 @@ def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted
     assert after.epoch == done
     finish(after)
     assert after.losses == whole.losses
-    assert all(after.parameters[name].tobytes() == whole.parameters[name].tobytes() for name in whole.parameters)
+    assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
@@ -118,10 +119,10 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path, damage):
     run.save(tmp_path / "checkpoint")
     (tmp_path / "checkpoint").write_bytes(damage((tmp_path / "checkpoint").read_bytes()))
     fresh = start()
-    kept = fresh.parameters["a.weight"].copy()
+    kept = fresh.values["a.weight"].copy()
     assert not fresh.restore(tmp_path / "checkpoint")
     assert fresh.epoch == 0
-    assert np.array_equal(fresh.parameters["a.weight"], kept)
+    assert np.array_equal(fresh.values["a.weight"], kept)
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_learning_rate():
@@ -142,3 +143,71 @@ def test_memory_names_every_use_and_adds_up_to_the_plan():
     assert memory["weights"] == 4 * SMALL.parameter_count
     assert memory["optimizer"] == 2 * memory["weights"]
     assert memory["workspace"] > 0
+
+
+# A network that classifies, with everything that a step draws at random or keeps from step to step.
+CLASSIFIER = networks.resolve("classifier", (12, 8, 1), (
+    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"), layers.flatten("flat"),
+    layers.dropout("drop", 0.3), layers.dense("scores", 3)), "flat", "cross_entropy")
+LABELS = np.random.default_rng(1).integers(0, 3, len(IMAGES)).astype(np.uint8)
+
+
+def start_classifier(variant="cpu", **changes):
+    settings = dataclasses.replace(SETTINGS, network=CLASSIFIER, variant=variant, epochs=None, steps=8,
+                                   augmentation=plan.Augmentation(flip=True, crop=2), **changes)
+    values = {**weights.initialize(CLASSIFIER, 1), **weights.initial_state(CLASSIFIER)}
+    return training.Training(settings, IMAGES, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32), values, 2,
+                             labels=LABELS)
+
+
+def test_a_run_of_so_many_steps_ends_within_an_epoch():
+    run = finish(start_classifier())
+    assert (run.step, run.length.steps_per_epoch, run.epochs, run.epoch) == (8, 3, 3, 3)
+    assert run.images_seen == 2 * len(IMAGES) + 2 * 4
+    assert len(run.losses) == len(run.accuracies) == 3
+    assert all(0 <= accuracy <= 1 for accuracy in run.accuracies)
+
+
+def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
+    run = finish(start_classifier(learning_rate=3e-2, optimizer=Optimizer("adam")))
+    hits = run.history["hits"]
+    assert hits.sum() > 0 and (hits <= 4).all() and (hits == np.rint(hits)).all()
+    assert (run.values["a_bn.running_var"] != 1).all() and run.values["a_bn.running_mean"].any()
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
+def test_a_run_killed_within_an_epoch_goes_on_to_the_same_bytes(tmp_path, variant, monkeypatch):
+    whole = finish(start_classifier(variant))
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "SAVE_AFTER", -1)
+    killed, save = start_classifier(variant), training.Training.save
+
+    def save_and_die(run, path):
+        save(run, path)
+        if run.step == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Training, "save", save_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            killed.run_epoch(tmp_path / "checkpoint")
+    after = start_classifier(variant)
+    assert after.restore(tmp_path / "checkpoint") and after.step == 5
+    finish(after)
+    assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
+    assert all(np.array_equal(after.history[name], whole.history[name]) for name in whole.history)
+
+
+def test_the_monitor_prints_means_over_the_steps_since_it_printed_last(caplog):
+    run = start_classifier()
+    with caplog.at_level(logging.INFO, logger=training.log.name):
+        while not run.done:
+            run.run_epoch(monitor=4)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step: ")]
+    sizes = np.array([4, 4, 3, 4, 4, 3, 4, 4])
+    expected = []
+    for steps in (slice(0, 4), slice(4, 8)):
+        loss = np.average(run.history["losses"][steps], weights=sizes[steps])
+        accuracy = 100 * run.history["hits"][steps].sum() / sizes[steps].sum()
+        expected.append(f"step: {steps.stop}, loss: {loss:.3f}, accuracy: {accuracy:.3f}%")
+    assert lines == expected

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from ladder import networks, weights
 from ladder.errors import UserError
@@ -24,7 +25,7 @@ def parameters():
 @pytest.fixture
 def file(tmp_path, parameters):
     path = tmp_path / "weights.bin"
-    weights.write_weights(path, parameters)
+    weights.save(path, NETWORK, parameters)
     return path
 
 
@@ -45,7 +46,7 @@ def test_the_file_is_read_by_struct_and_frombuffer_alone(file, parameters):
 
 
 def test_what_is_written_comes_back_as_it_is_in_memory(file, parameters):
-    back = weights.read_parameters(file, NETWORK)
+    back = weights.load(file, NETWORK)
     assert list(back) == list(parameters)
     assert all(np.array_equal(back[name], parameters[name]) for name in parameters)
 
@@ -71,7 +72,52 @@ def test_initial_weights_depend_on_the_seed_and_on_nothing_else(parameters):
 def test_a_file_that_is_no_weights_file_is_refused_with_its_name(file, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UserError, match=r"weights\.bin"):
-        weights.read_weights(file)
+        weights.read(file, NETWORK)
+
+
+@pytest.fixture(scope="module")
+def resnet():
+    network = networks.build("resnet50", (28, 28, 1), width=4)
+    values = {**weights.initialize(network, 3), **weights.initial_state(network)}
+    return network, {name: value + np.float32(0.5) for name, value in values.items()}
+
+
+def test_other_networks_are_safetensors_with_the_names_and_shapes_of_other_frameworks(tmp_path, resnet):
+    network, values = resnet
+    path = tmp_path / weights.file_name(network)
+    weights.save(path, network, values)
+    found = safetensors.numpy.load_file(path)
+    assert found["stem.weight"].shape == (4, 1, 7, 7) and found["scores.weight"].shape == (10, 128)
+    assert found["stage1_1_conv1.weight"].shape == (4, 4, 1, 1)
+    assert {"stem_bn.weight", "stem_bn.bias", "stem_bn.running_mean", "stem_bn.running_var"} <= found.keys()
+    assert np.array_equal(found["stem.weight"].transpose(0, 2, 3, 1), values["stem.weight"])
+    back = weights.load(path, network)
+    assert back.keys() == values.keys()
+    assert all(np.array_equal(back[name], values[name]) for name in values)
+
+
+def test_weights_of_another_network_are_refused_with_the_tensor_that_differs(tmp_path, resnet):
+    network, values = resnet
+    weights.save(tmp_path / "weights.safetensors", network, values)
+    with pytest.raises(UserError, match=r"weights of this resnet50: stem.weight is \(4, 1, 7, 7\) there and \(8, 1, 7, 7\)"):
+        weights.load(tmp_path / "weights.safetensors", networks.build("resnet50", (28, 28, 1), width=8))
+    with pytest.raises(UserError, match="enc1.weight is missing there"):
+        weights.load(tmp_path / "weights.safetensors", NETWORK)
+
+
+def test_an_autoencoder_starts_from_safetensors_too(tmp_path, parameters, file):
+    tensors = weights.read(file, NETWORK)
+    safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
+    back = weights.load(tmp_path / "weights.safetensors", NETWORK)
+    assert all(np.array_equal(back[name], parameters[name]) for name in parameters)
+
+
+def test_batch_normalisation_starts_as_the_identity_and_at_zero_where_it_closes_a_residual_branch():
+    network = networks.build("resnet18", (28, 28, 1), width=4)
+    initial, state = weights.initialize(network, 0), weights.initial_state(network)
+    assert (initial["stem_bn.weight"] == 1).all() and not initial["stage1_1_bn2.weight"].any()
+    assert (initial["stage2_1_shortcut_bn.weight"] == 1).all() and not initial["stem_bn.bias"].any()
+    assert (state["stem_bn.running_var"] == 1).all() and not state["stem_bn.running_mean"].any()
 
 
 def test_movement_is_relative_to_the_weights_before_and_leaves_biases_out():
@@ -90,7 +136,7 @@ def compare(*arguments):
 def test_compare_weights_ends_with_0_within_the_tolerance_and_1_beyond_it(file, tmp_path, parameters, value, tolerance, status):
     changed = {name: array.copy() for name, array in parameters.items()}
     changed["dec1.bias"][7] += value
-    weights.write_weights(tmp_path / "other.bin", changed)
+    weights.save(tmp_path / "other.bin", NETWORK, changed)
     result = compare(file, tmp_path / "other.bin", "--tolerance", tolerance)
     assert result.returncode == status, result.stderr
     (row,) = [line for line in result.stdout.splitlines() if line.startswith("dec1.bias")]
@@ -103,3 +149,12 @@ def test_compare_weights_ends_with_2_and_one_line_for_a_file_it_cannot_read(file
         assert result.returncode == 2
         assert len(result.stderr.splitlines()) == 1
         assert str(path) in result.stderr
+
+
+def test_compare_weights_takes_networks_of_any_kind_and_refuses_two_different_ones(tmp_path, resnet, file):
+    network, values = resnet
+    for name in ("a", "b"):
+        weights.save(tmp_path / f"{name}.safetensors", network, values)
+    assert compare(tmp_path / "a.safetensors", tmp_path / "b.safetensors").returncode == 0
+    result = compare(tmp_path / "a.safetensors", file)
+    assert result.returncode == 2 and "weights of two networks" in result.stderr

@@ -33,7 +33,8 @@ def make(work, inputs, params, options):
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
-    copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json")}
+    copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
+              "network": ("network.html",)}
     for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
@@ -233,7 +234,7 @@ def test_a_stages_message_is_the_last_line(fresh):
 
 
 def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
-    project.snakemake("train", "-R", "train_autoencoder")
+    project.snakemake("train", "-R", "train_network")
     assert project.ran() == ["train"]
     project.snakemake("-f", "train")
     assert project.ran() == ["train"]
@@ -305,3 +306,42 @@ def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu
     output = fresh.snakemake("--config", "variant=gpu_basic")
     assert fresh.status != 0 and fresh.ran() == []
     assert "variant gpu_basic needs " in output.splitlines()[-1] and "set variant to auto, cpu" in output.splitlines()[-1]
+
+
+def test_a_network_that_classifies_is_trained_with_labels_and_evaluated(project):
+    project.snakemake("report", "--config", "network=lenet_5", "steps=100", "monitor=10")
+    assert project.status == 0
+    assert project.ran() == ["evaluate", "initial", "report", "train"]
+    assert project.page()["network"] == "lenet_5"
+    output = project.snakemake("-n", "--config", "network=lenet_5", "steps=100")
+    assert "Nothing to be done" in output
+
+
+def test_the_svm_reads_the_layer_that_is_named(project):
+    project.snakemake("report", "--config", "network=lenet_5", "features_layer=fc1", "controls=[]")
+    assert project.ran() == ["evaluate", "features", "initial", "report", "svm", "train"]
+    output = project.snakemake("report", "--config", "network=lenet_5", "features_layer=pol1")
+    assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
+
+
+def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_changes(project):
+    (project.folder / "start.bin").write_bytes(b"some weights")
+    start = ("train", "--config", "initial_weights=start.bin")
+    project.snakemake(*start)
+    assert project.status == 0 and project.ran() == ["initial", "train"]
+    project.snakemake(*start)
+    assert project.ran() == []
+    (project.folder / "start.bin").write_bytes(b"other weights")
+    project.snakemake(*start)
+    assert project.ran() == ["initial", "train"]
+
+
+def test_the_network_is_drawn_when_that_is_asked_for(project):
+    project.snakemake("results/network.html", "--config", "network=resnet18")
+    assert project.status == 0 and project.ran() == ["network"]
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    project.snakemake("results/network.html", "--config", "network=resnet34")
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet34"
+    project.snakemake("results/network.html", "--config", "network=resnet18")
+    assert project.ran() == ["network"]
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"

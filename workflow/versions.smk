@@ -23,16 +23,23 @@ RULES = {
     "data": "prepare_data",
     "normalized": "normalize_images",
     "initial": "initialize_weights",
-    "train": "train_autoencoder",
+    "train": "train_network",
+    "evaluate": "evaluate_network",
     "features": "extract_features",
     "svm": "fit_svm",
     "report": "make_report",
     "parity": "compare_rungs",
+    "network": "draw_network",
+    "compare": "compare_runs",
 }
-# The fixed names; they always show the active configuration.
-FIXED = ["results/report.html", "results/summary.json"]
-# Those of the comparison of rungs, which stay until it is asked for again: `variant: auto` goes by them.
-FIXED_PARITY = ["results/parity.html", "results/parity.json"]
+# The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
+# stay until they are asked for again: `variant: auto` goes by those of parity.
+FIXED = {
+    "report": ["results/report.html", "results/summary.json"],
+    "parity": ["results/parity.html", "results/parity.json"],
+    "network": ["results/network.html"],
+    "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
+}
 # Options with which Snakemake only looks.
 LOOKING = set(
     "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
@@ -41,10 +48,22 @@ LOOKING = set(
 
 
 def load_settings():
+    """(settings, chain) of the active configuration, then of every entry of its compare list that can run here."""
     try:
-        settings = configuration.resolve(configuration.load(config))
-        parity = stages.parity(settings, variants.available(), variants.machine())
-        return settings, stages.chain(settings) | {"parity": parity}
+        loaded = configuration.load(config)
+        settings = configuration.resolve(loaded)
+        entries = configuration.entries(loaded)
+        chains = [
+            (entry.settings, stages.chain(entry.settings))
+            for entry in entries
+            if not entry.reason
+        ]
+        active = stages.chain(settings) | {
+            "parity": stages.parity(settings, variants.available(), variants.machine()),
+            "network": stages.network_page(settings),
+            "compare": stages.comparison(entries),
+        }
+        return [(settings, active), *chains]
     except UserError as error:
         sys.exit(str(error))
 
@@ -55,8 +74,15 @@ def say(text):
 
 if ladder.RELEASED:
     say(ladder.RELEASED)
-SETTINGS, CHAIN = load_settings()  # CHAIN: role -> stages.Keyed
-BY_VERSION = {keyed.version: keyed for keyed in CHAIN.values()}
+CHAINS = load_settings()
+SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
+EVERY = [keyed for _, chain in CHAINS for keyed in chain.values()]
+BY_VERSION = {keyed.version: keyed for keyed in reversed(EVERY)}
+SETTINGS_OF = {
+    keyed.version: settings
+    for settings, chain in reversed(CHAINS)
+    for keyed in chain.values()
+}
 VERSIONS = "|".join(BY_VERSION)
 THREADS = SETTINGS["threads"]
 if config["variant"] == "auto":
@@ -92,13 +118,13 @@ def parents(wildcards):
 def manifests(*wanted):
     force_what_was_asked()
     return [
-        keyed.manifest if keyed.role in remade() else ancient(keyed.manifest)
+        keyed.manifest if keyed.version in remade() else ancient(keyed.manifest)
         for keyed in wanted
     ]
 
 
 def sources(stage):
-    specs = [keyed.spec for keyed in CHAIN.values() if keyed.stage == stage]
+    specs = [keyed.spec for keyed in EVERY if keyed.stage == stage]
     return [
         ancient(path)
         for path in sorted({path for spec in specs for path in spec["sources"]})
@@ -120,7 +146,17 @@ def inputs(wildcards):
 
 def remake(wildcards):
     """--remake where the user asked for it: without it a stage takes what another run has finished meanwhile."""
-    return "--remake" if BY_VERSION[wildcards.version].role in remade() else ""
+    return "--remake" if wildcards.version in remade() else ""
+
+
+def setting(key):
+    """What the configuration that an artifact belongs to says."""
+    return lambda wildcards: SETTINGS_OF[wildcards.version][key]
+
+
+def urls(wildcards):
+    settings = SETTINGS_OF[wildcards.version]
+    return json.dumps(settings.get(f"{settings['dataset']}_urls", []))
 
 
 def role(wildcards):
@@ -129,7 +165,7 @@ def role(wildcards):
 
 def why(wildcards):
     keyed = BY_VERSION[wildcards.version]
-    if keyed.role in remade():
+    if keyed.version in remade():
         return "asked for"
     return stages.why(keyed) or "made again"
 
@@ -139,34 +175,33 @@ def why(wildcards):
 
 @functools.cache
 def remade():
-    """Roles that -F, -f TARGET or -R RULE name, and all that is made from them."""
+    """Versions that -F, -f TARGET or -R RULE name, and all that is made from them."""
     asked = set(workflow.dag_settings.forcerun)
     if workflow.dag_settings.forcetargets:
         asked |= set(workflow.dag_settings.targets)
-    roles = set()
-    for role, keyed in CHAIN.items():
-        named = asked & {role, RULES[keyed.stage], keyed.manifest}
-        inherited = any(parent.role in roles for parent in keyed.parents.values())
+    versions = {CHAIN[role].version for role in asked & CHAIN.keys()}
+    for keyed in (*EVERY, CHAIN["compare"]):  # made from what comes after it
+        named = asked & {RULES[keyed.stage], keyed.manifest}
+        inherited = any(parent.version in versions for parent in keyed.parents.values())
         if workflow.dag_settings.forceall or named or inherited:
-            roles.add(role)
-    return roles
+            versions.add(keyed.version)
+    return versions
 
 
 @functools.cache
 def force_what_was_asked():
     """Tell Snakemake what it does not see: that naming a target means its artifact, and fixed copies that are out of date."""
-    workflow.dag.forcefiles.update(CHAIN[role].manifest for role in remade())
-    workflow.dag.forcefiles.update(
-        stale_copies("report", FIXED) + stale_copies("parity", FIXED_PARITY)
-    )
+    workflow.dag.forcefiles.update(BY_VERSION[version].manifest for version in remade())
+    for role in FIXED:
+        workflow.dag.forcefiles.update(stale_copies(role))
 
 
 # The fixed names, also where results/ was copied here or the configuration was switched.
 
 
-def stale_copies(role, fixed):
+def stale_copies(role):
     keyed = pathlib.Path(CHAIN[role].folder)
-    copies = [pathlib.Path(copy) for copy in fixed if os.path.exists(copy)]
+    copies = [pathlib.Path(copy) for copy in FIXED[role] if os.path.exists(copy)]
     return [str(copy) for copy in copies if not same(copy, keyed / copy.name)]
 
 
@@ -176,14 +211,12 @@ def same(copy, original):
 
 def inputs_of_rules():
     return {
-        path
-        for keyed in CHAIN.values()
-        for path in (keyed.manifest, *keyed.spec["sources"])
+        path for keyed in EVERY for path in (keyed.manifest, *keyed.spec["sources"])
     }
 
 
 if not (workflow.output_settings.dryrun or LOOKING & set(sys.argv)):
-    for copy in stale_copies("report", FIXED):
+    for copy in stale_copies("report"):
         os.unlink(copy)
     # Files from a machine whose clock runs ahead: Snakemake fails a job whose input is newer than its output.
     for path in inputs_of_rules():
@@ -202,7 +235,7 @@ def cannot_run_here(jobs):
         for key, module in (("backend", backends), ("variant", variants)):
             if (
                 key in params
-                and keyed.stage != "report"
+                and keyed.stage not in ("report", "network", "compare")
                 and (reason := module.unavailable(params[key]))
             ):
                 sys.exit(reason)

@@ -1,31 +1,35 @@
-// 2-D convolution (cross-correlation, stride 1, zeros around the image) and its three gradients, directly by definition.
+// 2-D convolution (cross-correlation, zeros around the image) and its three gradients, directly by definition.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every element is one sum in
-// a fixed order, so that two runs give the same bytes.
+// a fixed order, so that two runs give the same bytes. Only a bias gradient, the sum over all pixels, is made in parts.
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width, filters) with
-// out_height = height + 2 padding - kernel + 1; weight, dweight (filters, kernel, kernel, channels); bias, dbias
-// (filters). Every array has fewer than 2^31 elements.
+// out_height = (height + 2 padding - kernel) / stride + 1; weight, dweight (filters, kernel, kernel, channels); bias, dbias
+// (filters); partials (parts, filters). Every array has fewer than 2^31 elements.
 //
 // Launches:
-//   conv2d_forward      block (8, 32): 8 filters by 32 pixels; grid (ceil(batch out_height out_width / 32), ceil(filters / 8))
-//   conv2d_input_grad   block (256), grid (ceil(elements of dx / 256)); neighbouring threads, neighbouring channels
-//   conv2d_weight_grad  block (256), grid (ceil(elements of dweight / 256)); likewise
-//   conv2d_bias_grad    block (32), grid (ceil(filters / 32))
+//   conv2d_forward        block (8, 32): 8 filters by 32 pixels of y; grid (ceil(pixels / 32), ceil(filters / 8))
+//   conv2d_input_grad     block (256), grid (ceil(elements of dx / 256)); neighbouring threads, neighbouring channels
+//   conv2d_weight_grad    block (256), grid (ceil(elements of dweight / 256)); likewise
+//   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256)); likewise
+//   conv2d_bias_grad      block (32), grid (ceil(filters / 32))
 //
 // What bounds it: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load touches one cache
 // line, in the forward pass the 8 + 4 lines of a warp's 8 filters and 4 pixels (32 filters by 1 pixel would be 33).
 //
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (4.83 G multiply-adds), 132 multiprocessors at
 // 1.755 GHz and one cache line a cycle: forward 7.8 ms, input gradient 1.3 ms, weight gradient 1.3 ms; by FLOP alone at
-// 67 TFLOP/s 0.14 ms each.
+// 67 TFLOP/s 0.14 ms each. The bias gradient's two launches 20 us, nearly all of it waiting for memory: 64 loads one after
+// another, then 256, four of them at a time, 0.6 us each.
 // Measured: not measured.
+#include "channel_sums.cuh"
+#include "windows.cuh"
 
 // Output element (image, row, column, filter): the bias and all products of its window, by row, column, channel.
 extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding) {
-    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
     int filter = blockIdx.y * blockDim.x + threadIdx.x;
     int pixel = blockIdx.x * blockDim.y + threadIdx.y;
     if (filter >= filters || pixel >= batch * out_height * out_width) return;
@@ -33,10 +37,10 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
 
     float sum = 0.0f;
     for (int i = 0; i < kernel; i++) {
-        int in_row = row + i - padding;
+        int in_row = row * stride + i - padding;
         if (in_row < 0 || in_row >= height) continue;
         for (int j = 0; j < kernel; j++) {
-            int in_column = column + j - padding;
+            int in_column = column * stride + j - padding;
             if (in_column < 0 || in_column >= width) continue;
             const float* pixels = x + ((image * height + in_row) * width + in_column) * channels;
             const float* taps = weight + ((filter * kernel + i) * kernel + j) * channels;
@@ -46,62 +50,70 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
     y[pixel * filters + filter] = sum + bias[filter];
 }
 
-// Input element (image, row, column, channel): every output whose window holds it, by tap and filter.
+// Input element (image, row, column, channel): every output whose window holds it, by row, column, filter.
 extern "C" __global__ void __launch_bounds__(256) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding) {
-    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= batch * height * width * channels) return;
     int channel = element % channels, pixel = element / channels;
-    int column = pixel % width, row = pixel / width % height, image = pixel / (width * height);
+    int row = pixel / width % height + padding, column = pixel % width + padding, image = pixel / (width * height);
+    int last_row = min(out_height, first_window(row + 1, stride));
+    int last_column = min(out_width, first_window(column + 1, stride));
 
     float sum = 0.0f;
-    for (int i = 0; i < kernel; i++) {
-        int out_row = row - i + padding;
-        if (out_row < 0 || out_row >= out_height) continue;
-        for (int j = 0; j < kernel; j++) {
-            int out_column = column - j + padding;
-            if (out_column < 0 || out_column >= out_width) continue;
+    for (int out_row = first_window(row - kernel + 1, stride); out_row < last_row; out_row++)
+        for (int out_column = first_window(column - kernel + 1, stride); out_column < last_column; out_column++) {
             const float* gradients = dy + ((image * out_height + out_row) * out_width + out_column) * filters;
+            int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
             for (int filter = 0; filter < filters; filter++)
                 sum += gradients[filter] * taps[filter * kernel * kernel * channels];
         }
-    }
     dx[element] = sum;
 }
 
 // Weight (filter, i, j, channel): its products at every pixel of every image, by image, row, column.
 extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
     const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dweight,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding) {
-    int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {
+    int out_height = windows(height, kernel, stride, padding), out_width = windows(width, kernel, stride, padding);
     int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= filters * kernel * kernel * channels) return;
     int channel = element % channels, tap = element / channels;
     int j = tap % kernel, i = tap / kernel % kernel, filter = tap / (kernel * kernel);
     // The outputs whose windows put this tap inside the image.
-    int first_row = max(0, padding - i), last_row = min(out_height, height + padding - i);
-    int first_column = max(0, padding - j), last_column = min(out_width, width + padding - j);
+    int first_row = first_window(padding - i, stride), first_column = first_window(padding - j, stride);
+    int last_row = min(out_height, first_window(height + padding - i, stride));
+    int last_column = min(out_width, first_window(width + padding - j, stride));
 
     float sum = 0.0f;
     for (int image = 0; image < batch; image++)
         for (int row = first_row; row < last_row; row++) {
             const float* gradients = dy + (image * out_height + row) * out_width * filters + filter;
-            const float* pixels = x + ((image * height + row + i - padding) * width + j - padding) * channels + channel;
+            int in_row = row * stride + i - padding;
+            const float* pixels = x + ((image * height + in_row) * width + j - padding) * channels + channel;
             for (int column = first_column; column < last_column; column++)
-                sum += gradients[column * filters] * pixels[column * channels];
+                sum += gradients[column * filters] * pixels[column * stride * channels];
         }
     dweight[element] = sum;
 }
 
-// Bias of one filter: the sum of its gradients over all pixels.
-extern "C" __global__ void __launch_bounds__(32) conv2d_bias_grad(const float* __restrict__ dy, float* __restrict__ dbias,
-                                                                  int pixels, int filters) {
-    int filter = blockIdx.x * blockDim.x + threadIdx.x;
-    if (filter >= filters) return;
+// A part of one filter's gradients.
+extern "C" __global__ void __launch_bounds__(256) conv2d_bias_partials(const float* __restrict__ dy,
+                                                                       float* __restrict__ partials, int pixels, int filters,
+                                                                       int parts) {
+    int element = blockIdx.x * blockDim.x + threadIdx.x;
+    if (element >= parts * filters) return;
+    int filter = element % filters, part = element / filters;
     float sum = 0.0f;
-    for (int pixel = 0; pixel < pixels; pixel++) sum += dy[pixel * filters + filter];
-    dbias[filter] = sum;
+    for (int pixel = part; pixel < pixels; pixel += parts) sum += dy[pixel * filters + filter];
+    partials[element] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(32) conv2d_bias_grad(const float* __restrict__ partials, float* __restrict__ dbias,
+                                                                  int filters, int parts) {
+    int filter = blockIdx.x * blockDim.x + threadIdx.x;
+    if (filter < filters) dbias[filter] = add_parts(partials, filter, filters, parts);
 }

@@ -1,6 +1,6 @@
 // 2-D convolution (cross-correlation) of any kernel size, stride and padding, with bias and, where asked for, ReLU.
 //
-// Rung: over gpu_opt_v1, the stride is an argument, and tiles may be 128 x 128 with 8 x 8 of them per thread, which halves
+// Rung: over gpu_opt_v1, tiles may be 128 x 128 with 8 x 8 of them per thread, which halves
 // what is read of global and of shared memory for a multiply-add. Implicit GEMM: pixels times filters is a matrix product
 // whose first factor is never built (common/conv2d_gemm.cuh).
 //

@@ -1,6 +1,6 @@
 // Gradient of a 2-D convolution of any kernel size, stride and padding with respect to its input.
 //
-// Rung: over gpu_opt_v1, the stride is an argument, and tiles may be 128 x 128 with 8 x 8 of them per thread. Implicit GEMM:
+// Rung: over gpu_opt_v1, tiles may be 128 x 128 with 8 x 8 of them per thread. Implicit GEMM:
 // pixels of dx times channels is a matrix product whose first factor is never built (common/conv2d_gemm.cuh). With a stride
 // above 1, of the products for one pixel only 1 in stride x stride is not zero; the others are computed too.
 //

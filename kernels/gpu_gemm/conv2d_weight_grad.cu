@@ -1,6 +1,6 @@
 // Gradients of a 2-D convolution of any kernel size, stride and padding with respect to its weight and bias.
 //
-// Rung: over gpu_opt_v1, the stride is an argument, and tiles may be 128 x 128 with 8 x 8 of them per thread. Implicit GEMM:
+// Rung: over gpu_opt_v1, tiles may be 128 x 128 with 8 x 8 of them per thread. Implicit GEMM:
 // filters times (tap, channel) is a matrix product whose second factor is never built (common/conv2d_gemm.cuh). The pixels,
 // along which the sums run, are split over blocks, and a second kernel adds the splits in order, because no atomics are used.
 //

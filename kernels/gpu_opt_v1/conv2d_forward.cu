@@ -1,11 +1,12 @@
-// 2-D convolution (cross-correlation, stride 1, zeros around the image) with bias and, where asked for, ReLU.
+// 2-D convolution (cross-correlation, zeros around the image) with bias and, where asked for, ReLU. A dense layer is the
+// 1x1 convolution over images of one pixel.
 //
 // Rung: over gpu_basic, tiles in shared memory and in registers, bias and ReLU added before the result leaves the registers,
 // 16-byte accesses, unrolled loops. Pixels times filters is computed as a matrix product (common/conv2d_gemm.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
-// y (batch, out_height, out_width, filters) with out_height = height + 2 padding - kernel + 1. Arrays start at multiples of
-// 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic.
+// y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
+// multiples of 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic.
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, and WIDE: x and
 // weight are read 16 bytes at a time, for channels that are a multiple of 4.
@@ -31,6 +32,7 @@ using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
-    int batch, int height, int width, int channels, int filters, int kernel, int padding, int relu) {
-    conv2d_forward_tile<Tile, WIDE>(x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, 1}, relu);
+    int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride, int relu) {
+    conv2d_forward_tile<Tile, WIDE>(x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, stride},
+                                    relu);
 }

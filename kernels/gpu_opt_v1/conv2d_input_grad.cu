@@ -1,12 +1,13 @@
-// Gradient of a 2-D convolution (stride 1) with respect to its input.
+// Gradient of a 2-D convolution with respect to its input.
 //
 // Rung: over gpu_basic, tiles in shared memory and in registers, 16-byte accesses, unrolled loops. Pixels times channels is
-// computed as a matrix product (common/conv2d_gemm.cuh). The gradient of a ReLU after the convolution is not in here: what
-// wrote dy (the gradient of a max-pool or of an upsampling) has applied it already.
+// computed as a matrix product (common/conv2d_gemm.cuh). With a stride above 1, of the products for one pixel only 1 in
+// stride x stride is not zero; the others are computed too. The gradient of a ReLU after the convolution is not in here: what
+// wrote dy has applied it already.
 //
-// Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = height + 2 padding - kernel + 1; weight
-// (filters, kernel, kernel, channels); dx (batch, height, width, channels). Arrays start at multiples of 16 bytes. Every sum
-// is in the order of tap row, tap column, filter, as in gpu_basic.
+// Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
+// weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at
+// multiples of 16 bytes. Every sum is in the order of tap row, tap column, filter, as in gpu_basic.
 //
 // Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, and WIDE_DY,
 // WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a multiple of 4.
@@ -32,7 +33,7 @@ using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
-    int channels, int filters, int kernel, int padding) {
+    int channels, int filters, int kernel, int padding, int stride) {
     conv2d_input_grad_tile<Tile, WIDE_DY, WIDE_WEIGHT>(dy, weight, dx,
-                                                       {batch, height, width, channels, filters, kernel, padding, 1});
+                                                       {batch, height, width, channels, filters, kernel, padding, stride});
 }

@@ -1,12 +1,12 @@
-// Gradients of a 2-D convolution (stride 1) with respect to its weight and bias, in two kernels, because no atomics are used.
+// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
 //
 // Rung: over gpu_basic, tiles in shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the
 // sums run, are split over blocks (split-K), so that a small weight still fills the GPU; the bias gradient comes from the
 // tiles of dy that are there anyway. Filters times (tap, channel) is computed as a matrix product (common/conv2d_gemm.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
-// height + 2 padding - kernel + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits, weights +
-// filters, rounded up to a multiple of 4): the sums over one split's pixels. Arrays start at multiples of 16 bytes.
+// (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,
+// weights + filters, rounded up to a multiple of 4): the sums over one split's pixels. Arrays start at multiples of 16 bytes.
 // A split is pixels_per_split pixels in their order; the splits are added in their order. How many there are depends on
 // the shape alone, and is part of the result's bytes.
 //
@@ -37,9 +37,9 @@ using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_weight_grad(
     const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ partials, int batch, int height, int width,
-    int channels, int filters, int kernel, int padding, int pixels_per_split) {
+    int channels, int filters, int kernel, int padding, int stride, int pixels_per_split) {
     conv2d_weight_grad_tile<Tile, WIDE_DY, WIDE_X>(
-        x, dy, partials, {batch, height, width, channels, filters, kernel, padding, 1}, pixels_per_split);
+        x, dy, partials, {batch, height, width, channels, filters, kernel, padding, stride}, pixels_per_split);
 }
 
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_splits(const float* __restrict__ partials,

@@ -214,6 +214,9 @@ static inline __attribute__((noinline)) float __fmul_rn(float a, float b) { retu
 static inline __attribute__((noinline)) float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsqrt_rn(float x) { return sqrtf(x); }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return static_cast<unsigned __int128>(a) * b >> 64;
+}
 template <class To, class From> static inline To emulator_bits(From from) {
     To to;
     memcpy(&to, &from, sizeof to);

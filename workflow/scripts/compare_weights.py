@@ -1,4 +1,6 @@
-"""Compare two weights files, tensor by tensor.
+"""Compare two weights files, tensor by tensor: weights.bin of an autoencoder, or weights.safetensors of any network.
+
+The network of a weights.bin is that of the manifest beside it, else the autoencoder of 751,875 parameters.
 
 Prints for each tensor the largest and mean absolute difference, |A - B| / |A|, and the first element that differs by more
 than the tolerance. Ends with 0 where all are within the tolerance, 1 where one is not, 2 where a file cannot be read.
@@ -6,31 +8,59 @@ NaN counts as different, also from NaN.
 """
 
 import argparse
+import json
 import pathlib
 import sys
 
 import numpy as np
+import safetensors.numpy
 
-from ladder import weights
+from ladder import networks, weights
 from ladder.errors import UserError
 
 
 def main():
     arguments = parse()
     try:
-        a, b = (weights.read_weights(path, arguments.network) for path in (arguments.a, arguments.b))
+        a, b = read(arguments.a), read(arguments.b)
+        check_alike(a, b)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{'tensor':<14}{'shape':<20}{'largest':>12}{'mean':>12}{'relative':>12}  first beyond {arguments.tolerance:g}")
+    width = max(map(len, a)) + 2
+    print(f"{'tensor':<{width}}{'shape':<20}{'largest':>12}{'mean':>12}{'relative':>12}  first beyond {arguments.tolerance:g}")
     rows = [compare(a[name], b[name], arguments.tolerance) for name in a]
     for name, (largest, mean, relative, first) in zip(a, rows, strict=True):
         place = "-" if first is None else f"{list(first)}: {a[name][first]:.8g} and {b[name][first]:.8g}"
-        print(f"{name:<14}{'x'.join(map(str, a[name].shape)):<20}{largest:>12.4g}{mean:>12.4g}{relative:>12.4g}  {place}")
+        print(f"{name:<{width}}{'x'.join(map(str, a[name].shape)):<20}{largest:>12.4g}{mean:>12.4g}{relative:>12.4g}  {place}")
     differing = sum(first is not None for *_, first in rows)
     print(f"{differing} of {len(rows)} tensors differ by more than {arguments.tolerance:g}" if differing else
           f"all {len(rows)} tensors are within {arguments.tolerance:g}")
     return 1 if differing else 0
+
+
+def read(path):
+    """Tensor -> array, as in the file."""
+    if path.suffix == ".safetensors":
+        try:
+            return safetensors.numpy.load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+    return weights.read(path, network_of(path))
+
+
+def network_of(path):
+    try:
+        return networks.from_params(json.loads((path.parent / "manifest.json").read_text())["spec"]["params"])
+    except (OSError, ValueError, KeyError):
+        return networks.build("autoencoder")
+
+
+def check_alike(a, b):
+    for name in [*a, *b]:
+        if name not in a or name not in b or a[name].shape != b[name].shape:
+            shapes = [one[name].shape if name in one else "missing" for one in (a, b)]
+            raise UserError(f"these are weights of two networks: {name} is {shapes[0]} in one and {shapes[1]} in the other")
 
 
 def compare(a, b, tolerance):
@@ -47,10 +77,9 @@ def compare(a, b, tolerance):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("a", type=pathlib.Path, metavar="A.bin")
-    parser.add_argument("b", type=pathlib.Path, metavar="B.bin")
+    parser.add_argument("a", type=pathlib.Path, metavar="A")
+    parser.add_argument("b", type=pathlib.Path, metavar="B")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="largest absolute difference allowed (default 1e-4)")
-    parser.add_argument("--network", default="autoencoder")
     return parser.parse_args()
 
 

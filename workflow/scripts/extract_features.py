@@ -1,7 +1,8 @@
 """Stage `features`: the feature vectors of all training and test images.
 
-params: encoder ('network' or 'pixels'), network, variant, features_standardize, features_pool, features_flip
-(only the encoder for 'pixels').  inputs: normalized, and for a network weights: an artifact with weights.bin.
+params: encoder ('network' or 'pixels'), network with its options, image, classes where it classifies, variant, features_layer
+(whose output it takes), features_standardize, features_pool, features_flip (only the encoder for 'pixels').
+inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency.
 Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
 """
@@ -35,16 +36,16 @@ def make(work, inputs, params, options):
 
 
 def network_encoder(inputs, params, statistics, threads, data_residency):
-    network = networks.build(params["network"])
-    parameters = weights.read_parameters(inputs["weights"].path("weights.bin"), network)
+    network, layer = networks.from_params(params), params["features_layer"]
+    values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
     pool = 0 if params["features_pool"] == "none" else params["features_pool"]
-    encoder = Inference(network, params["variant"], parameters, statistics.scale, statistics.offset, threads,
-                        until=network.features, data_residency=data_residency)
+    encoder = Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads,
+                        until=layer, data_residency=data_residency)
 
     def encode(images, out, label):
         features.extract(encoder, images, out, pool, params["features_flip"], label)
 
-    return encode, features.dimensions(network.layer(network.features).output_shape, pool)
+    return encode, features.dimensions(network.layer(layer).output_shape, pool)
 
 
 def pixel_encoder(inputs, params, statistics, threads, data_residency):

@@ -25,10 +25,8 @@ def make(work, inputs, params):
     with work.file("model.safetensors") as path:
         model.save(path)
     work.write_array("predictions.npy", predictions)
-    names = data.metrics["classes"]
-    counts = metrics.confusion(data.array("test_labels.npy"), predictions, len(names))
     work.metrics.update(
-        accuracy=metrics.accuracy(counts), per_class=metrics.per_class(counts, names), confusion=counts.tolist(),
+        **metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"]),
         backend=params["backend"], solver=solver, kernel=model.kernel.name, C=model.C, gamma=model.kernel.gamma,
         support_vectors=len(model.support), fit_seconds=fitted - start, predict_seconds=predicted - fitted)
     log.info("SVM by %s: accuracy %.1f %%, %d support vectors; fit %s, predict %s", solver,

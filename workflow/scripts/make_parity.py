@@ -11,7 +11,7 @@ from ladder.errors import UserError
 
 
 def make(work, inputs, params):
-    summary = comparison.compare(networks.build(params["network"]), params["variants"], params["batch_size"], work.threads)
+    summary = comparison.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,7 +1,7 @@
 """Say where the report is, and how to run the real CIFAR-10: the end of `make report`.
 
-The minutes are those of a recorded run (benchmarks/cifar10.json, the summary.json of presets/cifar10.yaml), scaled by how
-fast this machine has just trained beside the one that made the record.
+The minutes are those of a recorded run (benchmarks/cifar10.json, the summary.json of presets/cifar10_autoencoder.yaml), scaled
+by how fast this machine has just trained beside the one that made the record.
 """
 
 import json
@@ -17,7 +17,7 @@ def main():
     report = ROOT / "results/report.html"
     print(f"\nThe report: {report.as_uri()}\n")
     print(f"The real CIFAR-10 ({DOWNLOAD} to download{minutes()}):")
-    print("  .venv/bin/snakemake report --configfile presets/cifar10.yaml")
+    print("  .venv/bin/snakemake report --configfile presets/cifar10_autoencoder.yaml")
 
 
 def minutes():

@@ -1,8 +1,9 @@
 """Stage `data`: the images, labels and class names of a dataset, from its source.
 
 params: dataset, train_limit, test_limit; cifar10_sha256 with cifar10.
-options: urls (a JSON list of mirrors), downloads (the folder that keeps archives); needed with cifar10.
-Writes train_images.npy, test_images.npy uint8 (N, 32, 32, 3) and train_labels.npy, test_labels.npy uint8 (N,).
+options: urls (a JSON list: of mirrors with cifar10, of the four files with mnist), downloads (the folder that keeps what
+was downloaded); needed with both of these.
+Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,).
 """
 
 import json
@@ -24,7 +25,9 @@ def _load(params, options):
         return datasets.digits()
     if params["dataset"] == "cifar10":
         return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"])
-    raise UserError(f"dataset {params['dataset']} is not known; choose digits or cifar10")
+    if params["dataset"] == "mnist":
+        return datasets.mnist(json.loads(options["urls"]), options["downloads"])
+    raise UserError(f"dataset {params['dataset']} is not known; choose digits, cifar10 or mnist")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
-"""Stage `train`: train the network, epoch by epoch, with a checkpoint after each.
+"""Stage `train`: train the network, with a checkpoint after each epoch.
 
-params: network, variant, batch_size, epochs, optimizer, learning_rate, momentum, weight_decay, gradient_clip,
-gradient_scale, schedule, schedule_step_epochs, schedule_step_factor, warmup_steps, seed (those that the others make
-meaningless are absent).  inputs: normalized, initial.  options: data_residency.
-Writes weights.bin and reconstructions.npy: uint8 (16, 32, 32, 3), the first test images as the network gives them back.
-Killed and started again, it goes on after the last finished epoch and ends in the same bytes.
+params: network with its options, image, classes where it classifies, variant, batch_size, epochs or steps, optimizer,
+learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
+warmup_steps, augment_flip, augment_crop, seed (those that the others make meaningless are absent).
+inputs: normalized, initial, data where the network classifies.  options: data_residency, monitor (log the loss whenever so many
+steps are done, 0 for never).
+Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
+classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
+test images as the network gives them back.
+Killed and started again, it goes on after the last checkpoint and ends in the same bytes.
 """
 
 import numpy as np
 
-from ladder import networks, stage, training, weights
+from ladder import networks, plan, stage, training, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.optimizers import Optimizer
@@ -19,19 +23,22 @@ SAMPLES = 16
 
 
 def make(work, inputs, params, options):
-    network = networks.build(params["network"])
+    network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
-    initial = weights.read_parameters(inputs["initial"].path("weights.bin"), network)
+    initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
     images = inputs["normalized"].array("train.npy")
+    labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
     run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, initial, work.threads,
-                            options["data_residency"])
-    train(run, work)
-    with work.file("weights.bin") as path:
-        weights.write_weights(path, run.parameters)
-    samples = inputs["normalized"].array("test.npy")[:SAMPLES]
-    work.write_array("reconstructions.npy", reconstruct(run, samples, statistics, work.threads))
-    work.metrics = metrics(run, initial, work.threads)
+                            options["data_residency"], labels)
+    train(run, work, int(options["monitor"]))
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, run.values)
+    work.write_tensors("history.safetensors", run.history)
+    if not network.classifies:
+        samples = inputs["normalized"].array("test.npy")[:SAMPLES]
+        work.write_array("reconstructions.npy", reconstruct(run, samples, statistics, work.threads))
+    work.metrics = metrics(run, initial)
 
 
 def settings(network, params):
@@ -39,43 +46,48 @@ def settings(network, params):
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
     return training.Settings(
-        network, params["variant"], params["batch_size"], params["epochs"],
+        network, params["variant"], params["batch_size"], params.get("epochs"),
         Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
-        params["learning_rate"], schedule, params["gradient_scale"], params["seed"])
+        params["learning_rate"], schedule, params.get("gradient_scale", "mean"), params["seed"], params.get("steps"),
+        plan.Augmentation(params["augment_flip"], params["augment_crop"]))
 
 
-def train(run, work):
+def train(run, work, monitor):
     checkpoint = work.folder / "checkpoint.safetensors"
     if run.restore(checkpoint):
         work.seconds_before = run.seconds
-        log.info("going on after epoch %d of %d", run.epoch, run.settings.epochs)
-    while run.epoch < run.settings.epochs:
-        before = run.seconds
-        run.run_epoch()
+        log.info("going on after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
+    while not run.done:
+        seconds, images = run.seconds, run.images_seen
+        run.run_epoch(checkpoint, monitor)
         run.save(checkpoint)
-        seconds = run.seconds - before
-        log.info("epoch %d/%d  loss %.5f  %s  %.0f images/s", run.epoch, run.settings.epochs, run.losses[-1],
-                 duration(seconds), len(run.images) / seconds)
+        seconds, images = run.seconds - seconds, run.images_seen - images
+        accuracy = f"  accuracy {run.accuracies[-1]:.2%}" if run.accuracies else ""
+        log.info("epoch %d/%d  loss %.5f%s  %s  %.0f images/s", run.epoch, run.epochs, run.losses[-1], accuracy,
+                 duration(seconds), images / seconds)
 
 
 def reconstruct(run, samples, statistics, threads):
-    decoder = Inference(run.settings.network, run.settings.variant, run.parameters, statistics.scale, statistics.offset,
+    decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics.scale, statistics.offset,
                         threads)
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 
-def metrics(run, initial, threads):
+def metrics(run, initial):
     network = run.settings.network
     return {
         "loss": run.losses,
-        "layer_movement": weights.movement(initial, run.parameters),
-        "images_per_second": len(run.images) * run.epoch / run.seconds,
+        "accuracy": run.accuracies,
+        "layer_movement": weights.movement(initial, run.values),
+        "images_per_second": run.images_seen / run.seconds,
         "steps": run.length.steps,
+        "epochs": run.epochs,
         "parameters": network.parameter_count,
         "seconds_by_operation": run.executor.seconds,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
-        "network": [{"layer": layer.name, "kind": layer.kind, "output": list(layer.output_shape), "macs": layer.macs,
+        "network": [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
+                     "macs": layer.macs,
                      "parameters": sum(int(np.prod(shape)) for shape in layer.parameters.values())}
                     for layer in network.layers],
         "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in run.plan.kernels],

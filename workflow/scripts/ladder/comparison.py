@@ -3,21 +3,25 @@
 A rung passes where it stays within the tolerance of both parity protocols (parity.py) and gives the same bytes twice.
 """
 
+import functools
+import hashlib
 import time
 
 import numpy as np
 
-from . import executors, pages, parity, plan, variants, weights
+from . import executors, pages, parity, plan, variants
 from .errors import UserError
 from .optimizers import Optimizer, learning_rates
 from .progress import log
 
 REFERENCE = "cpu"
-WORK = ("convolution forward", "convolution backward", "ReLU", "pooling", "upsampling", "loss", "update", "input", "copies",
-        "other")
+# In the order of the page; beside what plan.WORK tells apart, the copies of streamed images.
+WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
+        "dropout and LRN", "shortcuts and shapes", "loss", "update", "input", "copies", "other")
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most so many steps, and none begun after so long
-PARTS = {"parameter": "weights", "gradient": "gradients", "optimizer": "optimizer", "activation": "activations",
-         "mask": "pool masks", "derived": "workspace", "workspace": "workspace", "dataset": "images", "control": "other"}
+PARTS = {"parameter": "weights", "state": "weights", "gradient": "gradients", "optimizer": "optimizer",
+         "activation": "activations", "mask": "pool masks", "derived": "workspace", "workspace": "workspace",
+         "dataset": "images", "control": "other"}
 
 
 def compare(network, names, batch, threads):
@@ -26,14 +30,13 @@ def compare(network, names, batch, threads):
     Returns {"machine", "network", "batch", "rungs": [...], "unavailable": {variant: reason}, "fastest": variant or None},
     JSON-able; times are in milliseconds a step, memory in bytes. A rung that stops with a UserError has "fault" alone.
     """
-    references = {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol)
-                  for name, protocol in parity.PROTOCOLS.items()}
+    made = references(network, threads)
     rungs = []
     for variant in names:
         log.info("%s", variant)
         rung = {"variant": variant, "technique": variants.VARIANTS[variant].technique}
         try:
-            rung |= check(network, variant, threads, references) | measure(network, variant, batch, threads)
+            rung |= check(network, variant, threads, made) | measure(network, variant, batch, threads)
         except UserError as error:
             log.info("%s: %s", variant, error)
             rung["fault"] = str(error)
@@ -46,17 +49,31 @@ def compare(network, names, batch, threads):
     }
 
 
+def references(network, threads):
+    """Protocol -> what the reference makes of it."""
+    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol)
+            for name, protocol in parity.protocols(network).items()}
+
+
 def check(network, variant, threads, references):
     """The parity protocols on a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}."""
     results, same = {}, True
-    for name, protocol in parity.PROTOCOLS.items():
-        first, second = (parity.train(network, variant, executors.create(variant, threads), protocol) for _ in range(2))
-        same = same and all(np.array_equal(first[tensor], second[tensor]) for tensor in first)
-        deviations = parity.deviations(network, first, references[name])
+    for name, protocol in parity.protocols(network).items():
+        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name])
+        trained = train(executor=executors.create(variant, threads))
+        deviations = parity.deviations(network, trained, references[name])
         tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
+        first = digests(trained)
+        del trained   # a deep network's take gigabytes
+        same = same and digests(train(executor=executors.create(variant, threads))) == first
     within = all(one["largest"] <= one["tolerance"] for one in results.values())   # a NaN is not
     return {"parity": results, "same_bytes": same, "passed": bool(within and same)}
+
+
+def digests(trained):
+    """Tensor -> hash of its bytes."""
+    return {name: hashlib.sha256(value).hexdigest() for name, value in trained.items()}
 
 
 def measure(network, variant, batch, threads):
@@ -65,11 +82,9 @@ def measure(network, variant, batch, threads):
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
     made = plan.training_plan(network, variant, batch, plan.Dataset(batch * most, "uint8"), Optimizer("adam"), length)
-    channels = network.input_shape[2]
     arrays = executor.allocate(made, executor.place({
-        "images": np.random.default_rng(0).integers(0, 256, (batch * most, *network.input_shape), dtype=np.uint8),
-        "permutation": np.arange(batch * most), "scale": np.full(channels, 1 / 255, np.float32),
-        "learning_rates": learning_rates(1e-3, length), **weights.initialize(network, 0)}))
+        **parity.random_images(network, batch * most), **parity.initial(network),
+        "learning_rates": learning_rates(1e-3, length)}))
 
     def run(steps, seconds):
         """(steps, seconds taken), of at most so many steps, none begun after so many seconds."""
@@ -95,8 +110,18 @@ def measure(network, variant, batch, threads):
         "device": executor.device(), "steps": steps, "step": step, "flop": made.flop,
         "work": {work: 1000 * executor.seconds[work] / measured for work in WORK if work in executor.seconds},
         "memory": memory, "driver_bytes": executor.device_bytes(),
-        "kernels": [{"layers": list(layers), "operation": operation} for layers, operation in made.kernels],
+        "kernels": kernels(made),
     }
+
+
+def kernels(made):
+    """What computed each group of layers forward: [{"layers", "operation", "rung": whose kernels those are}]."""
+    found = []
+    for layers, operation in made.kernels:
+        step = next(step for step in made.steps if (step.layer, step.operation) == (layers[0], operation))
+        rung = step.launches[-1].source.partition("/")[0] if step.launches else made.variant
+        found.append({"layers": list(layers), "operation": operation, "rung": rung})
+    return found
 
 
 # The page.
@@ -114,7 +139,7 @@ def context(summary, made):
         "faults": {rung["variant"]: rung["fault"] for rung in summary["rungs"] if "fault" in rung},
         "failed": [rung["variant"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
-        "protocols": parity.PROTOCOLS,
+        "protocols": ran[0]["parity"] if ran else {},
         "checks": [_check_row(rung) for rung in ran],
         "times": _step_bars(ran),
         "work": _work_table(ran),
@@ -156,19 +181,22 @@ def _work_cell(value, rung):
 
 
 def _memory_table(ran):
-    parts = list(dict.fromkeys(PARTS.values()))
+    parts = [part for part in dict.fromkeys(PARTS.values()) if any(rung["memory"].get(part) for rung in ran)]
     rows = [{"part": part, "cells": [pages.size(rung["memory"].get(part, 0)) for rung in ran]} for part in parts]
     return {"rows": rows, "totals": [pages.size(sum(rung["memory"].values())) for rung in ran],
             "driver": [pages.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–" for rung in ran]}
 
 
 def _kernel_table(ran):
-    """Rows by layer: the operation that computed it forward, '' within a group that began above."""
-    operations = [{layers[0]: (one["operation"], len(layers)) for one in rung["kernels"] if (layers := one["layers"])}
-                  for rung in ran]
+    """Rows by layer: the operation that computed it forward, None within a group that began above.
+
+    of: the rung whose kernels those are, where it is not the column's own.
+    """
+    columns = [{one["layers"][0]: {"operation": one["operation"], "rows": len(one["layers"]),
+                                   "of": one["rung"] if one["rung"] != rung["variant"] else ""} for one in rung["kernels"]}
+               for rung in ran]
     layers = [layer for one in ran[0]["kernels"] for layer in one["layers"]] if ran else []
-    return [{"layer": layer, "cells": [{"operation": by_layer[layer][0], "rows": by_layer[layer][1]} if layer in by_layer
-                                       else None for by_layer in operations]} for layer in layers]
+    return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
 
 
 def milliseconds(value):

@@ -1,19 +1,20 @@
 """The configuration: its values turned into their types and checked, before anything is hashed."""
 
+import dataclasses
 import difflib
+import hashlib
+import itertools
 import math
 import pathlib
 
 import jsonschema
 import yaml
 
-from . import backends, runtime, variants
+from . import backends, networks, runtime, stages, variants
+from .dataset_facts import FACTS
 from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
-
-# Images a dataset has (training, test); the data stage takes balanced subsets of these.
-IMAGES = {"digits": (1433, 364), "cifar10": (50_000, 10_000)}
 
 
 def load(raw):
@@ -41,7 +42,46 @@ def resolve(config):
         "variant": variants.resolve_variant(config["variant"])[0],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
+        "features_layer": _features_layer(config),
+        "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One run of the compare list: what it overrides, its resolved settings, and why it cannot run here, or ''."""
+
+    overrides: dict
+    settings: dict
+    reason: str
+
+
+def entries(config):
+    """The Entry of every run that the compare list of the loaded `config` names, in its order.
+
+    A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
+    several such lists for all their combinations. Raises UserError with one line that names the entry.
+    """
+    properties, found = load_schema()["properties"], []
+    for number, entry in enumerate(config["compare"], 1):
+        for overrides in _combinations(entry, properties):
+            try:
+                settings = resolve(load({**config, "compare": [], **overrides}))
+            except UserError as error:
+                raise UserError(f"{error} (entry {number} of compare)") from error
+            reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or "")
+            typed = {key: coerce(key, value, properties[key]) for key, value in overrides.items()}
+            found.append(Entry(typed, settings, reason))
+    return found
+
+
+def _combinations(entry, properties):
+    choices = []
+    for key, value in entry.items():
+        is_list = properties.get(key, {}).get("type") == "array"
+        several = isinstance(value, list) and (not is_list or any(isinstance(item, list) for item in value))
+        choices.append([(key, one) for one in (value if several else [value])])
+    return [dict(combination) for combination in itertools.product(*choices)]
 
 
 def load_schema():
@@ -55,7 +95,7 @@ def coerce(key, value, rule):
     """`value` of `key` as the type that `rule` (a JSON schema) wants; raises UserError where it cannot be that."""
     if rule.get("type") == "array":
         value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
-        if len(value) >= rule.get("minItems", 0):
+        if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
             return value
     for alternative in rule.get("anyOf", [rule]):
         for reading in _readings(value, alternative):
@@ -75,7 +115,8 @@ def describe(rule):
         *most, last = map(str, _choices(rule))
         return f"{', '.join(most)} or {last}" if most else last
     if rule["type"] == "array":
-        return f"a list of at least {rule.get('minItems', 0)}, each {describe(rule['items'])}"
+        least = rule.get("minItems", 0)
+        return f"a list of {least if least == rule.get('maxItems') else f'at least {least}'}, each {describe(rule['items'])}"
     limits = " and ".join(f"{words} {rule[name]}" for name, words in (
         ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
         if name in rule)
@@ -126,12 +167,44 @@ def _nearest(value, choices):
 
 def _check_together(config):
     """Faults that no key has alone."""
-    training, test = IMAGES[config["dataset"]]
-    for key, available in (("train_limit", training), ("test_limit", test)):
+    facts = FACTS[config["dataset"]]
+    for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and config[key] > available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
                             f"at most {available}, or all")
-    images = training if config["train_limit"] == "all" else config["train_limit"]
+    images = facts.train if config["train_limit"] == "all" else config["train_limit"]
     if config["batch_size"] > images:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {images} training images; "
                         f"at most {images}")
+    _check_features(config)
+
+
+def _check_features(config):
+    """That the features' layer is one of the network, and its output can be pooled as asked."""
+    network = networks.from_params(stages.network_params(config))
+    names = [layer.name for layer in network.layers]
+    if config["features_layer"] not in ("auto", *names):
+        raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
+                        f"{_nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+    layer, grid = _features_layer(config), config["features_pool"]
+    if layer and grid != "none":
+        height, width, _ = network.layer(layer).output_shape
+        if height % grid or width % grid:
+            raise UserError(f"config: features_pool is {grid}, but layer {layer} puts out {height}x{width} pixels, which that "
+                            "does not divide")
+
+
+def _features_layer(config):
+    """The layer whose output is classified by an SVM; None where the network classifies by itself and none is asked for."""
+    network = networks.from_params(stages.network_params(config))
+    if config["features_layer"] == "auto":
+        return None if network.classifies else network.features
+    return config["features_layer"]
+
+
+def _sha256(path):
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"config: initial_weights is '{path}', which cannot be read: {error.strerror}") from error

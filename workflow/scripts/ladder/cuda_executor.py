@@ -253,7 +253,8 @@ class _Feed:
     """Images on the host, brought to the GPU batch by batch, one batch ahead.
 
     A kernel that reads images through the permutation is given the batch instead, the permutation 0, 1, 2, ... and counters
-    that are zero. The host follows the real ones: it fills them, and every step advances the offset by its batch.
+    that are zero; every other kernel gets the real ones, by which it finds labels and draws. The host follows those: it fills
+    them, and every step advances the offset by its batch.
     """
 
     def __init__(self, cupy, images, controls):
@@ -424,7 +425,7 @@ def _arguments(launch, arrays):
 
 
 def _what_fits(plan, new, free):
-    """The batch that fits into the free memory, in words: buffers of activations grow with the batch, all others are fixed."""
+    """The batch that fits into the free memory, in words: what is kept by image grows with the batch, all else is fixed."""
     growing = sum(aligned(buffer.bytes) for buffer in new if _grows(plan, buffer))
     fixed = sum(aligned(buffer.bytes) for buffer in new) - growing
     batch = int((free - fixed) / (growing / plan.batch)) if growing else 0
@@ -432,8 +433,9 @@ def _what_fits(plan, new, free):
 
 
 def _grows(plan, buffer):
-    value = buffer.name.removesuffix(".gradient")
-    return buffer.kind in ("activation", "mask") or (value != buffer.name and value not in plan.network.parameters)
+    """Whether it holds something for each image of the batch; weights may have as many filters as the batch has images."""
+    return (buffer.kind in ("activation", "gradient", "mask", "workspace") and len(buffer.shape) >= 4
+            and buffer.shape[0] == plan.batch and buffer.name.removesuffix(".gradient") not in plan.network.parameters)
 
 
 def aligned(count):

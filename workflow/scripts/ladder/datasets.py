@@ -1,11 +1,13 @@
 """The data: uint8 images, labels and class names of each dataset, all of it or a class-balanced part.
 
-Every dataset gives 32x32 images with three channels, NHWC. Nothing in an archive is written to disk under a name of its
-own: members are read one by one, and each is held against what the format allows before it is believed.
+Images are NHWC; dataset_facts.py says how large those of each dataset are. Nothing in an archive is written to disk under
+a name of its own: members are read one by one, and each is held against what the format allows before it is believed.
 """
 
 import dataclasses
 import gzip
+import hashlib
+import math
 import pathlib
 import tarfile
 import zlib
@@ -34,8 +36,37 @@ MOST_MEMBERS = 100
 
 
 @dataclasses.dataclass(frozen=True)
+class Idx:
+    """One of MNIST's files: bytes of this shape behind a header; md5: of all of it, unpacked."""
+
+    name: str
+    what: str
+    shape: tuple
+    md5: str
+
+    @property
+    def header(self):
+        """Two zeros, 8 for unsigned bytes, the number of dimensions, and each of them in four bytes, big-endian."""
+        return bytes((0, 0, 8, len(self.shape))) + b"".join(length.to_bytes(4) for length in self.shape)
+
+    @property
+    def length(self):
+        """Bytes, unpacked."""
+        return len(self.header) + math.prod(self.shape)
+
+
+MNIST_FILES = (
+    Idx("train-images-idx3-ubyte", "training images", (60_000, 28, 28), "6bbc9ace898e44ae57da46a324031adb"),
+    Idx("train-labels-idx1-ubyte", "training labels", (60_000,), "a25bea736e30d166cdddb491f175f624"),
+    Idx("t10k-images-idx3-ubyte", "test images", (10_000, 28, 28), "2646ac647ad5339dbf082846283269ea"),
+    Idx("t10k-labels-idx1-ubyte", "test labels", (10_000,), "27ae3e4e09519cfbb04c329615203637"),
+)
+MNIST_BYTES = 11_594_722   # of the four official files, packed
+
+
+@dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Images are uint8 (N, 32, 32, 3), labels uint8 (N,), each an index into `classes`."""
+    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into `classes`."""
 
     train_images: np.ndarray
     train_labels: np.ndarray
@@ -74,13 +105,18 @@ def _enlarge(images):
 def cifar10(urls, downloads, sha256=CIFAR10_SHA256):
     """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) where it is not there yet.
 
-    Raises UserError where it cannot be had or is not a CIFAR-10 archive.
+    sha256: of the archive; None to take what the addresses give. Raises UserError where it cannot be had or is not a CIFAR-10
+    archive.
     """
-    path = pathlib.Path(downloads) / sha256[:12].lower() / CIFAR10_FILE
-    known = CIFAR10_BYTES if sha256.lower() == CIFAR10_SHA256 else None
+    name = sha256.lower() if sha256 else hashlib.sha256("\n".join(urls).encode()).hexdigest()
+    path = pathlib.Path(downloads) / name[:12] / CIFAR10_FILE
+    known = CIFAR10_BYTES if name == CIFAR10_SHA256 else None
     if not path.exists():
         log.info("CIFAR-10: about %s to download (%s at 1 MB/s) and keep in %s, and %s more on disk when prepared",
                  size(CIFAR10_BYTES), duration(CIFAR10_BYTES / 1e6), path.parent, size(60_000 * RECORD))
+    if sha256 is None:
+        return read_cifar10(download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
+                                                   by_hand=f"put the file by hand at {path}"))
     return read_cifar10(download.fetch(urls, path, sha256, known, setting="cifar10_sha256"))
 
 
@@ -101,7 +137,7 @@ def read_cifar10(path):
 
 
 class _BadArchive(Exception):
-    """Says in a few words what is wrong with an archive."""
+    """Says in a few words what is wrong with an archive or another file."""
 
 
 class _Limited:
@@ -187,6 +223,112 @@ def _check_names(text):
     names = text.decode("ascii", "replace").split()
     if names != list(CIFAR10_CLASSES):
         raise _BadArchive(f"its {NAMES_MEMBER} does not list the ten classes in their order")
+
+
+def mnist(urls, downloads):
+    """MNIST from its four official files, downloaded to `downloads` (a folder) where they are not there yet.
+
+    urls: of the training images, the training labels, the test images and the test labels, each gzipped or not. In
+    DOWNLOADS/mnist the files have their official names, with .gz (also where the address gave one that is not gzipped)
+    or, put there by hand, without. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError where there are not four
+    addresses, where a file cannot be had, and where one is not MNIST's.
+    """
+    if len(urls) != len(MNIST_FILES):
+        raise UserError(f"mnist_urls has {len(urls)} addresses; it needs {len(MNIST_FILES)}: {_mnist_order()}")
+    folder = pathlib.Path(downloads).absolute() / "mnist"
+    if missing := [file for file in MNIST_FILES if not _kept(folder, file).exists()]:
+        unpacked = sum(file.length for file in MNIST_FILES)
+        log.info("MNIST: %d of its files to download (all four: %s, %s at 1 MB/s) and keep in %s, and %s more on disk when "
+                 "prepared", len(missing), size(MNIST_BYTES), duration(MNIST_BYTES / 1e6), folder, size(unpacked))
+    for file, url in zip(MNIST_FILES, urls, strict=True):
+        _fetch_idx(file, url, folder)
+    train_images, train_labels, test_images, test_labels = (read_idx(_kept(folder, file), file) for file in MNIST_FILES)
+    return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
+
+
+def _mnist_order():
+    return f"{', '.join(file.what for file in MNIST_FILES)}, in this order"
+
+
+def _kept(folder, file):
+    """Where a file of MNIST is, or will be."""
+    plain = folder / file.name
+    return plain if plain.exists() else folder / f"{file.name}.gz"
+
+
+def _fetch_idx(file, url, folder):
+    path = _kept(folder, file)
+    if path.exists():   # it is checked when it is read
+        return
+    missing = [f"{other.name}.gz" for other in MNIST_FILES if not _kept(folder, other).exists()]
+    names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    # Enough for any of the four, so that one in the place of another is told by its header; badly packed data may grow.
+    largest = 2 * max(other.length for other in MNIST_FILES)
+    download.fetch_checked([url], path, lambda found: _idx_fault(found, file), largest,
+                           setting=f"mnist_urls ({_mnist_order()})",
+                           by_hand=f"put {names} (or the same unpacked, named without .gz) by hand in {folder}")
+
+
+def read_idx(path, file):
+    """The array, uint8 of file.shape, in the IDX file at `path`, gzipped or not; file: the Idx that it has to be.
+
+    No more is unpacked than that file holds. Raises UserError where `path` holds anything else.
+    """
+    try:
+        data = _read_idx(path, file)
+    except _BadArchive as fault:
+        raise UserError(f"{path} is not MNIST's {file.what}: {fault}; remove it and run again to download it from "
+                        f"mnist_urls ({_mnist_order()})") from fault
+    return np.frombuffer(data, np.uint8, offset=len(file.header)).reshape(file.shape)
+
+
+def _idx_fault(path, file):
+    """What is wrong with the file at `path`, in a few words; "" where it is the Idx `file`."""
+    try:
+        _read_idx(path, file)
+    except _BadArchive as fault:
+        return f"it is not MNIST's {file.what}: {fault}"
+    return ""
+
+
+def _read_idx(path, file):
+    """The bytes of an IDX file, header and all; raises _BadArchive where they are not those of `file`."""
+    try:
+        with open(path, "rb") as packed:
+            gzipped = packed.read(2) == b"\x1f\x8b"
+            packed.seek(0)
+            with gzip.GzipFile(fileobj=packed) if gzipped else packed as stream:
+                start = stream.read(16)   # the longest header
+                _check_header(start, file)
+                data = start + stream.read(file.length - len(start) + 1)   # one more, to see that there is no more
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
+    except OSError as error:
+        raise _BadArchive(f"it cannot be read ({error.strerror})") from error
+    _check_content(data, file, "unpacked it has" if gzipped else "it has")
+    return data
+
+
+def _check_header(start, file):
+    """start: the first 16 bytes."""
+    if start.startswith(file.header):
+        return
+    for other in MNIST_FILES:
+        if start.startswith(other.header):
+            raise _BadArchive(f"it has the header of its {other.what}")
+    shape = " x ".join(f"{length:,}" for length in file.shape)
+    raise _BadArchive(f"it begins with {start.hex(' ', 4) or 'nothing'}, not with the header of an IDX file of {shape} "
+                      f"bytes, {file.header.hex(' ', 4)}")
+
+
+def _check_content(data, file, it_has):
+    if len(data) > file.length:
+        raise _BadArchive(f"{it_has} more than {file.length:,} bytes")
+    if len(data) < file.length:
+        raise _BadArchive(f"{it_has} only {len(data):,} of {file.length:,} bytes")
+    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    if md5 != file.md5:
+        raise _BadArchive(f"{it_has} md5 {md5}, not {file.md5}")
 
 
 def limited(dataset, train_limit, test_limit):

@@ -1,6 +1,7 @@
 """Downloads that survive broken transfers: mirrors, resume, retries, a checksum, and one writer at a time."""
 
 import contextlib
+import dataclasses
 import http.client
 import os
 import pathlib
@@ -35,6 +36,19 @@ class _Another(_Unusable):
     """This mirror has another file in its place."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Wanted:
+    """What a file has to be, and what a person can do where it is not."""
+
+    fault: object          # function of a path: what is wrong with that file in a few words, "" where it is the wanted one;
+                           # None where any will do
+    size: int | None       # bytes, where known
+    largest: int | None    # bytes that it has at most, where known
+    another: str           # advice where an address gives another file; "" or ends in "; "
+    kept: str              # advice where another file lies at the path, besides removing it; "" or begins with a comma
+    by_hand: str           # how to do without the addresses
+
+
 def fetch(urls, path, sha256, size=None, setting="sha256"):
     """Have the file with this sha256 at `path`, downloading it where it is not there yet.
 
@@ -45,71 +59,90 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
     Returns the absolute path. Raises UserError where no mirror gives the file, or where another file lies at `path`.
     """
     path = pathlib.Path(path).absolute()
+    wanted = sha256.lower()
+
+    def fault(file):
+        found = artifacts.sha256(file)
+        held = file.stat().st_size
+        length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
+        return f"{length}its sha256 is {found}, not {wanted}" if found != wanted else ""
+
+    return _fetch(urls, path, _Wanted(
+        fault, size, None,
+        another=f"if another copy of the data is the one you want, set {setting} to its sha256; ",
+        kept=f", or, if this is the copy of the data you want, set {setting} to its sha256 and add its file: address to "
+             "the URLs",
+        by_hand=f"put the file by hand at {path}"))
+
+
+def fetch_checked(urls, path, fault, largest, setting, by_hand):
+    """Like `fetch`, for a file that is known by what it holds.
+
+    fault: function of a path: what is wrong with the file there, in a few words that follow "its address: ", or "" where
+    it is the file that is wanted; None where any will do.  largest: the bytes that it has at most, where known; no more are
+    taken.  setting: the configuration key of the addresses.  by_hand: what to put where by hand instead, "put ... in ...".
+    """
+    path = pathlib.Path(path).absolute()
+    return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))
+
+
+def _fetch(urls, path, wanted):
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with artifacts.locked(path.with_name(f".{path.name}.lock"), f"another process is downloading {path.name}"):
             if not path.exists():
-                _download(urls, path, sha256.lower(), size, setting)
+                _download(urls, path, wanted)
                 return path
-    _verify(path, sha256.lower(), size, setting)
+    # Put there by an earlier run or by hand.
+    if fault := wanted.fault and wanted.fault(path):
+        raise UserError(f"{path} is not the file that is wanted: {fault}; remove it to download it again{wanted.kept}")
     return path
 
 
-def _verify(path, sha256, size, setting):
-    """Check a file that was at `path` already, put there by an earlier run or by hand."""
-    found = artifacts.sha256(path)
-    if found == sha256:
-        return
-    held = path.stat().st_size
-    length = f"is {held:,} bytes, not {size:,}, and " if size and held != size else ""
-    raise UserError(f"{path} {length}has sha256 {found}, not {sha256}: remove it to download it again, or, if this is "
-                    f"the copy of the data you want, set {setting} to its sha256 and add its file: address to the URLs")
-
-
-def _download(urls, path, sha256, size, setting):
+def _download(urls, path, wanted):
     part = path.with_name(f"{path.name}.part")
     faults, advice = [], ""
     for url in urls:
         try:
-            _from_mirror(url, part, sha256, size)
+            _from_mirror(url, part, wanted)
             os.replace(part, path)
             return
         except _Unusable as fault:
             faults.append(f"{_line(url)}: {fault}")
             log.info("%s", faults[-1])
             if isinstance(fault, _Another):
-                advice = f"if another copy of the data is the one you want, set {setting} to its sha256; "
+                advice = wanted.another
     reasons = "; ".join(faults) or "no URL is given"
-    raise UserError(f"cannot get {path.name} ({reasons}); {advice}put the file by hand at {path} and run again, or "
-                    "use the embedded set, which needs no network: --config dataset=digits")
+    raise UserError(f"cannot get {path.name} ({reasons}); {advice}{wanted.by_hand} and run again, or use the embedded "
+                    "set, which needs no network: --config dataset=digits")
 
 
-def _from_mirror(url, part, sha256, size):
+def _from_mirror(url, part, wanted):
     """Leave the whole, verified file at `part`."""
     started = time.monotonic()
-    resumed = _transfer(url, part, size)
-    found = artifacts.sha256(part)
-    if found != sha256 and resumed:
+    resumed = _transfer(url, part, wanted)
+    fault = wanted.fault and wanted.fault(part)
+    if fault and resumed:
         log.info("%s: the resumed file has a wrong checksum; downloading it from the start", url)
         part.unlink()
-        _transfer(url, part, size)
-        found = artifacts.sha256(part)
-    if found != sha256:
+        _transfer(url, part, wanted)
+        fault = wanted.fault(part)
+    if fault:
         part.unlink()
-        raise _Another(f"its sha256 is {found}, not {sha256}")
-    log.info("%s: %s in %s, checksum verified", url, progress.size(part.stat().st_size),
-             progress.duration(time.monotonic() - started))
+        raise _Another(fault)
+    log.info("%s: %s in %s, %s", url, progress.size(part.stat().st_size), progress.duration(time.monotonic() - started),
+             "checksum verified" if wanted.fault else "no checksum to verify")
 
 
-def _transfer(url, part, size):
+def _transfer(url, part, wanted):
     """Bring `part` to its full length, in several attempts if need be; True where it holds bytes of earlier ones."""
     idle = 0
     while True:
         held = _length(part)
-        if size and held == size:
+        if wanted.size and held == wanted.size:
             return True
         try:
-            return _receive(url, part, held, size)
+            return _receive(url, part, held, wanted)
         except _Broken as fault:
             idle = 0 if _length(part) >= held + BLOCK else idle + 1
             if idle == ATTEMPTS:
@@ -123,26 +156,36 @@ def _length(part):
     return part.stat().st_size if part.exists() else 0
 
 
-def _receive(url, part, held, size):
+def _receive(url, part, held, wanted):
     """One request: append what comes to the `held` bytes of `part`; True where it went on from them."""
     stream, start, total = _open(url, held)
     with contextlib.closing(stream), open(part, "ab", buffering=0) as file:
-        if size and total is not None and total != size:
-            raise _Another(f"it is {total:,} bytes, not {size:,}")
-        expected = size or total
+        _check_length(total, wanted)
+        expected = wanted.size or total
+        most = expected or wanted.largest or LARGEST
         file.truncate(start)
         received = start
         with progress.bar(total=expected, initial=start, label=part.stem, unit="B", unit_scale=True) as bar:
             while block := _read(stream):
                 received += len(block)
-                if received > (expected or LARGEST):
-                    raise _Unusable(f"sends more than {expected or LARGEST:,} bytes")
+                if received > most:
+                    raise _Unusable(f"sends more than {most:,} bytes")
                 file.write(block)
                 bar.update(len(block))
         os.fsync(file.fileno())
     if expected is not None and received < expected:
         raise _Broken(f"the transfer broke after {received:,} of {expected:,} bytes")
     return start > 0
+
+
+def _check_length(total, wanted):
+    """Before anything is transferred, where the server says how much it will send."""
+    if total is None:
+        return
+    if wanted.size and total != wanted.size:
+        raise _Another(f"it is {total:,} bytes, not {wanted.size:,}")
+    if wanted.largest and total > wanted.largest:
+        raise _Another(f"it is {total:,} bytes, and the file that is wanted has at most {wanted.largest:,}")
 
 
 def _read(stream):

@@ -12,18 +12,20 @@ import numpy as np
 from PIL import Image
 
 GAINS = (1, 2, 4, 8)   # how far differences between pictures may be amplified
+LABEL = 40             # percent of a chart's width that the name of a level line may need
 LOG_RATIO = 20         # curves that span more than this factor are drawn on a logarithmic scale
 
 
 def png_uri(pixels):
-    """A `data:` URI of a PNG; pixels uint8 (H, W, 3) or, with opacity, (H, W, 4)."""
+    """A `data:` URI of a PNG; pixels uint8 (H, W, 3), grey (H, W, 1) or, with opacity, (H, W, 4)."""
     file = io.BytesIO()
+    pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def tiles(images, columns, gap=0):
-    """Images uint8 (N, h, w, 3) as one picture uint8 (H, W, 4), row by row, with transparent gaps of `gap` pixels."""
+    """Images uint8 (N, h, w, 1 or 3) as one picture uint8 (H, W, 4), row by row, with transparent gaps of `gap` pixels."""
     count, height, width, _ = images.shape
     rows = math.ceil(count / columns)
     sheet = np.zeros((rows * (height + gap) - gap, columns * (width + gap) - gap, 4), np.uint8)
@@ -47,7 +49,7 @@ def differences(originals, others):
 
 
 def filters(weights):
-    """First-layer filters as pictures uint8 (O, kH, kW, 3), strongest (largest L2 norm) first.
+    """First-layer filters as pictures uint8 (O, kH, kW, 1 or 3), strongest (largest L2 norm) first.
 
     weights: float (O, 1 or 3, kH, kW). Each filter is scaled by its own largest weight; mid-grey is zero.
     """
@@ -55,7 +57,7 @@ def filters(weights):
     pictures = weights[order].transpose(0, 2, 3, 1)
     largest = np.abs(pictures).max(axis=(1, 2, 3), keepdims=True)
     scaled = pictures / np.where(largest > 0, largest, 1)
-    return np.broadcast_to(np.rint(128 + 127 * scaled), (*scaled.shape[:3], 3)).astype(np.uint8)
+    return np.rint(128 + 127 * scaled).astype(np.uint8)
 
 
 def ticks(low, high, count=5):
@@ -78,43 +80,79 @@ def log_ticks(low, high):
             if low <= value <= high]
 
 
-def line_chart(series, references=()):
-    """Curves over epochs 1, 2, ..., on a y axis from zero, or a logarithmic one where a linear one would hide the end.
+def line_chart(lines, last, scale, references=(), marks=()):
+    """Curves over the steps 0 .. last.
 
-    series: [{"name", "values"}], finite numbers >= 0, of any lengths; references: [{"name", "value"}], level lines.
-    Returns {"lines": [{"name", "path", "points": [{"x", "y", "epoch", "text"}]}],
-    "references": [{"y", "name", "text"}], "x_ticks", "y_ticks": [{"at", "text"}], "widest", "logarithmic"}.
+    lines: [{"name", "points": [(step, value, text)]}]; scale: of the values, loss_scale or share_scale; references: level lines
+    and marks: upright ones, [{"name", "value"}] each. Returns {"lines": [{"name", "path", "points": [{"x", "y", "text"}]}],
+    "references": [{"y", "name", "left", "above"}], "marks": [{"x", "name"}], "x_ticks", "y_ticks": [{"at", "text"}], "widest",
+    "stretched"}.
     """
-    epochs = max(len(one["values"]) for one in series)
-    values = [value for one in series for value in one["values"]] + [line["value"] for line in references]
-    low, top = min(values), max(values) or 1.0
-    logarithmic = 0 < LOG_RATIO * low < top
-    low = 0.8 * low if logarithmic else 0.0
+    values = [value for line in lines for _, value, _ in line["points"]] + [level["value"] for level in references]
+    height, y_ticks, stretched = scale(values)
 
-    def x(epoch):
-        return 50.0 if epochs == 1 else round((epoch - 1) / (epochs - 1) * 100, 3)
+    def x(step):
+        return round(100 * step / last, 3)
 
     def y(value):
-        share = math.log(value / low) / math.log(top / low) if logarithmic else value / top
-        return round((1 - share) * 100, 3)
+        return round(100 - 100 * height(value), 3)
 
     def line(one):
-        points = [{"x": x(epoch), "y": y(value), "epoch": epoch, "text": f"{value:.4g}"}
-                  for epoch, value in enumerate(one["values"], 1)]
+        points = [{"x": x(step), "y": y(value), "text": text} for step, value, text in one["points"]]
         return {"name": one["name"], "points": points,
                 "path": "M" + " L".join(f"{point['x']:g} {point['y']:g}" for point in points)}
 
-    marks = log_ticks(low, top) if logarithmic else ticks(0, top, 4)
-    y_ticks = [{"at": y(value), "text": text} for value, text in marks]
+    y_ticks = [{"at": y(value), "text": text} for value, text in y_ticks]
+    drawn = [line(one) for one in lines]
+    points = [(point["x"], point["y"]) for one in drawn for point in one["points"]]
     return {
-        "lines": [line(one) for one in series],
-        "references": [{"y": y(level["value"]), "name": level["name"], "text": f"{level['value']:.4g}"}
+        "lines": drawn,
+        "references": [{"y": y(level["value"]), "name": level["name"], **_label_place(y(level["value"]), points)}
                        for level in references],
-        "x_ticks": [{"at": x(epoch), "text": str(epoch)} for epoch in _epoch_ticks(epochs)],
+        "marks": [{"x": x(mark["value"]), "name": mark["name"]} for mark in marks],
+        "x_ticks": [{"at": x(step), "text": f"{step:,}"} for step in sorted({round(value) for value, _ in ticks(0, last)})],
         "y_ticks": y_ticks,
         "widest": max((tick["text"] for tick in y_ticks), key=len),   # makes room for the axis
-        "logarithmic": logarithmic,
+        "stretched": stretched,
     }
+
+
+def _label_place(level, points):
+    """Where a level line's name is clear of the curves: at its left or right end, above or below it."""
+    ends = {True: [y - level for x, y in points if x < LABEL], False: [y - level for x, y in points if x > 100 - LABEL]}
+    left = min(map(abs, ends[True]), default=100) > min(map(abs, ends[False]), default=100)
+    curve_below = sum(ends[left]) > 0
+    return {"left": left, "above": level > 85 or (curve_below and level > 15)}
+
+
+def loss_scale(values):
+    """(height of a value as a share of the plot, ticks, whether the scale is stretched) for finite values >= 0.
+
+    From zero, or logarithmic where that would hide how a curve ends.
+    """
+    low, top = min(values), max(values) or 1.0
+    if not 0 < LOG_RATIO * low < top:
+        return lambda value: value / top, ticks(0, top, 4), False
+    low *= 0.8
+    return lambda value: math.log(value / low) / math.log(top / low), log_ticks(low, top), True
+
+
+def share_scale(values):
+    """As loss_scale, for shares of what can be reached: from 0 % on by the logarithm of what is missing to 100 %."""
+    missing = [1 - value for value in values if value < 1]
+    nearest = 0.8 * min([*missing, 0.5])
+    if max(values) == 1:
+        nearest = min(nearest, 0.01)   # where 100 % is drawn, which itself is out of reach
+    return (lambda value: math.log(max(1 - value, nearest)) / math.log(nearest),
+            [(1 - rest, f"{100 * (1 - rest):.6g} %") for rest, _ in log_ticks(nearest, 1.0)], True)
+
+
+def epoch_marks(steps_per_epoch, last):
+    """Where epochs end before step `last`, or round ones of them where there are many: [{"name", "value"}]."""
+    epochs = (last - 1) // steps_per_epoch
+    shown = range(1, epochs + 1) if epochs < 8 else [round(value) for value, _ in ticks(0, epochs, 6) if value]
+    return [{"name": f"epoch {epoch}" if epoch == shown[0] else str(epoch), "value": epoch * steps_per_epoch}
+            for epoch in shown]
 
 
 def interval_chart(rows):
@@ -136,11 +174,3 @@ def interval_chart(rows):
                   "right": at(row["value"] + (row["error"] or 0))} for row in rows],
         "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in ticks(low * 100, high * 100, 4)],
     }
-
-
-def _epoch_ticks(epochs):
-    """The first and last epoch and round ones between, at most about seven."""
-    if epochs <= 7:
-        return list(range(1, epochs + 1))
-    between = [int(value) for value, _ in ticks(1, epochs, 5)]
-    return [1, *(value for value in between if 1 + epochs / 12 <= value <= epochs - epochs / 12), epochs]

@@ -10,13 +10,13 @@ BATCH = 64
 class Inference:
     """Runs a network forward over images and gives what layer `until` puts out.
 
-    parameters: name -> float32 array; scale, offset: float32 (channels,), value = image * scale + offset. The batch is BATCH
-    whatever the training's was, so that features of the untrained network do not depend on it.
+    values: name -> float32 array, of all in weights.shapes(network); scale, offset: float32 (channels,), value = image * scale
+    + offset. The batch is BATCH whatever the training's was, so that features of the untrained network do not depend on it.
     """
 
-    def __init__(self, network, variant, parameters, scale, offset, threads, until=None, data_residency="auto"):
+    def __init__(self, network, variant, values, scale, offset, threads, until=None, data_residency="auto"):
         self.network, self.variant, self.until = network, variant, until
-        self._bound = {**parameters, "scale": scale, "offset": offset}
+        self._bound = {**values, "scale": scale, "offset": offset}
         self.executor = executors.create(variant, threads, data_residency)
 
     def batches(self, images, flip=False):

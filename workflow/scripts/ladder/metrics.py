@@ -10,6 +10,12 @@ def confusion(labels, predictions, classes):
     return counts.reshape(classes, classes)
 
 
+def classification(labels, predictions, names):
+    """{"accuracy", "per_class", "confusion"} of predictions, JSON-able; names: of the classes."""
+    counts = confusion(labels, predictions, len(names))
+    return {"accuracy": accuracy(counts), "per_class": per_class(counts, names), "confusion": counts.tolist()}
+
+
 def accuracy(counts):
     """Share of rows predicted right, in [0, 1], from a confusion matrix with at least one row counted."""
     return float(np.trace(counts) / counts.sum())

@@ -1,18 +1,24 @@
-"""The networks, as tables of layers."""
+"""The networks, as tables of layers.
+
+Each table is made for the shape (height, width, channels) of its input and the number of classes.
+"""
 
 import dataclasses
 import math
 
-from .layers import KINDS, conv2d, maxpool2d, relu, upsample2d
+from .errors import UserError
+from .layers import KINDS, add, batchnorm, conv2d, dense, flatten, global_avgpool, maxpool2d, pad, relu, upsample2d
 
 INPUT = "input"
+CIFAR, CLASSES = (32, 32, 3), 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Network:
     """A network with all shapes resolved.
 
-    features: the layer whose output is the feature vector; loss: what training minimises; layers: in execution order.
+    features: the layer whose output is the feature vector; loss: what training minimises, 'mse' between output and input or
+    'cross_entropy' of the softmax of the output; layers: in execution order.
     """
 
     name: str
@@ -27,42 +33,203 @@ class Network:
         return {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
 
     @property
+    def state(self):
+        """Name -> shape of what training keeps beside the parameters, such as running statistics."""
+        return {name: shape for layer in self.layers for name, shape in layer.state.items()}
+
+    @property
     def parameter_count(self):
         return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @property
+    def classifies(self):
+        """Whether its output is a score for each class, and not an image."""
+        return self.loss == "cross_entropy"
 
     def layer(self, name):
         return next(layer for layer in self.layers if layer.name == name)
 
+    def readers(self, name):
+        """The layers that read layer `name`."""
+        return [layer for layer in self.layers if name in layer.inputs]
 
-# 3-256-128 encoder and its mirror: 751,875 parameters; the latent is 8x8x128 = 8192 features.
-AUTOENCODER = {
-    "input_shape": (32, 32, 3),
-    "layers": (
-        conv2d("enc1", 256), relu("enc1_relu"), maxpool2d("enc1_pool"),
-        conv2d("enc2", 128), relu("enc2_relu"), maxpool2d("latent"),
-        conv2d("dec1", 128), relu("dec1_relu"), upsample2d("dec1_up"),
-        conv2d("dec2", 256), relu("dec2_relu"), upsample2d("dec2_up"),
-        conv2d("dec3", 3),
-    ),
-    "features": "latent",
-    "loss": "mse",
+    def needed_for(self, name):
+        """The layers that layer `name` is computed from, and itself, in execution order."""
+        needed = {name}
+        for layer in reversed(self.layers):
+            if layer.name in needed:
+                needed.update(layer.inputs)
+        return tuple(layer for layer in self.layers if layer.name in needed)
+
+
+def autoencoder(input_shape, classes, filters=(256, 128)):
+    """3x3 convolutions with ReLU and pooling, as many as `filters` has numbers, and their mirror image.
+
+    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features.
+    """
+    height, width, channels = input_shape
+    smallest = 2 ** len(filters)
+    if height % smallest or width % smallest:
+        raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
+                        f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
+    layers = []
+    for number, count in enumerate(filters, 1):
+        last = number == len(filters)
+        layers += [conv2d(f"enc{number}", count), relu(f"enc{number}_relu"),
+                   maxpool2d("latent" if last else f"enc{number}_pool")]
+    for number, count in enumerate(reversed(filters), 1):
+        layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse"}
+
+
+def _halvings(*sizes):
+    return min((size & -size).bit_length() - 1 for size in sizes)
+
+
+def lenet_300_100(input_shape, classes):
+    """Two dense layers of 300 and 100 units before the last (LeCun et al., 1998)."""
+    return _classifier("fc2_relu", flatten("pixels"), dense("fc1", 300), relu("fc1_relu"), dense("fc2", 100),
+                       relu("fc2_relu"), dense("fc3", classes))
+
+
+def lenet_5(input_shape, classes):
+    """LeNet-5 (LeCun et al., 1998) with ReLU and max-pooling: 6 and 16 filters of 5x5, then 120 and 84 units.
+
+    It reads 32x32 pixels; smaller images get zeros around them.
+    """
+    missing = 32 - input_shape[0]
+    padded = [pad("padded", missing // 2)] if missing > 0 else []
+    return _classifier("fc2_relu", *padded, conv2d("conv1", 6, kernel=5, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
+                       conv2d("conv2", 16, kernel=5, padding=0), relu("conv2_relu"), maxpool2d("pool2"), flatten("flat"),
+                       dense("fc1", 120), relu("fc1_relu"), dense("fc2", 84), relu("fc2_relu"), dense("fc3", classes))
+
+
+def small_cnn(input_shape, classes):
+    """Two 3x3 convolutions of 16 and 32 filters, a pooling between them, and 128 units."""
+    return _classifier("fc1_relu", conv2d("conv1", 16, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
+                       conv2d("conv2", 32, padding=0), relu("conv2_relu"), flatten("flat"), dense("fc1", 128),
+                       relu("fc1_relu"), dense("fc2", classes))
+
+
+# Depth -> blocks in each of the four stages, and whether a block is a bottleneck (He et al., 2016).
+RESNETS = {18: ((2, 2, 2, 2), False), 34: ((3, 4, 6, 3), False), 50: ((3, 4, 6, 3), True), 101: ((3, 4, 23, 3), True)}
+EXPANSION = 4   # of a bottleneck: its last convolution has so many times the filters of the others
+
+
+def resnet(depth):
+    """The table of a ResNet for images of 32x32 and more (the CIFAR form), or for smaller ones (the MNIST form).
+
+    CIFAR form: activations before each convolution (He et al., 2016b), a 3x3 stem, no pooling. MNIST form: as for large
+    images (He et al., 2016a): a 7x7 stem of stride 2 and a 3x3 max-pool of stride 2, activations after.
+    """
+    blocks, bottleneck = RESNETS[depth]
+
+    def table(input_shape, classes, width=64):
+        form = _preactivation if input_shape[0] >= 32 else _postactivation
+        return _classifier("average", *form(blocks, bottleneck, width), global_avgpool("average"), dense("scores", classes))
+
+    return table
+
+
+def _stages(blocks, width):
+    """(name, filters, stride) of each block; a stage halves the image in its first block, but not the first stage."""
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            yield f"stage{stage + 1}_{block + 1}", width * 2 ** stage, 2 if stage and not block else 1
+
+
+def _convolutions(bottleneck, filters, stride):
+    """(filters, kernel, stride) of a block's convolutions."""
+    if bottleneck:
+        return (filters, 1, 1), (filters, 3, stride), (EXPANSION * filters, 1, 1)
+    return (filters, 3, stride), (filters, 3, 1)
+
+
+def _postactivation(blocks, bottleneck, width):
+    layers = [_conv("stem", width, 7, 2), batchnorm("stem_bn"), relu("stem_relu"), maxpool2d("stem_pool", 3, 2, 1)]
+    shortcut, channels = "stem_pool", width
+    for name, filters, stride in _stages(blocks, width):
+        convolutions = _convolutions(bottleneck, filters, stride)
+        source, out = shortcut, convolutions[-1][0]
+        if stride != 1 or channels != out:
+            layers += [_conv(f"{name}_shortcut", out, 1, stride, source), batchnorm(f"{name}_shortcut_bn")]
+            shortcut = f"{name}_shortcut_bn"
+        for number, (count, kernel, step) in enumerate(convolutions, 1):
+            layers += [_conv(f"{name}_conv{number}", count, kernel, step, source), batchnorm(f"{name}_bn{number}")]
+            if number < len(convolutions):
+                layers.append(relu(f"{name}_relu{number}"))
+                source = f"{name}_relu{number}"
+        layers += [add(f"{name}_sum", (f"{name}_bn{len(convolutions)}", shortcut)), relu(name)]
+        shortcut, channels = name, out
+    return layers
+
+
+def _preactivation(blocks, bottleneck, width):
+    layers, previous, channels = [_conv("stem", width, 3, 1)], "stem", width
+    for name, filters, stride in _stages(blocks, width):
+        convolutions = _convolutions(bottleneck, filters, stride)
+        out = convolutions[-1][0]
+        layers += [batchnorm(f"{name}_bn1"), relu(f"{name}_relu1")]
+        shortcut = previous
+        if stride != 1 or channels != out:
+            layers.append(_conv(f"{name}_shortcut", out, 1, stride, f"{name}_relu1"))
+            shortcut = f"{name}_shortcut"
+        for number, (count, kernel, step) in enumerate(convolutions, 1):
+            layers.append(_conv(f"{name}_conv{number}", count, kernel, step, f"{name}_relu{number}"))
+            if number < len(convolutions):
+                layers += [batchnorm(f"{name}_bn{number + 1}"), relu(f"{name}_relu{number + 1}")]
+        layers.append(add(name, (f"{name}_conv{len(convolutions)}", shortcut)))
+        previous, channels = name, out
+    return [*layers, batchnorm("last_bn"), relu("last_relu")]
+
+
+def _conv(name, filters, kernel, stride, source=None):
+    return conv2d(name, filters, kernel, kernel // 2, stride, bias=False, inputs=(source,) if source else ())
+
+
+def _classifier(features, *layers):
+    return {"layers": layers, "features": features, "loss": "cross_entropy"}
+
+
+NETWORKS = {
+    "autoencoder": autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
+    **{f"resnet{depth}": resnet(depth) for depth in RESNETS},
 }
+# Network -> its options: keyword of its table -> key of the configuration.
+OPTIONS = {"autoencoder": {"filters": "autoencoder_filters"},
+           **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
 
-NETWORKS = {"autoencoder": AUTOENCODER}
+
+def build(name, input_shape=CIFAR, classes=CLASSES, **options):
+    """The Network `name` with every layer's inputs and shapes resolved.
+
+    options: what OPTIONS has for it. KeyError for a name that is not in NETWORKS, UserError for images that it cannot read.
+    """
+    return resolve(name, input_shape, **NETWORKS[name](tuple(input_shape), classes, **options))
 
 
-def build(name):
-    """The Network `name` with every layer's inputs and shapes resolved; KeyError for a name that is not in NETWORKS."""
-    return resolve(name, **NETWORKS[name])
+def from_params(params):
+    """The Network that a stage's parameters name: network, image (its input's shape), classes where it classifies, and the
+    keys of its options."""
+    options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items()}
+    return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
 
 
 def resolve(name, input_shape, layers, features, loss):
-    """A Network from its table: a layer that names no inputs reads the layer before it."""
-    shapes, resolved, previous = {INPUT: input_shape}, [], INPUT
+    """A Network from its table: a layer that names no inputs reads the layer before it.
+
+    Raises UserError where a layer cannot read what it is given.
+    """
+    shapes, resolved, previous = {INPUT: tuple(input_shape)}, [], INPUT
     for layer in layers:
         inputs = layer.inputs or (previous,)
         input_shapes = tuple(shapes[source] for source in inputs)
-        output = KINDS[layer.kind].output_shape(layer.attributes, *input_shapes)
+        try:
+            output = KINDS[layer.kind].output_shape(layer.attributes, *input_shapes)
+        except ValueError as error:
+            height, width, _ = input_shape
+            raise UserError(f"config: network {name} cannot read images of {height}x{width}: layer {layer.name}: "
+                            f"{error}") from error
         resolved.append(dataclasses.replace(layer, inputs=inputs, input_shapes=input_shapes, output_shape=output))
         shapes[layer.name], previous = output, layer.name
     return Network(name, tuple(input_shape), tuple(resolved), features, loss)

@@ -4,7 +4,9 @@ A step is data: an operation, the buffers it reads and writes, its attributes an
 device runs it; the executor does not know which network it runs.
 """
 
+import collections
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -20,19 +22,26 @@ from .variants import rung
 WORK = (
     (r"conv2d.*(grad|backward)", "convolution backward"),
     (r"conv2d|collapse", "convolution forward"),
+    (r"dense", "dense layers"),
+    (r"batchnorm", "batch normalisation"),
     (r"relu", "ReLU"),
-    (r"maxpool", "pooling"),
+    (r"pool", "pooling"),
     (r"upsample", "upsampling"),
-    (r"mse", "loss"),
+    (r"mse|cross_entropy", "loss"),
     (r"update|advance", "update"),
-    (r"load_batch", "input"),
+    (r"load|augmentation", "input"),
+    (r"^(add|pad|flatten)", "shortcuts and shapes"),
+    (r"dropout|lrn", "dropout and LRN"),
     (r"", "other"),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, gradient, optimizer, activation, mask, derived or workspace. Activations are NHWC."""
+    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived or workspace.
+
+    Activations are NHWC.
+    """
 
     name: str
     shape: tuple
@@ -109,21 +118,33 @@ class Length:
     steps_per_epoch: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """What happens to training images: shifted by up to `crop` pixels each way, zeros moving in, and mirrored by a coin."""
+
+    flip: bool = False
+    crop: int = 0
+
+    def __bool__(self):
+        return self.flip or self.crop > 0
+
+
 def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True):
+                  fuse_update=True, augmentation=Augmentation(), seed=0):
     """One training step: load a batch, forward, loss, backward, update.
 
     gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
-    images only. fuse_update: let a rung whose FUSES_UPDATE is set update weights where their gradient is computed; without
-    it every gradient is there before the first update. Raises ValueError where the variant has no operation for a layer.
+    images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
+    their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
+    Raises ValueError where the variant has no operation for a layer.
     """
-    build = Builder(network, variant, batch, dtype, training=True)
+    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed)
     if fuse_update and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
-    build.load_batch(dataset)
-    build.lower(network.layers)
-    build.loss(gradient_scale, length)
-    build.steps.extend(reversed(build.backward_steps))
+    build.load_batch(dataset, augmentation=augmentation)
+    build.lower()
+    build.loss(dataset, gradient_scale, length)
+    build.go_back()
     for name in network.parameters:
         if name not in build.updated:
             build.update(name, optimizer, length)
@@ -133,27 +154,38 @@ def training_plan(network, variant, batch, dataset, optimizer, length, gradient_
 
 def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32"):
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
-    build = Builder(network, variant, batch, dtype, training=False)
+    layers = network.needed_for(until or network.layers[-1].name)
+    build = Builder(network, layers, variant, batch, dtype, training=False)
     build.load_batch(dataset, flip)
-    names = [layer.name for layer in network.layers]
-    build.lower(network.layers[:names.index(until or names[-1]) + 1])
+    build.lower()
     build.advance()
     return build.plan()
 
 
 class Builder:
-    """A plan under construction; the rung's patterns append to it."""
+    """A plan under construction; the rung's patterns append to it.
 
-    def __init__(self, network, variant, batch, dtype, training):
-        self.network, self.variant, self.batch, self.dtype, self.training = network, variant, batch, dtype, training
+    The backward pass is a walk through the groups of layers in reverse. Each reader of a value leaves the name of a buffer with
+    its part of that value's gradient (`gradient_part`, `pass_gradient`); the group that made the value adds the parts up
+    (`gradient`) before it goes on.
+    """
+
+    def __init__(self, network, layers, variant, batch, dtype, training, seed=0):
+        self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
+        self.layers, self.training, self.seed = layers, training, seed
         self.rung = rung(variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
         if self.launches is not None:
             self._refuse_what_32_bits_do_not_index()
-        self.buffers, self.steps, self.backward_steps, self.kernels = {}, [], [], []
+        self.buffers, self.steps, self.kernels = {}, [], []
         self.fused = None      # (optimizer, length) for steps that update the weights whose gradient they compute
         self.updated = set()   # the parameters that such steps update
         self.output = INPUT
+        self._values = {INPUT: INPUT}   # layer -> the buffer that holds what it puts out
+        self._parts = {}                # value -> buffers whose sum is its gradient
+        self._backward = []             # of each group, in order
+        self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
+        self._trained = self._depending_on_parameters()
 
     def _refuse_what_32_bits_do_not_index(self):
         """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
@@ -163,48 +195,80 @@ class Builder:
             raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
                             f"set batch_size to {most} or less")
 
+    def _depending_on_parameters(self):
+        found = set()
+        for layer in self.layers:
+            if layer.parameters or found & set(layer.inputs):
+                found.add(layer.name)
+        return found
+
     def plan(self):
         steps = self.steps if self.launches is None else [
             dataclasses.replace(step, launches=self.launches[step.operation](step, self)) for step in self.steps]
         return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
 
-    def lower(self, layers):
+    def lower(self):
         """Cover the layers with the variant's patterns, at each place the first (longest) that fits."""
-        while layers:
-            pattern = self._pattern(layers)
-            group, layers = layers[:len(pattern.kinds)], layers[len(pattern.kinds):]
-            pattern.emit(self, group)
-            self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
+        left = self.layers
+        while left:
+            pattern = self._pattern(left)
+            group, left = left[:len(pattern.kinds)], left[len(pattern.kinds):]
+            begun = len(self.steps)
+            self._backward.append(pattern.emit(self, group))
+            if len(self.steps) > begun:
+                self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
     def _pattern(self, layers):
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
-            if tuple(layer.kind for layer in group) == pattern.kinds and pattern.accepts(group):
+            if tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
-    def load_batch(self, dataset, flip=False):
+    def _is_chain(self, group):
+        """Whether each layer reads the one before it and nothing else does."""
+        return all(after.inputs == (layer.name,) and self._readers[layer.name] == 1
+                   for layer, after in itertools.pairwise(group))
+
+    def go_back(self):
+        """The backward pass, from the gradient of the output on."""
+        for backward in reversed(self._backward):
+            if backward is not None:
+                backward()
+
+    def load_batch(self, dataset, flip=False, augmentation=Augmentation()):
         image = self.network.input_shape
         self.buffers[INPUT] = Buffer(INPUT, (self.batch, *image), self.dtype, "activation")
         reads = {"images": self._buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
-                 "permutation": self._control("permutation", (dataset.rows,), "int64"),
+                 "permutation": self._permutation(dataset),
                  "counters": self._counters(),
                  "scale": self._control("scale", image[2:], "float32"),
                  "offset": self._control("offset", image[2:], "float32")}
-        self._append(self.steps, "load_batch", "", reads, {"batch": INPUT}, flip=flip)
+        if augmentation:
+            drawn = self.workspace("augmentation", (self.batch, 3), "int32")
+            self._append("draw_augmentation", "", {"counters": self._counters()}, {"augmentation": drawn},
+                         crop=augmentation.crop, flip=augmentation.flip, seed=self.seed)
+            self._append("load_augmented_batch", "", {**reads, "augmentation": drawn}, {"batch": INPUT})
+        else:
+            self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
 
-    def loss(self, gradient_scale, length):
+    def loss(self, dataset, gradient_scale, length):
+        losses = self._control("losses", (length.steps_per_epoch,), "float64")
+        writes = {"gradient": self.gradient_part(self.output), "losses": losses}
+        if self.network.classifies:
+            reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
+                     "permutation": self._permutation(dataset), "counters": self._counters()}
+            hits = self._control("hits", (length.steps_per_epoch,), "float64")
+            self._append("cross_entropy", "", reads, {**writes, "hits": hits})
+            return
         elements = math.prod(self.network.input_shape)
         divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
-        losses = self._control("losses", (length.steps_per_epoch,), "float64")
-        self._append(self.steps, "mse", "",
-                     {"prediction": self.output, "target": INPUT, "counters": self._counters()},
-                     {"gradient": self.gradient(self.output), "losses": losses},
+        self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
                      flop=4 * elements * self.batch, divisor=divisor)
 
     def update(self, name, optimizer, length):
-        reads = {"gradient": self.gradient(name), **self._schedule(length)}
-        self._append(self.steps, f"{optimizer.name}_update", name.rpartition(".")[0], reads,
+        reads = {"gradient": self.parameter_gradient(name), **self._schedule(length)}
+        self._append(f"{optimizer.name}_update", name.rpartition(".")[0], reads,
                      {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
 
     def fused_update(self, **parameters):
@@ -231,23 +295,81 @@ class Builder:
                 "learning_rates": self._control("learning_rates", (length.steps,), "float64")}
 
     def advance(self):
-        self._append(self.steps, "advance", "", {}, {"counters": self._counters()}, batch=self.batch)
+        self._append("advance", "", {}, {"counters": self._counters()}, batch=self.batch)
 
-    def forward(self, operation, group, reads, writes, flop=0, **attributes):
-        self._append(self.steps, operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+    def step(self, operation, group, reads, writes, flop=0, **attributes):
+        """Append a step of a group of layers; flop: of one image."""
+        self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 
-    def backward(self, operation, group, reads, writes, flop=0, **attributes):
-        self._append(self.backward_steps, operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+    # Values.
+
+    def source(self, layer):
+        """The buffer with the layer's only input."""
+        (name,) = layer.inputs
+        return self._values[name]
+
+    def sources(self, layer):
+        """The buffers with the layer's inputs."""
+        return [self._values[name] for name in layer.inputs]
 
     def activation(self, layer):
-        self.output = layer.name
+        """A new buffer for what the layer puts out."""
+        self.output = self._values[layer.name] = layer.name
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
-    def mask(self, layer):
-        return self._buffer(f"{layer.name}.index", (self.batch, *layer.output_shape), "uint8", "mask")
+    def unchanged(self, layer):
+        """The layer puts out what it reads: no step of its own."""
+        self.output = self._values[layer.name] = self.source(layer)
+
+    # Gradients of values.
+
+    def wants_gradient(self, value):
+        """Whether some parameter has a part in the value: the images, for one, need no gradient."""
+        return value in self._trained
+
+    def gradient_part(self, value):
+        """A new buffer for one reader's part of the value's gradient."""
+        parts = self._parts.setdefault(value, [])
+        name = f"{value}.gradient{f'.{len(parts) + 1}' if parts else ''}"
+        parts.append(self._buffer(name, self.shape(value), self.dtype, "gradient"))
+        return parts[-1]
+
+    def pass_gradient(self, value, buffer):
+        """One reader's part of the value's gradient is what this buffer holds."""
+        if self.wants_gradient(value):
+            self._parts.setdefault(value, []).append(buffer)
+
+    def gradient(self, value):
+        """The buffer with the gradient of a value all of whose readers have left their parts."""
+        first, *others = self._parts[value]
+        for number, other in enumerate(others, 1):
+            total = self._buffer(f"{value}.gradient.sum{number}", self.shape(value), self.dtype, "gradient")
+            self._append("add_forward", value, {"a": first, "b": other}, {"y": total})
+            first = total
+        self._parts[value] = [first]
+        return first
+
+    # Other buffers.
+
+    def mask(self, layer, name="index"):
+        return self._buffer(f"{layer.name}.{name}", (self.batch, *layer.output_shape), "uint8", "mask")
 
     def parameter(self, name):
         return self._buffer(name, self.network.parameters[name], self.dtype, "parameter")
+
+    def parameter_gradient(self, name):
+        return self._buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
+
+    def state(self, name):
+        return self._buffer(name, self.network.state[name], self.dtype, "state")
+
+    def kept(self, name, shape):
+        """A buffer for what the forward pass keeps for the backward pass."""
+        return self._buffer(name, shape, self.dtype, "activation")
+
+    def zeros(self, name, shape):
+        """A buffer that holds zeros."""
+        return self._control(name, shape, self.dtype)
 
     def derived(self, name, shape):
         return self._buffer(name, shape, self.dtype, "derived")
@@ -259,8 +381,8 @@ class Builder:
     def shape(self, name):
         return self.buffers[name].shape
 
-    def gradient(self, name):
-        return self._buffer(f"{name}.gradient", self.buffers[name].shape, self.dtype, "gradient")
+    def _permutation(self, dataset):
+        return self._control("permutation", (dataset.rows,), "int64")
 
     def _counters(self):
         """What the host sets and the last step advances: [step, offset into the permutation, step of this epoch]."""
@@ -273,6 +395,5 @@ class Builder:
         self.buffers[name] = Buffer(name, tuple(shape), dtype, kind)
         return name
 
-    @staticmethod
-    def _append(steps, operation, layer, reads, writes, flop=0, **attributes):
-        steps.append(Step(operation, layer, reads, writes, attributes, flop))
+    def _append(self, operation, layer, reads, writes, flop=0, **attributes):
+        self.steps.append(Step(operation, layer, reads, writes, attributes, flop))

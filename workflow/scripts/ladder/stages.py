@@ -11,7 +11,8 @@ import hashlib
 import json
 import pathlib
 
-from . import sources
+from . import networks, sources
+from .dataset_facts import FACTS
 from .sources import NEUTRAL, ROOT, closure
 from .variants import VARIANTS
 
@@ -57,9 +58,14 @@ STAGES = {
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
+    "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
-    "report": Stage("make_report.py", ("figures", "layers", "networks", "pages", "randomness", "report", "weights"),
+    "network": Stage("make_network.py", ("layers", "network_page", "networks", "optimizers", "pages", "plan"), TEMPLATES,
+                     runs_variant=True),
+    "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
+                                         "randomness", "report", "weights"), TEMPLATES),
+    "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
                     TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "networks", "optimizers", "pages", "parity", "plan",
                                        "randomness", "weights"), TEMPLATES, runs_variant=True),
@@ -92,34 +98,67 @@ class Keyed:
 
 
 def chain(config):
-    """Every artifact of the resolved `config` by role, in the order of the work."""
-    roles = {}
+    """Every artifact of the resolved `config` by role, in the order of the work.
+
+    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer.
+    """
+    roles, network, classifies = {}, network_params(config), networks.from_params(network_params(config)).classifies
+    labels = {"data": "data"} if classifies else {}
 
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
 
     add("data", "data", _data(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
-    add("initial", "initial", _pick(config, "network", "seed"))
-    add("train", "train", _train(config), normalized="normalized", initial="initial")
+    add("initial", "initial", {**network, **_initial(config)})
+    add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", initial="initial", **labels)
+    if classifies:
+        add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
+            weights="train")
+    if config["features_layer"]:
+        features = {"encoder": "network", **network, **_pick(config, "variant", "features_layer", "features_standardize",
+                                                             "features_pool", "features_flip")}
+        add("features", "features", features, normalized="normalized", weights="train")
+        add("svm", "svm", _svm(config), features="features", data="data")
+        if "random" in config["controls"]:
+            add("features_random", "features", features, normalized="normalized", weights="initial")
+            add("svm_random", "svm", _svm(config), features="features_random", data="data")
+        if "pixels" in config["controls"]:
+            add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
+            add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
 
-    add("features", "features", _features(config), normalized="normalized", weights="train")
-    add("svm", "svm", _svm(config), features="features", data="data")
-    if "random" in config["controls"]:
-        add("features_random", "features", _features(config), normalized="normalized", weights="initial")
-        add("svm_random", "svm", _svm(config), features="features_random", data="data")
-    if "pixels" in config["controls"]:
-        add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
-        add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
-
-    add("report", "report", _pick(config, "dataset", "network", "variant", "batch_size", "epochs", "seed"),
+    add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed")},
         **{role: role for role in roles if role != "initial"})
     return roles
 
 
+def comparison(entries):
+    """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and train<n>.
+    """
+    parents = {}
+    for number, entry in enumerate(entries):
+        if not entry.reason:
+            roles = chain(entry.settings)
+            parents |= {f"{role}{number}": roles[role] for role in ("report", "train")}
+    params = {"entries": [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]}
+    return _keyed("compare", "compare", params, **parents)
+
+
+def network_params(config):
+    """What networks.from_params makes the network of: its name, its input, its options."""
+    facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    params = {**_pick(config, "network", *options), "image": list(facts.shape)}
+    return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
+
+
+def network_page(config):
+    """The drawing of the network, which no chain needs."""
+    return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+
+
 def parity(config, variants, machine):
     """The comparison of these variants on this machine, which no chain needs; machine: see variants.machine()."""
-    params = {**_pick(config, "network", "batch_size"), "variants": variants, "machine": machine}
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
     return _keyed("parity", "parity", params)
 
 
@@ -145,17 +184,18 @@ def _data(config):
     return _pick(config, *keys)
 
 
-def _train(config):
-    keys = ["network", "variant", "batch_size", "epochs", "optimizer", "learning_rate", "weight_decay", "gradient_clip",
-            "gradient_scale", "schedule", "warmup_steps", "seed"]
+def _initial(config):
+    return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
+
+
+def _train(config, classifies):
+    keys = ["variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule", "warmup_steps",
+            "augment_flip", "augment_crop", "seed"]
+    keys += ["epochs" if config["steps"] == "none" else "steps"]
+    keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     return _pick(config, *keys)
-
-
-def _features(config):
-    return {"encoder": "network", **_pick(config, "network", "variant", "features_standardize", "features_pool",
-                                          "features_flip")}
 
 
 def _svm(config):

@@ -4,41 +4,54 @@ import math
 
 import numpy as np
 
-from ..networks import INPUT
-from ..patterns import Launch, Pattern, alone
+from .. import randomness
+from ..patterns import LAYERS, Launch, Pattern, convolution, sliding, weight_gradients
 
 BLOCK = 256
-LOSS_PARTS = 1024   # partial sums of the loss; the number is part of the result's bytes
+# Partial sums of the squared error, and of a sum over all pixels of a batch; the numbers are part of the result's bytes.
+LOSS_PARTS, CHANNEL_PARTS = 1024, 256
+SLIDING = "window", "stride", "padding"
 
 
 def conv2d(build, group):
     """A convolution alone, its three gradients as operations of their own."""
     (conv,) = group
-    x, weight, bias = conv.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
-    y = build.activation(conv)
-    padding, flop = conv.attributes["padding"], 2 * conv.macs
-    build.forward("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, padding=padding)
-    if build.training:
-        dy = build.gradient(y)
-        # The plan runs backward steps in reverse.
-        build.backward("conv2d_weight_grad", group, {"x": x, "dy": dy}, {"dweight": build.gradient(weight)}, flop=flop,
-                       padding=padding)
-        build.backward("conv2d_bias_grad", group, {"dy": dy}, {"dbias": build.gradient(bias)})
-        if x != INPUT:
-            build.backward("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient(x)}, flop=flop,
-                           padding=padding)
+    return _product(build, conv, sliding(conv))
 
 
-PATTERNS = (
-    Pattern(("conv2d",), conv2d),
-    Pattern(("relu",), alone),
-    Pattern(("maxpool2d",), alone),
-    Pattern(("upsample2d",), alone),
-)
+def dense(build, group):
+    """As conv2d."""
+    (layer,) = group
+    return _product(build, layer, {})
+
+
+def _product(build, layer, attributes):
+    group, kind, flop = (layer,), layer.kind, 2 * layer.macs
+    x, weight, bias = convolution(build, layer)
+    y = build.activation(layer)
+    build.step(f"{kind}_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
+
+    def backward():
+        dy, writes = build.gradient(y), weight_gradients(build, layer)
+        if build.wants_gradient(x):
+            build.step(f"{kind}_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
+                       **attributes)
+        if layer.attributes["bias"]:
+            build.step(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
+        build.step(f"{kind}_weight_grad", group, {"x": x, "dy": dy}, {"dweight": writes["dweight"]}, flop=flop, **attributes)
+
+    return backward
+
+
+PATTERNS = (Pattern(("conv2d",), conv2d), Pattern(("dense",), dense), *LAYERS)
 
 
 def integers(*values):
     return tuple(np.int32(value) for value in values)
+
+
+def floats(*values):
+    return tuple(np.float32(value) for value in values)
 
 
 def blocks(count, size=BLOCK):
@@ -57,10 +70,26 @@ def load_batch(step, build):
     return _one("load_batch.cu", entry, elements(build, batch), arguments)
 
 
+def draw_augmentation(step, build):
+    augmentation, attributes = step.writes["augmentation"], step.attributes
+    batch = build.shape(augmentation)[0]
+    arguments = (step.reads["counters"], augmentation, *integers(batch, attributes["crop"], attributes["flip"]),
+                 np.uint64(attributes["seed"]), *integers(randomness.AUGMENTATION))
+    return _one("augmentation.cu", "draw_augmentation", batch, arguments)
+
+
+def load_augmented_batch(step, build):
+    reads, batch = step.reads, step.writes["batch"]
+    entry = f"load_augmented_batch_{build.buffers[reads['images']].dtype}"
+    arguments = (*(reads[role] for role in ("images", "permutation", "counters", "scale", "offset", "augmentation")), batch,
+                 *integers(*build.shape(batch)))
+    return _one("augmentation.cu", entry, elements(build, batch), arguments)
+
+
 def conv2d_forward(step, build):
     reads, y = step.reads, step.writes["y"]
-    _, height, width, filters = build.shape(y)
-    grid = blocks(build.batch * height * width, 32), blocks(filters, 8)
+    filters = build.shape(y)[3]
+    grid = blocks(elements(build, y) // filters, 32), blocks(filters, 8)
     arguments = (reads["x"], reads["weight"], reads["bias"], y,
                  *_convolution(step, build, reads["x"], build.shape(reads["weight"])))
     return (Launch("gpu_basic/conv2d.cu", "conv2d_forward", grid, (8, 32), arguments),)
@@ -81,8 +110,77 @@ def conv2d_weight_grad(step, build):
 def conv2d_bias_grad(step, build):
     dy, dbias = step.reads["dy"], step.writes["dbias"]
     (filters,) = build.shape(dbias)
-    arguments = (dy, dbias, *integers(elements(build, dy) // filters, filters))
-    return (Launch("gpu_basic/conv2d.cu", "conv2d_bias_grad", (blocks(filters, 32),), (32,), arguments),)
+    partials = build.workspace(f"{step.layer}.bias_partials", (CHANNEL_PARTS, filters))
+    return (
+        *_one("conv2d.cu", "conv2d_bias_partials", CHANNEL_PARTS * filters,
+              (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS))),
+        *_few("conv2d.cu", "conv2d_bias_grad", filters, (partials, dbias, *integers(filters, CHANNEL_PARTS))),
+    )
+
+
+def dense_forward(step, build):
+    reads, y = step.reads, step.writes["y"]
+    sizes = _dense(build, reads["x"], y)
+    grid = blocks(sizes[0], 32), blocks(sizes[2], 8)
+    return (Launch("gpu_basic/dense.cu", "dense_forward", grid, (8, 32),
+                   (reads["x"], reads["weight"], reads["bias"], y, *integers(*sizes))),)
+
+
+def dense_input_grad(step, build):
+    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+    return _one("dense.cu", "dense_input_grad", elements(build, dx), (dy, weight, dx, *integers(*_dense(build, dx, dy))))
+
+
+def dense_weight_grad(step, build):
+    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+    return _one("dense.cu", "dense_weight_grad", elements(build, dweight), (x, dy, dweight, *integers(*_dense(build, x, dy))))
+
+
+def dense_bias_grad(step, build):
+    dy, dbias = step.reads["dy"], step.writes["dbias"]
+    (units,) = build.shape(dbias)
+    return _few("dense.cu", "dense_bias_grad", units, (dy, dbias, *integers(build.shape(dy)[0], units)))
+
+
+def batchnorm_forward(step, build):
+    x, weight, bias = (step.reads[role] for role in ("x", "weight", "bias"))
+    y, mean, inverse, running_mean, running_var = (
+        step.writes[role] for role in ("y", "mean", "inverse", "running_mean", "running_var"))
+    channels, count = build.shape(x)[3], elements(build, x)
+    sums, parts = integers(count // channels, channels, CHANNEL_PARTS), CHANNEL_PARTS * channels
+    partials = build.workspace(f"{step.layer}.partials", (CHANNEL_PARTS, channels))
+    settings = np.float64(step.attributes["decay"]), np.float64(step.attributes["epsilon"])
+    return (
+        *_one("batchnorm.cu", "batchnorm_mean_partials", parts, (x, partials, *sums)),
+        *_few("batchnorm.cu", "batchnorm_mean", channels, (partials, mean, *sums)),
+        *_one("batchnorm.cu", "batchnorm_variance_partials", parts, (x, mean, partials, *sums)),
+        *_few("batchnorm.cu", "batchnorm_statistics", channels,
+              (partials, mean, inverse, running_mean, running_var, *sums, *settings)),
+        *_one("batchnorm.cu", "batchnorm_normalize", count, (x, weight, bias, mean, inverse, y, *integers(count, channels))),
+    )
+
+
+def batchnorm_backward(step, build):
+    x, weight, mean, inverse, dy = (step.reads[role] for role in ("x", "weight", "mean", "inverse", "dy"))
+    dx, dweight, dbias = (step.writes[role] for role in ("dx", "dweight", "dbias"))
+    channels, count = build.shape(x)[3], elements(build, x)
+    pixels = count // channels
+    partials = build.workspace(f"{step.layer}.gradient_partials", (2, CHANNEL_PARTS, channels))
+    return (
+        *_one("batchnorm.cu", "batchnorm_gradient_partials", CHANNEL_PARTS * channels,
+              (x, mean, inverse, dy, partials, *integers(pixels, channels, CHANNEL_PARTS))),
+        *_few("batchnorm.cu", "batchnorm_parameter_grads", channels,
+              (partials, dweight, dbias, *integers(channels, CHANNEL_PARTS))),
+        *_one("batchnorm.cu", "batchnorm_input_grad", count,
+              (x, weight, mean, inverse, dy, dweight, dbias, dx, *integers(count, pixels, channels))),
+    )
+
+
+def batchnorm_inference(step, build):
+    x, y = step.reads["x"], step.writes["y"]
+    arrays = (step.reads[role] for role in ("x", "weight", "bias", "running_mean", "running_var"))
+    return _one("batchnorm.cu", "batchnorm_inference", elements(build, y),
+                (*arrays, y, *integers(elements(build, y), build.shape(x)[3]), *floats(step.attributes["epsilon"])))
 
 
 def relu_forward(step, build):
@@ -95,24 +193,34 @@ def relu_backward(step, build):
     return _one("relu.cu", "relu_backward", elements(build, dx), (y, dy, dx, *integers(elements(build, dx))))
 
 
-def maxpool2d_forward(step, build):
-    x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
-    return _one("maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index, *integers(*build.shape(x))))
+def add_forward(step, build):
+    a, b, y = step.reads["a"], step.reads["b"], step.writes["y"]
+    return _one("add.cu", "add_forward", elements(build, y), (a, b, y, *integers(elements(build, y))))
 
 
-def maxpool2d_backward(step, build):
-    dy, index, dx = step.reads["dy"], step.reads["index"], step.writes["dx"]
-    return _one("maxpool2d.cu", "maxpool2d_backward", elements(build, dx), (dy, index, dx, *integers(*build.shape(dx))))
+def dropout_forward(step, build):
+    y, attributes = step.writes["y"], step.attributes
+    arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
+                 np.uint32(int(attributes["rate"] * 2 ** 32)), *floats(1 / (1 - attributes["rate"])),
+                 np.uint64(attributes["seed"]), *integers(randomness.DROPOUT + attributes["stream"]))
+    return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
-def upsample2d_forward(step, build):
-    x, y = step.reads["x"], step.writes["y"]
-    return _one("upsample2d.cu", "upsample2d_forward", elements(build, y), (x, y, *integers(*build.shape(x))))
+def dropout_backward(step, build):
+    dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
+    return _one("dropout.cu", "dropout_backward", elements(build, dx),
+                (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))))
 
 
-def upsample2d_backward(step, build):
-    dy, dx = step.reads["dy"], step.writes["dx"]
-    return _one("upsample2d.cu", "upsample2d_backward", elements(build, dx), (dy, dx, *integers(*build.shape(dx))))
+def lrn_forward(step, build):
+    x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
+    return _one("lrn.cu", "lrn_forward", elements(build, y),
+                (x, y, sums, *_lrn(step, build), *floats(step.attributes["k"])))
+
+
+def lrn_backward(step, build):
+    x, sums, dy, dx = step.reads["x"], step.reads["sums"], step.reads["dy"], step.writes["dx"]
+    return _one("lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build)))
 
 
 def mse(step, build):
@@ -121,11 +229,39 @@ def mse(step, build):
     partials = build.workspace("loss.partials", (LOSS_PARTS,))
     return (
         *_one("mse.cu", "mse_gradient", count, (prediction, target, step.writes["gradient"], *integers(count),
-                                                np.float32(2 / step.attributes["divisor"]))),
+                                                *floats(2 / step.attributes["divisor"]))),
         *_one("mse.cu", "mse_partials", LOSS_PARTS, (prediction, target, partials, *integers(count, LOSS_PARTS))),
         Launch("gpu_basic/mse.cu", "mse_total", (1,), (1,),
                (partials, counters, step.writes["losses"], *integers(count, LOSS_PARTS))),
     )
+
+
+def cross_entropy(step, build):
+    prediction, labels, permutation, counters = (
+        step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
+    gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
+    batch, _, _, classes = build.shape(prediction)
+    of_rows = build.workspace("loss.of_rows", (2, batch))
+    return (
+        *_few("cross_entropy.cu", "cross_entropy_rows", batch,
+              (prediction, labels, permutation, counters, gradient, of_rows, *integers(batch, classes))),
+        Launch("gpu_basic/cross_entropy.cu", "cross_entropy_totals", (1,), (1,),
+               (of_rows, counters, losses, hits, *integers(batch))),
+    )
+
+
+def on_images(file, arrays, output, image, *attributes):
+    """Launch function of a kernel that is called as its operation: one thread for each element of `output`.
+
+    The kernel takes the `arrays` (roles), the four sizes of `image`, and the `attributes`.
+    """
+    def launches(step, build):
+        roles = {**step.reads, **step.writes}
+        arguments = (*(roles[role] for role in arrays),
+                     *integers(*build.shape(roles[image]), *(step.attributes[name] for name in attributes)))
+        return _one(file, step.operation, elements(build, roles[output]), arguments)
+
+    return launches
 
 
 def update(*averages):
@@ -135,8 +271,8 @@ def update(*averages):
         count = elements(build, parameter)
         arguments = (parameter, *(step.writes[average] for average in averages), step.reads["gradient"],
                      step.reads["learning_rates"], step.reads["counters"], *integers(count),
-                     *(np.float32(step.attributes[name]) for name in ("weight_decay", "clip", "momentum")
-                       if name in step.attributes))
+                     *floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum")
+                               if name in step.attributes)))
         return _one("update.cu", step.operation, count, arguments)
 
     return launches
@@ -149,8 +285,22 @@ def advance(step, build):
 
 LAUNCHES = {
     **{function.__name__: function for function in (
-        load_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, relu_forward, relu_backward,
-        maxpool2d_forward, maxpool2d_backward, upsample2d_forward, upsample2d_backward, mse, advance)},
+        load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
+        conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
+        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, dropout_forward, dropout_backward,
+        lrn_forward, lrn_backward, mse, cross_entropy, advance)},
+    "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
+    "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),
+    "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),
+    "avgpool2d_backward": on_images("avgpool2d.cu", ("dy", "dx"), "dx", "dx", *SLIDING),
+    "global_avgpool_forward": on_images("global_avgpool.cu", ("x", "y"), "y", "x"),
+    "global_avgpool_backward": on_images("global_avgpool.cu", ("dy", "dx"), "dx", "dx"),
+    "upsample2d_forward": on_images("upsample2d.cu", ("x", "y"), "y", "x"),
+    "upsample2d_backward": on_images("upsample2d.cu", ("dy", "dx"), "dx", "dx"),
+    "pad_forward": on_images("pad.cu", ("x", "y"), "y", "x", "amount"),
+    "pad_backward": on_images("pad.cu", ("dy", "dx"), "dx", "dx", "amount"),
+    "flatten_forward": on_images("flatten.cu", ("x", "y"), "y", "x"),
+    "flatten_backward": on_images("flatten.cu", ("dy", "dx"), "dx", "dx"),
     "sgd_update": update(),
     "momentum_update": update("velocity"),
     "rmsprop_update": update("square"),
@@ -159,10 +309,27 @@ LAUNCHES = {
 
 
 def _convolution(step, build, x, weight_shape):
-    """batch, height, width, channels, filters, kernel, padding."""
-    return integers(*build.shape(x), *weight_shape[:2], step.attributes["padding"])
+    """batch, height, width, channels, filters, kernel, padding, stride."""
+    return integers(*build.shape(x), *weight_shape[:2], step.attributes["padding"], step.attributes["stride"])
+
+
+def _dense(build, x, y):
+    """batch, inputs, units."""
+    return build.shape(x)[0], build.shape(x)[3], build.shape(y)[3]
+
+
+def _lrn(step, build):
+    """What both directions take of elements, channels and settings."""
+    x, attributes = step.reads["x"], step.attributes
+    return (*integers(elements(build, x), build.shape(x)[3], attributes["size"]),
+            *floats(attributes["alpha"] / attributes["size"], attributes["beta"]))
 
 
 def _one(file, entry, count, arguments):
     """One thread for each of `count` elements."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count),), (BLOCK,), arguments),)
+
+
+def _few(file, entry, count, arguments):
+    """As _one, for threads that are few and have much to do: small blocks spread them over the GPU."""
+    return (Launch(f"gpu_basic/{file}", entry, (blocks(count, 32),), (32,), arguments),)

@@ -1,4 +1,4 @@
-"""gpu_opt_v1 with another convolution: implicit GEMM for any kernel size, stride and padding, in larger tiles."""
+"""gpu_opt_v1 with convolutions and dense layers in larger tiles."""
 
 from . import gpu_opt_v1
 from .gpu_basic import blocks
@@ -24,17 +24,17 @@ def weight_tile(filters, columns, wide):
     return gpu_opt_v1.weight_tile(filters, columns, wide)
 
 
-def strided(launch, default_tile):
-    """gpu_opt_v1's launch function over this rung's kernels, which take the layer's stride."""
+def in_tiles(launch, default_tile):
+    """gpu_opt_v1's launch function over this rung's kernels."""
     def launches(step, build, tile_for=default_tile):
-        return launch(step, build, "gpu_gemm", tile_for, (step.attributes.get("stride", 1),))
+        return launch(step, build, "gpu_gemm", tile_for)
 
     return launches
 
 
-conv2d_forward = strided(gpu_opt_v1.conv2d_forward, pixel_tile)
-conv2d_input_grad = strided(gpu_opt_v1.conv2d_input_grad, pixel_tile)
-conv2d_weight_grad = strided(gpu_opt_v1.conv2d_weight_grad, weight_tile)
+conv2d_forward = in_tiles(gpu_opt_v1.conv2d_forward, pixel_tile)
+conv2d_input_grad = in_tiles(gpu_opt_v1.conv2d_input_grad, pixel_tile)
+conv2d_weight_grad = in_tiles(gpu_opt_v1.conv2d_weight_grad, weight_tile)
 
 LAUNCHES = {
     **gpu_opt_v1.LAUNCHES,

@@ -6,8 +6,7 @@ gradient is a step of its own.
 
 import dataclasses
 
-from ..networks import INPUT
-from ..patterns import Launch, Pattern, alone
+from ..patterns import LAYERS, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 from . import gpu_basic
 from .gpu_basic import blocks, elements, integers
 
@@ -41,54 +40,67 @@ SPLIT_WARPS = 2112         # in all blocks together: 16 for each of 132 multipro
 SPLIT_PIXELS, SPLITS = 64, 128   # at least, at most
 
 
-def conv_block(build, group):
-    """conv2d, with the ReLU that follows where there is one."""
+def conv_block(build, group, applied_by_reader=None):
+    """conv2d or dense, with the ReLU that follows where there is one.
+
+    applied_by_reader: whether what reads a ReLU applies its gradient, as reader_applies_relu; for a rung with other readers.
+    """
+    applied_by_reader = applied_by_reader or reader_applies_relu
     conv, last = group[0], group[-1]
-    x, weight, bias = conv.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    x, weight, bias = convolution(build, conv)
     y = build.activation(last)
-    padding, flop, relu = conv.attributes["padding"], 2 * conv.macs, last.kind == "relu"
-    build.forward("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, padding=padding,
-                  relu=relu)
-    if not build.training:
-        return
-    dy = received = build.gradient(y)
-    if relu and not reader_applies_relu(build.network, last.name):
-        dy = build.workspace(f"{conv.name}.gradient", build.shape(y))
-    # The plan runs backward steps in reverse.
-    build.backward("conv2d_weight_grad", group, {"x": x, "dy": dy},
-                   {"dweight": build.gradient(weight), "dbias": build.gradient(bias)}, flop=flop, padding=padding)
-    if x != INPUT:
-        build.backward("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient(x)}, flop=flop,
-                       padding=padding)
-    if dy != received:
-        build.backward("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+    attributes, flop, relu = sliding(conv), 2 * conv.macs, last.kind == "relu"
+    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes, relu=relu)
+
+    def backward():
+        dy = build.gradient(y)
+        if relu and not applied_by_reader(build.network, last.name):
+            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
+            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+        if build.wants_gradient(x):
+            build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
+                       **attributes)
+        build.step("conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop, **attributes)
+
+    return backward
 
 
 def resize_block(build, group):
-    """maxpool2d or upsample2d; after a ReLU the gradient is that of what went into the ReLU."""
+    """maxpool2d of 2x2 or upsample2d; after a ReLU the gradient is that of what went into the ReLU."""
     (layer,) = group
-    x, y = layer.inputs[0], build.activation(layer)
+    x, y = build.source(layer), build.activation(layer)
     index = {"index": build.mask(layer)} if layer.kind == "maxpool2d" else {}
-    build.forward(f"{layer.kind}_forward", group, {"x": x}, {"y": y, **index})
-    if build.training and x != INPUT:
+    build.step(f"{layer.kind}_forward", group, {"x": x}, {"y": y, **index}, **layer.attributes)
+
+    def backward():
         relu = reader_applies_relu(build.network, x)
         kept = {"y": y} if layer.kind == "maxpool2d" else {"x": x}
-        build.backward(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **kept}, {"dx": build.gradient(x)},
-                       relu=relu)
+        build.step(f"{layer.kind}_backward", group, {"dy": build.gradient(y), **index, **kept}, {"dx": build.gradient_part(x)},
+                   **layer.attributes, relu=relu)
+
+    return backward if build.wants_gradient(x) else None
 
 
 def reader_applies_relu(network, name):
     """Whether layer `name` is a ReLU whose gradient the one layer that reads it applies."""
-    readers = [layer.kind for layer in network.layers if name in layer.inputs]
-    return network.layer(name).kind == "relu" and readers in (["maxpool2d"], ["upsample2d"])
+    readers = network.readers(name)
+    return network.layer(name).kind == "relu" and len(readers) == 1 and (
+        readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and is_2x2(readers[0])))
+
+
+def is_small_pool(group):
+    """Whether the last of the group is a max-pool of 2x2."""
+    return is_2x2(group[-1])
 
 
 PATTERNS = (
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
-    Pattern(("relu",), alone),
-    Pattern(("maxpool2d",), resize_block),
+    Pattern(("dense", "relu"), conv_block),
+    Pattern(("dense",), conv_block),
+    Pattern(("maxpool2d",), resize_block, is_small_pool),
     Pattern(("upsample2d",), resize_block),
+    *LAYERS,
 )
 
 
@@ -112,32 +124,32 @@ def split(tile, filters, columns, pixels):
     return blocks(pixels, size), size
 
 
-def conv2d_forward(step, build, folder="gpu_opt_v1", tile_for=pixel_tile, stride=()):
-    """folder, tile_for, stride: a rung with other tiles, whose kernels take the stride as the last of the shape."""
+def conv2d_forward(step, build, folder="gpu_opt_v1", tile_for=pixel_tile):
+    """folder, tile_for: of a rung with other tiles, whose kernels take the same arguments."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
     pixels = elements(build, y) // filters
     wide = channels % 4 == 0
     tile = tile_for(pixels, filters, wide)
     arguments = (reads["x"], reads["weight"], reads["bias"], y, *_shape(step, build, reads["x"], reads["weight"]),
-                 *integers(*stride, step.attributes["relu"]))
+                 *integers(step.attributes["relu"]))
     return (Launch(f"{folder}/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
                    (tile.threads,), arguments, defines=tile.defines(WIDE=wide)),)
 
 
-def conv2d_input_grad(step, build, folder="gpu_opt_v1", tile_for=pixel_tile, stride=()):
+def conv2d_input_grad(step, build, folder="gpu_opt_v1", tile_for=pixel_tile):
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
     pixels = elements(build, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
     tile = tile_for(pixels, channels, wide_dy and wide_weight)
-    arguments = (dy, weight, dx, *_shape(step, build, dx, weight), *integers(*stride))
+    arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
     return (Launch(f"{folder}/conv2d_input_grad.cu", "conv2d_input_grad",
                    (blocks(pixels, tile.m) * blocks(channels, tile.n),), (tile.threads,), arguments,
                    defines=tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight)),)
 
 
-def conv2d_weight_grad(step, build, folder="gpu_opt_v1", tile_for=weight_tile, stride=()):
+def conv2d_weight_grad(step, build, folder="gpu_opt_v1", tile_for=weight_tile):
     x, dy, dweight, dbias = step.reads["x"], step.reads["dy"], step.writes["dweight"], step.writes["dbias"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     weights, pixels = elements(build, dweight), elements(build, dy) // filters
@@ -151,18 +163,22 @@ def conv2d_weight_grad(step, build, folder="gpu_opt_v1", tile_for=weight_tile, s
     source = f"{folder}/conv2d_weight_grad.cu"
     return (
         Launch(source, "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-               (x, dy, partials, *_shape(step, build, x, dweight), *integers(*stride, pixels_per_split)), defines=defines),
+               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), defines=defines),
         Launch(source, "conv2d_add_splits", (blocks(per_split // 4, 128),), (128,),
                (partials, dweight, dbias, *integers(weights, filters, splits)), defines=defines),
     )
 
 
 def maxpool2d_forward(step, build):
+    if not is_2x2(step):
+        return gpu_basic.LAUNCHES[step.operation](step, build)
     x, y, index = step.reads["x"], step.writes["y"], step.writes["index"]
     return _one("maxpool2d.cu", "maxpool2d_forward", elements(build, y), (x, y, index), build.shape(x))
 
 
 def maxpool2d_backward(step, build):
+    if not is_2x2(step):
+        return gpu_basic.LAUNCHES[step.operation](step, build)
     reads, dx = step.reads, step.writes["dx"]
     batch, height, width, channels = build.shape(dx)
     return _one("maxpool2d.cu", "maxpool2d_backward", batch * blocks(height, 2) * blocks(width, 2) * channels,
@@ -189,8 +205,8 @@ LAUNCHES = {
 
 
 def _shape(step, build, x, weight):
-    """batch, height, width, channels, filters, kernel, padding."""
-    return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"])
+    """batch, height, width, channels, filters, kernel, padding, stride."""
+    return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
 
 
 def _one(file, entry, count, arrays, shape, *more):

@@ -1,17 +1,18 @@
 """Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and weight gradients that update the weights.
 
 ReLU, pooling and upsampling next to a convolution have no launch of their own in either direction, and what they would write
-does not reach memory.
+does not reach memory. Where a convolution has a stride, its kernels are gpu_opt_v1's.
 """
+
+import functools
 
 import numpy as np
 
-from ..networks import INPUT
 from ..optimizers import AVERAGES
-from ..patterns import Launch, Pattern, alone
+from ..patterns import LAYERS, Launch, Pattern, convolution, is_2x2, weight_gradients
 from . import gpu_opt_v1
 from .gpu_basic import blocks, elements, integers
-from .gpu_opt_v1 import Tile, resize_block
+from .gpu_opt_v1 import Tile, is_small_pool, resize_block
 
 FUSES_UPDATE = True   # see plan.training_plan
 
@@ -29,30 +30,33 @@ def conv_block(build, group):
     """conv2d with what follows it: ReLU, then 2x2 max-pool, both optional."""
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
-    x, weight, bias = conv.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    x, weight, bias = convolution(build, conv)
     y = build.activation(last)
     index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
     padding, flop = conv.attributes["padding"], 2 * conv.macs
-    build.forward("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
-                  padding=padding, relu="relu" in kinds)
-    if build.training:
-        kept = index or ({"y": y} if "relu" in kinds else {})
-        gradients(build, "conv2d", group, conv, x, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
+    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
+               padding=padding, relu="relu" in kinds)
+    kept = index or ({"y": y} if "relu" in kinds else {})
+    return lambda: gradients(build, "conv2d", group, conv, x, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
+
+
+def strided_block(build, group):
+    """gpu_opt_v1's operations; the ReLU's gradient is a step of its own, because a fused upsampling does not apply it."""
+    return gpu_opt_v1.conv_block(build, group, applied_by_reader=lambda network, name: False)
 
 
 def upsample_conv_block(build, group):
     """Nearest upsampling by 2, then conv2d 3x3, then ReLU where there is one."""
     upsample, conv, last = group[0], group[1], group[-1]
-    x, weight, bias = upsample.inputs[0], build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
+    x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
     y, relu = build.activation(last), last.kind == "relu"
     collapsed = build.derived(f"{conv.name}.collapsed", (conv.attributes["filters"], 4, 4, upsample.output_shape[2]))
     flop = 2 * conv.macs * 16 // 36
-    build.forward("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
-    build.forward("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
-                  relu=relu)
-    if build.training:
-        kept = {"y": y} if relu else {}
-        gradients(build, "upsample_conv2d", group, conv, x, collapsed, {"dy": build.gradient(y), **kept}, flop)
+    build.step("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
+    build.step("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
+               relu=relu)
+    kept = {"y": y} if relu else {}
+    return lambda: gradients(build, "upsample_conv2d", group, conv, x, collapsed, {"dy": build.gradient(y), **kept}, flop)
 
 
 def gradients(build, operation, group, conv, x, weight, received, flop, **attributes):
@@ -60,33 +64,43 @@ def gradients(build, operation, group, conv, x, weight, received, flop, **attrib
 
     weight: what the input gradient reads. Where updates are fused, the weight gradient's step changes it, so it comes last.
     """
-    parameters = {"weight": f"{conv.name}.weight", "bias": f"{conv.name}.bias"}
-    update = build.fused_update(**parameters)
-    if update is None:
-        update = {}, {f"d{role}": build.gradient(build.parameter(name)) for role, name in parameters.items()}, {}
-    reads, writes, settings = update
-    # The plan runs backward steps in reverse.
-    build.backward(f"{operation}_weight_grad", group, {"x": x, **received, **reads}, writes, flop=flop, **attributes,
-                   **settings)
-    if x != INPUT:
-        build.backward(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient(x)}, flop=flop,
-                       **attributes)
+    if build.wants_gradient(x):
+        build.step(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
+                   **attributes)
+    update = None
+    if conv.attributes["bias"]:
+        update = build.fused_update(weight=f"{conv.name}.weight", bias=f"{conv.name}.bias")
+    reads, writes, settings = update or ({}, weight_gradients(build, conv), {})
+    build.step(f"{operation}_weight_grad", group, {"x": x, **received, **reads}, writes, flop=flop, **attributes, **settings)
+
+
+def _has_stride_1(group):
+    return group[0].attributes["stride"] == 1
+
+
+def _pools_2x2(group):
+    return _has_stride_1(group) and is_2x2(group[2])
 
 
 def _is_same_3x3(group):
     conv = group[1].attributes
-    return conv["kernel"] == 3 and conv["padding"] == 1
+    return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
 
 
 PATTERNS = (
-    Pattern(("conv2d", "relu", "maxpool2d"), conv_block),
+    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, _pools_2x2),
     Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
     Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
-    Pattern(("conv2d", "relu"), conv_block),
-    Pattern(("conv2d",), conv_block),
-    Pattern(("relu",), alone),
-    Pattern(("maxpool2d",), resize_block),   # behind a ReLU they apply its gradient, too; twice is as good as once
+    Pattern(("conv2d", "relu"), conv_block, _has_stride_1),
+    Pattern(("conv2d",), conv_block, _has_stride_1),
+    Pattern(("conv2d", "relu"), strided_block),
+    Pattern(("conv2d",), strided_block),
+    Pattern(("dense", "relu"), conv_block),
+    Pattern(("dense",), conv_block),
+    # Behind a ReLU these apply its gradient, too; twice is as good as once.
+    Pattern(("maxpool2d",), resize_block, is_small_pool),
     Pattern(("upsample2d",), resize_block),
+    *LAYERS,
 )
 
 
@@ -110,6 +124,17 @@ def split(tile, rows, columns, pixels):
     return blocks(pixels, size), size
 
 
+def of_stride_1(launch):
+    """The launch function for both operations of its name: this rung's own, and gpu_opt_v1's with a stride."""
+    @functools.wraps(launch)
+    def launches(step, build):
+        strided = step.attributes.get("stride", 1) != 1
+        return (getattr(gpu_opt_v1, launch.__name__) if strided else launch)(step, build)
+
+    return launches
+
+
+@of_stride_1
 def conv2d_forward(step, build):
     reads, y, index = step.reads, step.writes["y"], step.writes.get("index")
     filters, kernel = build.shape(reads["weight"])[:2]
@@ -123,6 +148,7 @@ def conv2d_forward(step, build):
                     (*operands, *shape, *integers(step.attributes["relu"])))
 
 
+@of_stride_1
 def conv2d_input_grad(step, build):
     weight, dx = step.reads["weight"], step.writes["dx"]
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
@@ -131,6 +157,7 @@ def conv2d_input_grad(step, build):
                     (*received, weight, dx, *integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])))
 
 
+@of_stride_1
 def conv2d_weight_grad(step, build):
     x, dy = step.reads["x"], step.reads["dy"]
     filters, kernel, _, channels = build.shape(step.writes.get("weight", step.writes.get("dweight")))

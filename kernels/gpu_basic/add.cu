@@ -1,0 +1,14 @@
+// The sum of two arrays.
+//
+// Rung: the first on the GPU. One thread per element, global memory only.
+// Layout: any, the arrays are walked as they lie; float32. `count`: elements.
+// Launches: block (256), grid (ceil(count / 256)).
+// What bounds it: memory. 12 bytes per element.
+// Predicted, not measured, for 64 images of 32x32x64 (4.2 M elements) at 4.3 TB/s: 12 us.
+// Measured: not measured.
+
+extern "C" __global__ void __launch_bounds__(256) add_forward(const float* __restrict__ a, const float* __restrict__ b,
+                                                              float* __restrict__ y, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = a[i] + b[i];
+}

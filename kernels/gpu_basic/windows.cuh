@@ -1,0 +1,11 @@
+// Windows that slide over an image with zeros around it, along one of its sides.
+#pragma once
+
+// How many windows there are.
+__device__ __forceinline__ int windows(int size, int window, int stride, int padding) {
+    return (size + 2 * padding - window) / stride + 1;
+}
+
+// The first window that begins at `place` or behind it; place 0 is the first of the zeros. So from first_window(p - window + 1)
+// to before first_window(p + 1) are those that hold place p.
+__device__ __forceinline__ int first_window(int place, int stride) { return max(0, (place + stride - 1) / stride); }

@@ -1,0 +1,57 @@
+// Tables that sort by a column when its head is pressed, and boxes that leave the rows holding their words.
+// Without it the pages show the same, in the order they were written.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  const body = table.tBodies[0];
+  const rows = [...body.rows];
+  // Numbers are compared as numbers; what is empty comes last either way.
+  const compare = (a, b, column, direction) => {
+    const [x, y] = [a, b].map(row => row.cells[column]?.dataset.value ?? "");
+    if (x === "" || y === "") return (x === "") - (y === "");
+    const difference = Number.isNaN(Number(x) + Number(y)) ? x.localeCompare(y, "en", {numeric: true}) : x - y;
+    return direction * difference;
+  };
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const first = head.dataset.first === "descending" ? -1 : 1;
+      const before = head.getAttribute("aria-sort");
+      const direction = before === null ? first : before === "ascending" ? -1 : 1;
+      heads.forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+      body.append(...[...rows].sort((a, b) => compare(a, b, column, direction)));
+    });
+  });
+  table.classList.add("sorts");
+}
+
+for (const box of document.querySelectorAll("input[data-filters]")) {
+  const table = document.getElementById(box.dataset.filters);
+  const rows = [...table.tBodies[0].rows];
+  const texts = rows.map(row => `${row.textContent} ${row.dataset.text ?? ""}`.toLowerCase().replace(/\s+/g, " "));
+  const count = document.getElementById(box.getAttribute("aria-describedby"));
+  const filter = () => {
+    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    rows.forEach((row, at) => { row.hidden = !words.every(word => texts[at].includes(word)); });
+    const shown = rows.filter(row => !row.hidden).length;
+    count.textContent = words.length ? `${shown.toLocaleString("en")} of ${rows.length.toLocaleString("en")}` : "";
+  };
+  box.closest("[hidden]")?.removeAttribute("hidden");
+  box.addEventListener("input", filter);
+  filter();
+}
+
+// A run that is pointed at, in a legend or a table, stands out among the curves.
+for (const group of document.querySelectorAll("[data-runs]")) {
+  const mark = run => document.querySelectorAll("[data-run]").forEach(one => {
+    one.classList.toggle("pointed", run !== undefined && one.dataset.run === run);
+    one.classList.toggle("behind", run !== undefined && one.dataset.run !== run);
+  });
+  for (const start of ["pointerover", "focusin"]) {
+    group.addEventListener(start, event => mark(event.target.closest("[data-run]")?.dataset.run));
+  }
+  for (const end of ["pointerleave", "focusout"]) group.addEventListener(end, () => mark());
+}

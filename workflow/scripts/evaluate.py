@@ -1,0 +1,60 @@
+"""Stage `evaluate`: what a network that classifies makes of the test images, each of them once.
+
+params: network with its options, image, classes, variant.  inputs: normalized, data, weights: an artifact with the weights.
+options: data_residency.
+Writes predictions.npy uint8 (N,) and probabilities.npy float32 (N, classes).
+"""
+
+import time
+
+import numpy as np
+
+from ladder import metrics, networks, progress, stage, weights
+from ladder.inference import Inference
+from ladder.normalization import Statistics
+from ladder.progress import log
+
+
+def make(work, inputs, params, options):
+    network = networks.from_params(params)
+    statistics = Statistics.load(inputs["normalized"])
+    images, labels = inputs["normalized"].array("test.npy"), np.asarray(inputs["data"].array("test_labels.npy"))
+    values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
+    model = Inference(network, params["variant"], values, statistics.scale, statistics.offset, work.threads,
+                      data_residency=options["data_residency"])
+    started = time.monotonic()
+    scores = classify(model, images, params["classes"])
+    seconds = time.monotonic() - started
+    probabilities = softmax(scores)
+    predictions = np.argmax(scores, axis=1).astype(np.uint8)
+    work.write_array("predictions.npy", predictions)
+    work.write_array("probabilities.npy", probabilities.astype(np.float32))
+    work.metrics = {**metrics.classification(labels, predictions, inputs["data"].metrics["classes"]),
+                    "loss": float(-log_softmax(scores)[np.arange(len(labels)), labels].mean()),
+                    "images_per_second": len(images) / seconds}
+    log.info("test accuracy %.2f %%, loss %.4f, on %d images", 100 * work.metrics["accuracy"], work.metrics["loss"],
+             len(images))
+
+
+def classify(model, images, classes):
+    """float32 (N, classes): what the network puts out for each image."""
+    scores = np.empty((len(images), classes), np.float32)
+    with progress.bar(total=len(images), label="test images", unit=" images") as bar:
+        for start, values in model.batches(images):
+            scores[start:start + len(values)] = values.reshape(len(values), classes)
+            bar.update(len(values))
+    return scores
+
+
+def log_softmax(scores):
+    """float64 logarithms of the probabilities that scores (N, classes) stand for."""
+    shifted = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def softmax(scores):
+    return np.exp(log_softmax(scores))
+
+
+if __name__ == "__main__":
+    stage.run(make)

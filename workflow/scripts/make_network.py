@@ -1,0 +1,18 @@
+"""Stage `network`: a drawing of the network, layer by layer, and what each layer costs.
+
+params: network with its options, image, classes where it classifies, batch_size, optimizer, variant (the rung whose kernels
+and memory are shown).
+Writes network.html.
+"""
+
+from ladder import network_page, networks, stage
+
+
+def make(work, inputs, params):
+    network = networks.from_params(params)
+    page = network_page.page(network, params["variant"], params["batch_size"], params["optimizer"])
+    work.write_bytes("network.html", page.encode())
+
+
+if __name__ == "__main__":
+    stage.run(make)

@@ -2,8 +2,9 @@
 #
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
-# default); results/compare.html: the runs of the configuration's compare list; results/network.html: a drawing of the network;
-# and results/parity.html: every rung of the ladder that this machine can run, checked and timed.
+# default); results/compare.html: the runs of the configuration's compare list; results/diff.html: two versions; history: all
+# runs; gc: what nothing reaches; results/network.html: a drawing of the network; and results/parity.html: every rung of the
+# ladder that this machine can run, checked and timed.
 
 
 configfile: "config.yaml"
@@ -24,6 +25,9 @@ localrules:
     evaluate,
     features,
     svm,
+    diff,
+    history,
+    gc,
     publish_report,
     publish_compare,
     publish_network,
@@ -488,6 +492,59 @@ rule publish_parity:
         "for name in parity.html parity.json; do"
         " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
         " done 2> {log:q}"
+
+
+rule diff:
+    input:
+        every_time,
+    output:
+        "results/diff.html",
+    log:
+        "logs/diff.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        versions=SETTINGS["diff"],
+    message:
+        "{output}: {params.versions}"
+    shell:
+        "{params.python:q} workflow/scripts/make_diff.py {params.versions:q} --output {output}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+
+
+rule history:
+    input:
+        every_time,
+    output:
+        "results/history.html",
+    log:
+        "logs/history.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "{output}: every run in results/"
+    shell:
+        "{params.python:q} workflow/scripts/make_history.py --output {output} | tee {log:q}"
+
+
+rule gc:
+    log:
+        "logs/gc.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        keep=lambda wildcards: reached(),
+        confirm="--confirm" if SETTINGS["confirm"] else "",
+    message:
+        "gc: what neither this configuration, its compare list, presets/ nor keep reaches"
+    shell:
+        "printf %s {params.keep:q} > logs/gc.json &&"
+        " {params.python:q} workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
 
 
 onstart:

@@ -1,12 +1,14 @@
-"""Images per second of a training step on the CPU: the cpu rung and PyTorch, side by side.
+"""Milliseconds of a training step on the CPU: the cpu rung and PyTorch, side by side.
 
-    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--threads 2] [--out FILE.json]
+    python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...] [--threads 2] [--out FILE.json]
 
-Both train the same autoencoder with Adam on the same random images, float32, same batch, same threads. They run in turns,
-each turn a process of its own, so that a noisy machine hits both; a figure is the median step over all turns.
+Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
+threads. They run in turns, each turn a process of its own, so that a noisy machine hits both; a figure is the median step over
+all turns. A step of the cpu rung includes loading its batch, one of PyTorch does not.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import statistics
@@ -20,42 +22,75 @@ sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 from ladder import executors, networks, optimizers, plan, runtime, weights  # noqa: E402, I001 (before NumPy: see ladder/__init__.py)
 import numpy as np  # noqa: E402
 
-BATCHES = (32, 64)
-TURNS = 3
-WARM_UP, STEPS = 2, 8
+MNIST, CIFAR = (28, 28, 1), (32, 32, 3)
+WARM_UP = 3
+OURS = "Kernel Ladder, cpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A network, what it trains on, and how many steps a turn times."""
+
+    network: str
+    input_shape: tuple
+    batch: int
+    steps: int
+
+
+CASES = (
+    Case("autoencoder", CIFAR, 32, 8),
+    Case("autoencoder", CIFAR, 64, 6),
+    Case("lenet_300_100", MNIST, 64, 600),
+    Case("lenet_5", MNIST, 64, 300),
+    Case("small_cnn", MNIST, 64, 150),
+    Case("resnet18", CIFAR, 128, 3),
+    Case("resnet50", MNIST, 32, 10),
+)
 
 
 def main():
     arguments = parse()
     if arguments.worker:
-        print(json.dumps(time_steps(arguments.worker, arguments.threads)))
+        print(json.dumps(time_steps(case_of(json.loads(arguments.worker)), arguments.threads)))
         return
     machine = {name: value for name, value in runtime.machine().items() if name != "host"}
     record = {"machine": machine, "threads": arguments.threads, "rows": []}
     print(f"{record['machine']['processor']}, {arguments.threads} threads, {record['machine']['blas']}")
-    print(f"{'batch':>5}  {'what':<28}{'images/s':>9}{'spread':>14}{'ratio':>8}")
-    for batch in BATCHES:
-        contenders = commands(arguments, batch)
-        steps = {name: [] for name in contenders}
-        for _ in range(TURNS):
-            for name, command in contenders.items():
-                steps[name] += measure(command)
-        for name, seconds in steps.items():
-            record["rows"].append(row := summary(batch, name, seconds, steps["Kernel Ladder, cpu"]))
-            print(f"{batch:>5}  {name:<28}{row['images_per_second']:>9.1f}"
-                  f"{row['slowest']:>7.1f}-{row['fastest']:.1f}{row['ladder_is_faster_by']:>8.2f}")
+    print(f"{'network':<16}{'batch':>5}  {'what':<28}{'ms/step':>9}{'fastest to slowest':>22}{'ratio':>7}{'images/s':>10}")
+    for case in CASES:
+        if not arguments.networks or case.network in arguments.networks.split(","):
+            for row in rows(case, arguments):
+                record["rows"].append(row)
+                print(f"{case.network:<16}{case.batch:>5}  {row['name']:<28}{row['ms']:>9.2f}"
+                      f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
+                      f"{row['images_per_second']:>10.0f}")
     if arguments.out:
         arguments.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def commands(arguments, batch):
+def rows(case, arguments):
+    """What was measured of a case, a row for each contender; `ladder_is_faster_by` is of medians of all turns."""
+    contenders = commands(case, arguments)
+    steps = {name: [] for name in contenders}
+    for _ in range(arguments.turns):
+        for name, command in contenders.items():
+            steps[name] += measure(command)
+    ours = statistics.median(steps[OURS])
+    for name, seconds in steps.items():
+        median = statistics.median(seconds)
+        yield {**dataclasses.asdict(case), "name": name, "ms": 1000 * median, "fastest_ms": 1000 * min(seconds),
+               "slowest_ms": 1000 * max(seconds), "images_per_second": case.batch / median,
+               "ladder_is_faster_by": median / ours}
+
+
+def commands(case, arguments):
     """Name -> command of a process that prints the seconds of its steps as JSON."""
-    threads = str(arguments.threads)
-    found = {"Kernel Ladder, cpu": [sys.executable, __file__, "--worker", str(batch), "--threads", threads]}
+    described = dataclasses.asdict(case)
+    found = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
     if arguments.torch_python:
         for layout in ("channels_last", "contiguous"):
-            found[f"PyTorch fp32 {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), str(batch), layout, threads,
-                                               str(WARM_UP), str(STEPS)]
+            told = {**described, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
+            found[f"PyTorch fp32 {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(told)]
     return found
 
 
@@ -63,24 +98,24 @@ def measure(command):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def summary(batch, name, seconds, ladder_seconds):
-    median = statistics.median(seconds)
-    return {"batch": batch, "name": name, "images_per_second": batch / median, "fastest": batch / min(seconds),
-            "slowest": batch / max(seconds), "ladder_is_faster_by": median / statistics.median(ladder_seconds)}
+def case_of(described):
+    return Case(**{**described, "input_shape": tuple(described["input_shape"])})
 
 
-def time_steps(batch, threads):
+def time_steps(case, threads):
     """Seconds of each timed training step of the cpu rung."""
-    network, length = networks.build("autoencoder"), plan.Length(WARM_UP + STEPS, WARM_UP + STEPS)
-    rows = batch * length.steps
-    images = np.random.default_rng(0).integers(0, 256, (rows, *network.input_shape), dtype=np.uint8)
-    made = plan.training_plan(network, "cpu", batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer("adam"), length)
+    network, count = networks.build(case.network, case.input_shape), WARM_UP + case.steps
+    length, rows = plan.Length(count, count), case.batch * count
+    random, channels = np.random.default_rng(0), case.input_shape[2]
+    made = plan.training_plan(network, "cpu", case.batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer("adam"), length)
     executor = executors.create("cpu", threads)
-    arrays = executor.allocate(made, {
-        **weights.initialize(network, 0), "images": images, "permutation": np.arange(rows),
-        "scale": np.full(3, 1 / 255, np.float32), "learning_rates": optimizers.learning_rates(1e-3, length)})
+    arrays = executor.allocate(made, executor.place({
+        **weights.initialize(network, 0), **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},
+        "images": random.integers(0, 256, (rows, *case.input_shape), dtype=np.uint8),
+        "labels": random.integers(0, 10, rows, dtype=np.uint8), "permutation": np.arange(rows),
+        "scale": np.full(channels, 1 / 255, np.float32), "learning_rates": optimizers.learning_rates(1e-3, length)}))
     seconds = []
-    for _ in range(length.steps):
+    for _ in range(count):
         started = time.perf_counter()
         executor.run(made, arrays)
         seconds.append(time.perf_counter() - started)
@@ -90,9 +125,11 @@ def time_steps(batch, threads):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch-python", help="an interpreter that has PyTorch; without one only the cpu rung is timed")
+    parser.add_argument("--networks", help="names with commas between them; by default all")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--out", type=pathlib.Path, help="write the record there as JSON")
-    parser.add_argument("--worker", type=int, metavar="BATCH", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", metavar="CASE", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Everything about the GPU rungs in one run of at most 8 minutes, written as JSON after each section.
 
-    python benchmarks/gpu.py --out FILE.json [--rungs gpu_basic,gpu_opt_v1] [--minutes 8]
+    python benchmarks/gpu.py --out FILE.json [--rungs gpu_basic,gpu_opt_v1] [--minutes 7]
     python benchmarks/gpu.py --dry-run          what would be measured, with predictions and floors; needs no GPU
 
 Needs NumPy, CuPy (for CUDA 12 or 13) and NVRTC; PyTorch is measured beside where it is installed. Sections: machine, ceilings
@@ -265,7 +265,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="the record, JSON")
     parser.add_argument("--rungs", type=lambda text: text.split(","), help="by default all of a GPU")
-    parser.add_argument("--minutes", type=float, default=8, help="no measurement is begun after so many (8)")
+    parser.add_argument("--minutes", type=float, default=7, help="no measurement is begun after so many (7)")
     parser.add_argument("--dry-run", action="store_true", help="print plans, predictions and floors; measure nothing")
     parsed = parser.parse_args(arguments)
     for variant in parsed.rungs or ():

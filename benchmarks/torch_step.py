@@ -48,7 +48,8 @@ class Calls(nn.Module):
 
 def conv2d(layer):
     take = layer.attributes
-    return nn.Conv2d(layer.input_shapes[0][2], take["filters"], take["kernel"], take["stride"], take["padding"], bias=take["bias"])
+    return nn.Conv2d(layer.input_shapes[0][2], take["filters"], take["kernel"], take["stride"], take["padding"],
+                     bias=take["bias"])
 
 
 def window(layer):
@@ -78,7 +79,7 @@ MODULES = {
 }
 
 
-def time_steps(network, input_shape, batch, layout, threads, warm_up, steps):
+def time_steps(network, input_shape, batch, steps, layout, threads, warm_up):
     torch.set_num_threads(threads)
     network = networks.build(network, tuple(input_shape))
     module = Module(network).to(memory_format=MEMORY_FORMATS[layout])

@@ -82,6 +82,11 @@ def test_the_table_for_spreadsheets_has_every_number(made):
     assert lines[3]["control_accuracy"] == "" and lines[4]["reason"] == REASON and lines[4]["loss"] == ""
 
 
+def test_every_line_of_the_table_for_spreadsheets_has_its_columns_once(made):
+    head, *lines = csv.reader(io.StringIO(compare_page.csv_text(runs_of(made))))
+    assert len(head) == len(set(head)) and {len(line) for line in lines} == {len(head)}
+
+
 def test_columns_are_the_settings_in_which_the_runs_differ(made):
     few = runs_of(made, [({"learning_rate": 0.001, "seed": 1}, 0), ({"learning_rate": 0.01, "seed": 1}, 1)])
     context = compare_page.context(few)

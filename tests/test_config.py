@@ -48,6 +48,7 @@ def test_the_digits_are_as_many_as_the_limits_assume():
 @pytest.mark.parametrize("key, text, value", [
     ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
     ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True),
+    ("confirm", "yes", True), ("confirm", "no", False),
     ("svm_gamma", "0.5", 0.5),
     ("svm_gamma", "scale", "scale"), ("features_pool", "4", 4), ("controls", "random", ["random"]), ("svm_C", 10, 10.0),
     ("cifar10_urls", "file:///here.tar.gz", ["file:///here.tar.gz"]), ("seed", 4294967295, 4294967295),

@@ -109,7 +109,7 @@ def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(run
     protocol = parity.protocols(NETWORKS[network])["momentum"]
     reference, at_reference = trained_by_cpu(network, "momentum", augmentation=AUGMENTED)
     network, found = NETWORKS[network], []
-    for order in ("forward", "forward", "reverse", "random", 11):
+    for order in ("forward", "forward", "reverse", "random"):
         executor = keeping_arrays(emulator_executor.Executor(order))
         trained = parity.train(network, rung, executor, protocol, follow=reference, augmentation=AUGMENTED)
         kept = {name: executor.arrays[name] for name in ("losses", "hits") if name in executor.arrays}
@@ -236,7 +236,7 @@ def test_every_convolution_of_the_autoencoder_runs_in_the_rungs_own_kernels(rung
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_convolution_and_dense_layer_runs_in_the_rungs_own_kernels_but_strided_ones_of_gpu_opt_v2(rung):
+def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_rung_that_has_them(rung):
     for step in (step for made in plans(rung) for step in made.steps if re.search("conv2d|dense", step.operation)):
         strided = rung == "gpu_opt_v2" and step.attributes.get("stride", 1) != 1
         own = "gpu_opt_v1" if strided else rung

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import references
+from ladder import numpy_winograd
 from ladder.numpy_executor import OPERATIONS, Executor
 
 CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, stride, padding
@@ -87,10 +88,74 @@ def test_conv2d_gradients_are_finite_differences(executor, shape, pool, relu):
     y, index = convolve(executor, x, weight, bias, **attributes, pool=pool)
     dy = normal(*y.shape, seed=1)
     dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
-    call(executor, "conv2d_backward", x=x, weight=weight, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx, **attributes, **index)
+    call(executor, "conv2d_backward", x=x, weight=weight, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx, **attributes,
+         **index)
     for value, gradient in ((x, dx), (weight, dweight), (bias, dbias)):
         expected = references.gradient(lambda: convolve(executor, x, weight, bias, **attributes, pool=pool)[0], value, dy)
         assert np.allclose(gradient, expected, rtol=1e-6, atol=1e-7)
+
+
+WINOGRAD = [   # images, height, width, channels, filters, padding
+    (1, 2, 2, 1, 1, 1),
+    (3, 5, 7, 2, 3, 1),     # tiles that reach over the edge
+    (4, 4, 6, 3, 2, 0),
+    (2, 3, 4, 2, 2, 2),
+    (2, 2, 3, 17, 18, 1),
+]
+
+
+def winograd(executor, x, weight, bias, padding, relu=False, pool=False):
+    """As `convolve`, and the transformed weight."""
+    height, width = references.slid(*x.shape[1:3], 3, 1, padding)
+    shape = (len(x), height // 2, width // 2, len(weight)) if pool else (len(x), height, width, len(weight))
+    transformed, y = empty(16, len(weight), weight.shape[3], dtype=x.dtype), empty(*shape, dtype=x.dtype)
+    index = {"index": np.full(shape, 99, np.uint8)} if pool else {}
+    call(executor, "winograd_conv2d_weight", weight=weight, transformed=transformed)
+    call(executor, "winograd_conv2d_forward", x=x, transformed=transformed, bias=bias, y=y, padding=padding, relu=relu, **index)
+    return y, index, transformed
+
+
+@pytest.fixture(params=["by image", "by plane", "by plane in chunks"])
+def shared_out(request, monkeypatch):
+    """The ways in which a Winograd convolution is shared out, whatever its size."""
+    if request.param != "by image":
+        monkeypatch.setattr(numpy_winograd, "FEW_WEIGHTS", 0)
+    if request.param == "by plane in chunks":
+        monkeypatch.setattr(numpy_winograd, "SUM_TILES", 4)
+        monkeypatch.setattr(numpy_winograd, "CHUNK_NUMBERS", 1)
+
+
+@pytest.mark.parametrize("form", [(False, False), (True, False), (True, True)], ids=["", "relu", "relu and pool"])
+@pytest.mark.parametrize("shape", WINOGRAD, ids=str)
+def test_winograd_conv2d_is_a_convolution_exactly_on_small_integers(executor, shared_out, shape, form):
+    images, height, width, channels, filters, padding = shape
+    x, weight, bias = integers(images, height, width, channels), integers(filters, 3, 3, channels), integers(filters)
+    expected, (relu, pool) = references.conv2d(x, weight, bias, padding), form
+    if pool:
+        expected, place = references.maxpool2d(expected)
+    y, index, _ = winograd(executor, x, weight, bias, padding, relu, pool)
+    assert np.array_equal(y, references.relu(expected) if relu else expected)
+    assert not pool or np.array_equal(index["index"], place)
+
+
+@pytest.mark.parametrize("form", [(False, False), (True, False), (True, True)], ids=["", "relu", "relu and pool"])
+@pytest.mark.parametrize("shape", WINOGRAD, ids=str)
+def test_winograd_conv2d_gradients_are_finite_differences(executor, shared_out, shape, form):
+    images, height, width, channels, filters, padding = shape
+    x, weight, bias = normal(images, height, width, channels), normal(filters, 3, 3, channels), normal(filters)
+    relu, pool = form
+    y, index, transformed = winograd(executor, x, weight, bias, padding, relu, pool)
+    dy = normal(*y.shape, seed=1)
+    dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
+    call(executor, "winograd_conv2d_backward", x=x, transformed=transformed, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx,
+         padding=padding, relu=relu, **index)
+
+    def forward():
+        out = references.conv2d(x, weight, bias, padding)
+        return references.relu(references.maxpool2d(out)[0] if pool else out) if relu else out
+
+    for value, gradient in ((x, dx), (weight, dweight), (bias, dbias)):
+        assert np.allclose(gradient, references.gradient(forward, value, dy), rtol=1e-6, atol=1e-7)
 
 
 def upsample_convolve(executor, x, weight, bias, relu):
@@ -216,15 +281,13 @@ def test_maxpool2d_takes_the_first_maximum_and_sends_its_gradient_there_alone(ex
 
 @pytest.mark.parametrize("sliding", [(2, 2, 0), (3, 2, 1)], ids=str)
 def test_in_maxpool2d_a_nan_wins_and_minus_infinity_is_a_value(executor, sliding):
-    window, stride, padding = sliding
     image, out, sliding = pooled_shape((3, 6, 6, 17, *sliding))
     x = np.where(integers(*image) > 2, np.nan, -np.inf).astype(np.float32)
     expected, place = references.maxpool2d(x, **sliding)
     y, index = maxpool(executor, x, out, sliding)
     assert np.isnan(y).any() and not np.isnan(y).all()
     assert np.array_equal(y, expected, equal_nan=True)
-    seen = np.isinf(expected) | (padding > 0)   # 2x2 windows do not say which of several NaNs it was
-    assert np.array_equal(index[seen], place[seen])
+    assert np.array_equal(index, place)
 
 
 @pytest.mark.parametrize("shape", WINDOWS, ids=str)

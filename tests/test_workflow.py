@@ -34,7 +34,7 @@ def make(work, inputs, params, options):
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
-              "network": ("network.html",)}
+              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv")}
     for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
@@ -345,3 +345,58 @@ def test_the_network_is_drawn_when_that_is_asked_for(project):
     project.snakemake("results/network.html", "--config", "network=resnet18")
     assert project.ran() == ["network"]
     assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+
+
+def test_runs_of_the_compare_list_are_made_where_they_are_missing_and_nothing_else(project):
+    compare = ("results/compare.html", "--config", "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]", "svm_backend=sklearn")
+    project.snakemake("report", "--config", "svm_backend=sklearn")
+    project.ran()
+    output = project.snakemake(*compare)
+    assert project.status == 0, output
+    assert project.ran() == ["compare", "features", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
+    entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
+    assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
+    if variants.no_gpu():
+        assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
+    project.snakemake(*compare)
+    assert project.ran() == []
+
+
+@pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
+                                          ("{epochs: [3, 0]}", "epochs is '0', but must be")])
+def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
+    output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
+    assert project.status == 1 and words in output.splitlines()[-1]
+
+
+def test_the_history_is_written_anew_each_time_and_names_runs(project):
+    project.snakemake("report", "--config", "name=first try")
+    assert project.ran() == ["report"] and project.page()["name"] == "first try"
+    for _ in range(2):
+        assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
+
+
+def test_two_versions_are_held_against_each_other(project):
+    project.snakemake("normalized", "--config", "normalization=zca")
+    versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
+    output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
+    assert project.status == 0 and "normalization" in output, output
+    assert "name the two versions" in project.snakemake("results/diff.html").splitlines()[-1]
+    output = project.snakemake("results/diff.html", "--config", "diff=[t0,t1]")
+    assert project.status != 0 and "there is no version t0" in output.splitlines()[-1]
+
+
+def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(project):
+    project.snakemake("train", "--config", "epochs=3")
+    project.snakemake("train", "--config", "epochs=4")
+    kept, = [path.name for path in (project.folder / "results/train").iterdir()
+             if json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"] == 4]
+    assert "In all" in (listed := project.snakemake("gc", "--config", f"keep=[{kept}]"))
+    assert len(list((project.folder / "results/train").iterdir())) == 3 and kept not in listed
+    project.snakemake("gc", "--config", f"keep=[{kept}]", "confirm=yes")
+    left = [json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"]
+            for path in (project.folder / "results/train").iterdir()]
+    assert sorted(left) == [4, 10]
+    project.ran()
+    project.snakemake()
+    assert project.status == 0 and project.ran() == []

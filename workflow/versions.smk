@@ -10,6 +10,7 @@ import pathlib
 import sys
 import time
 
+import yaml
 from snakemake_interface_logger_plugins.common import LogEvent
 
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
@@ -40,6 +41,8 @@ FIXED = {
     "network": ["results/network.html"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
 }
+# Pages about whatever is in results/ just then: made each time they are asked for.
+PAGES_OF_RESULTS = ["results/diff.html", "results/history.html"]
 # Options with which Snakemake only looks.
 LOOKING = set(
     "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
@@ -115,6 +118,12 @@ def parents(wildcards):
     return manifests(*BY_VERSION[wildcards.version].parents.values())
 
 
+def every_time(wildcards):
+    """Input function of a page of PAGES_OF_RESULTS."""
+    force_what_was_asked()
+    return []
+
+
 def manifests(*wanted):
     force_what_was_asked()
     return [
@@ -170,6 +179,22 @@ def why(wildcards):
     return stages.why(keyed) or "made again"
 
 
+def reached():
+    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its compare list, presets/ and keep."""
+    chains = [chain for _, chain in CHAINS]
+    for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
+        overrides = yaml.safe_load(preset.read_text())
+        settings = configuration.resolve(configuration.load({**config, **overrides}))
+        chains.append(stages.chain(settings))
+    artifacts = {
+        f"{keyed.stage}/{keyed.version}" for chain in chains for keyed in chain.values()
+    }
+    for version in SETTINGS["keep"]:
+        found = pathlib.Path("results").glob(f"*/{version}")
+        artifacts |= {f"{folder.parent.name}/{folder.name}" for folder in found}
+    return json.dumps(sorted(artifacts))
+
+
 # What the user asked to make again.
 
 
@@ -194,6 +219,7 @@ def force_what_was_asked():
     workflow.dag.forcefiles.update(BY_VERSION[version].manifest for version in remade())
     for role in FIXED:
         workflow.dag.forcefiles.update(stale_copies(role))
+    workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
 
 
 # The fixed names, also where results/ was copied here or the configuration was switched.

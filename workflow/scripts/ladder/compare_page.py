@@ -88,20 +88,21 @@ def rows(runs):
 def csv_text(runs):
     """A line for each run under one head: number, settings that any entry names, numbers, versions, reason."""
     keys, stages = _keys(runs), _stages(runs)
+    what = [key for key in ("network", "dataset", "variant") if key not in keys]
     versions = list(dict.fromkeys(name for run in runs if run.summary for name in run.summary["versions"]))
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
-    table.writerow(["run", *keys, "network", "dataset", "variant", *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
+    table.writerow(["run", *keys, *what, *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
                     stages), "peak_memory_bytes", *(f"version_{name}" for name in versions), "reason"])
     for run in runs:
         line = [run.number, *(_written(run.value(key)) for key in keys)]
         if run.summary:
             of = run.summary
-            line += [of["network"], of["dataset"], of["variant"], *(of[key] for key in NUMBERS), run.loss, run.seconds]
+            line += [*(of[key] for key in (*what, *NUMBERS)), run.loss, run.seconds]
             line += [of["seconds"].get(name) for name in stages]
             line += [run.memory, *(of["versions"].get(name) for name in versions), ""]
         else:
-            line += [""] * (6 + len(NUMBERS) + len(stages) + len(versions)) + [run.reason]
+            line += [""] * (3 + len(what) + len(NUMBERS) + len(stages) + len(versions)) + [run.reason]
         table.writerow(line)
     return file.getvalue()
 
@@ -176,13 +177,17 @@ def _best(ran):
     """The most accurate run and how far it is ahead of the next; None where accuracies say nothing about which is better."""
     accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
                       key=lambda run: -run.summary["test_accuracy"])
-    if len(accurate) < 2 or len({run.summary["dataset"] for run in accurate}) > 1:
+    if len(accurate) < 2 or not _one_dataset(accurate):
         return None
     first, second = accurate[:2]
     ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
     errors = [exhibits.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
     return {"number": first.number, "text": pages.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
             "next": second.number, "within_luck": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
+
+
+def _one_dataset(ran):
+    return len({run.summary["dataset"] for run in ran}) == 1
 
 
 def _series(ran):
@@ -199,14 +204,14 @@ def _row(run, keys, series, ran):
         return row
     accuracies = {key: run.summary[key] for key in NUMBERS if key.endswith("accuracy")}
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
-    best, alike = max(reached, default=None), len(set(reached)) < 2
+    best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
     error = exhibits.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
         "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
                        for key, value in accuracies.items()},
-        "error": f"± {100 * error:.1f}" if error else "", "best": run.summary["test_accuracy"] == best and not alike,
-        "loss": {"value": run.loss, "text": f"{run.loss:.4g}"} if math.isfinite(run.loss) else {"value": "", "text": "not a number"},
+        "error": f"± {100 * error:.1f}" if error else "", "best": best is not None and run.summary["test_accuracy"] == best,
+        "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
         "speed": {"value": run.summary["images_per_second"], "text": pages.rate(run.summary["images_per_second"])},
         "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},
         "memory": {"value": run.memory, "text": pages.size(run.memory)},

@@ -132,8 +132,8 @@ def _readings(value, rule):
         case "integer" | "number":
             return _numbers(value, rule["type"])
         case "boolean":
-            return [value] if isinstance(value, bool) else [str(value).lower() == "true"] if str(value).lower() in (
-                "true", "false") else []
+            words = {"true": True, "yes": True, "false": False, "no": False}
+            return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
         case "null":
             return [None] if value in (None, "null") else []
     return [value]

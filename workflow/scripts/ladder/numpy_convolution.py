@@ -1,63 +1,52 @@
-"""The cpu rung's convolutions: a matrix product over the windows of a block of images that fits the cache.
+"""The cpu rung's convolutions: matrix products over the windows of images.
 
 A dense layer is the 1x1 convolution over (batch, 1, 1, inputs) that it is.
 """
 
+import functools
+import math
+
 import numpy as np
 
-from .numpy_pooling import maxpool_2x2, scatter_2x2
+from . import numpy_blocks as blocks
+from . import numpy_loops as loops
+from .numpy_loops import Unsigned
 
-# Output pixels per block: large enough for BLAS to run at full speed, small enough for the level-2 cache.
-BLOCK_PIXELS = 1024
+# A block's output pixels, and numbers in its matrix of windows, at least: large enough for BLAS to run at full speed, small
+# enough for the cache.
+BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2 ** 17
+# The threads share out filters, not images, where there are so few windows that each can read them all: then no thread reads
+# another's weights, of which there are more, and no sums over threads are needed.
+FEW_WINDOWS = 512
+FEW_ROWS = 64   # up to here BLAS is quicker at the transposed product
+MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 
 
-def conv2d_forward(executor, x, weight, bias, y, stride, padding, relu, index=None):
-    """With `index` (the place of each maximum) a 2x2 max-pool follows the convolution."""
-    pooled = index is not None
-    filters, kernel = weight.shape[:2]
-    matrix = weight.reshape(filters, -1).T
+def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
+    """y = the convolution, plus its bias, then with `index` (the place of each maximum) a 2x2 max-pool, and ReLU."""
+    windows = _windows(x.shape, weight.shape, stride, padding)
+    matrix = windows.taken(weight)
+    if windows.are_pixels and index is None and windows.count <= FEW_WINDOWS:
+        return _few_forward(executor, x.reshape(windows.count, -1), matrix, y.reshape(windows.count, -1), bias, relu)
 
     def work(worker, start, stop):
-        for block in _blocks(start, stop, _output_pixels(x, kernel, stride, padding)):
-            columns, shape = _im2col(worker, x[block], kernel, stride, padding)
-            out = worker.workspace("convolved", (*shape, filters), y.dtype) if pooled else y[block]
-            np.matmul(columns, matrix, out=out.reshape(-1, filters))
-            out += bias
+        for block in windows.blocks(start, stop):
+            shape = block.stop - block.start, *windows.out, len(weight)
+            out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
+            np.matmul(windows.of(worker, x[block]), matrix.T, out=out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
-            if pooled:
-                maxpool_2x2(worker, out, y[block], index[block])
-                worker.lap("pooling")
-            if relu:   # after the pooling, on a quarter of the values: the maximum of ReLUs is the ReLU of the maximum
-                np.maximum(y[block], 0, out=y[block])
-                worker.lap("ReLU")
+            blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
 
-    executor.parallel(len(x), work)
+    return executor.parallel(len(x), work, windows.work * len(weight))
 
 
-def conv2d_backward(executor, x, weight, y, dy, dweight, dbias, stride, padding, relu, index=None, dx=None):
-    filters, kernel, _, channels = weight.shape
-    gathers = stride == 1 and padding < kernel
-    # Then the input gradient is a convolution of dy with the filters turned by 180 degrees.
-    turned = np.ascontiguousarray(weight[:, ::-1, ::-1].transpose(1, 2, 0, 3)).reshape(-1, channels)
-
-    def work(worker, start, stop):
-        sums = _Sums(worker, dweight.reshape(filters, -1).shape, dbias.shape, weight.dtype)
-        for block in _blocks(start, stop, _output_pixels(x, kernel, stride, padding)):
-            gradient = _through_relu(worker, y[block], dy[block]) if relu else dy[block]
-            if index is not None:
-                shape = _output_shape(x[block], kernel, stride, padding)
-                gradient = _unpool(worker, gradient, index[block], (*shape, filters))
-            columns, _ = _im2col(worker, x[block], kernel, stride, padding)
-            sums.add(gradient.reshape(-1, filters), columns, gradient.reshape(-1, filters))
-            if dx is not None and gathers:
-                columns, _ = _im2col(worker, gradient, kernel, 1, kernel - 1 - padding)
-                np.matmul(columns, turned, out=dx[block].reshape(-1, channels))
-            elif dx is not None:
-                _col2im(worker, gradient, weight, dx[block], stride, padding)
-            worker.lap("convolution backward")
-        return sums.totals()
-
-    _add_in_order(executor.parallel(len(x), work), dweight, dbias)
+def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
+    """dweight, dbias and dx where there are such operands; y and `index` are what the forward pass put out."""
+    windows = _windows(x.shape, weight.shape, stride, padding)
+    gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
+    to_pixels = None if dx is None else _ToPixels(windows, weight, dx)
+    by_filter = weight.size >= MANY_WEIGHTS and windows.work <= CHUNK_NUMBERS
+    (_backward_by_filter if by_filter else _backward_by_image)(executor, windows, x, gradient, dweight, dbias, to_pixels)
 
 
 def collapse_weight(executor, weight, collapsed):
@@ -66,13 +55,14 @@ def collapse_weight(executor, weight, collapsed):
 
 
 def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
+    """Nearest upsampling by 2, then a 3x3 convolution."""
     channels, filters = len(collapsed), collapsed.shape[3]
     height, width = x.shape[1:3]
     matrix = collapsed.reshape(channels, -1)
     narrow = filters < 16   # then keep each tap's plane together: rows of 3 numbers are too short to add one by one
 
     def work(worker, start, stop):
-        for block in _blocks(start, stop, 4 * height * width):
+        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (4 * height * width))):
             pixels, images = x[block].reshape(-1, channels), len(x[block])
             if narrow:
                 taps = worker.workspace("taps", (matrix.shape[1], len(pixels)), y.dtype)
@@ -85,13 +75,10 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
                 taps = taps.reshape(images, height, width, 4, 4, filters)
                 out = y[block].reshape(images, height, 2, width, 2, filters)
             _add_taps(taps, out)
-            out += bias
             if narrow:
                 y[block].reshape(out.shape)[...] = out
             worker.lap("convolution forward")
-            if relu:
-                np.maximum(y[block], 0, out=y[block])
-                worker.lap("ReLU")
+            blocks.finish(worker, y[block], y[block], bias, relu, None)
 
     executor.parallel(len(x), work)
 
@@ -99,114 +86,225 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
 def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu, dx=None):
     channels, filters = len(collapsed), collapsed.shape[3]
     matrix = collapsed.reshape(channels, -1)
+    gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
+    windows = _windows(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
 
     def work(worker, start, stop):
-        sums = _Sums(worker, matrix.shape, dbias.shape, x.dtype)
-        for block in _blocks(start, stop, dy.shape[1] * dy.shape[2]):
-            gradient = _through_relu(worker, y[block], dy[block]) if relu else dy[block]
-            windows = _im2col(worker, gradient, 4, 2, 1)[0]
-            pixels = x[block].reshape(-1, channels)
-            sums.add(pixels, windows, gradient.reshape(-1, filters))
+        sums = blocks.Sums(worker, matrix.shape, dbias, x.dtype)
+        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (dy.shape[1] * dy.shape[2]))):
+            gradient = gradients.of(worker, block)
+            seen, pixels = windows.of(worker, gradient), x[block].reshape(-1, channels)
+            sums.add(pixels.T, seen)
+            sums.add_bias(gradient)
             if dx is not None:
-                np.matmul(windows, matrix.T, out=dx[block].reshape(-1, channels))
+                np.matmul(seen, matrix.T, out=dx[block].reshape(-1, channels))
             worker.lap("convolution backward")
-        return sums.totals()
+        return sums
 
-    dcollapsed = np.empty_like(collapsed)
-    _add_in_order(executor.parallel(len(x), work), dcollapsed, dbias)
+    dcollapsed = blocks.total(executor.parallel(len(x), work), dbias).reshape(collapsed.shape)
     dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dcollapsed, optimize=True)
 
 
 OPERATIONS = (conv2d_forward, conv2d_backward, collapse_weight, upsample_conv2d_forward, upsample_conv2d_backward)
 
 
-class _Sums:
-    """A thread's share of a weight and a bias gradient, added up block by block."""
+class _Windows:
+    """How a convolution's windows lie over its images.
 
-    def __init__(self, worker, weight_shape, bias_shape, dtype):
-        self.weight = worker.workspace("weight sum", weight_shape, dtype)
-        self.bias = worker.workspace("bias sum", bias_shape, dtype)
-        self._product = worker.workspace("weight product", weight_shape, dtype)
-        self._empty = True
+    Unless `every_tap`, taps of the filter that no window has over its image are left out: of a 3x3 filter over a single pixel
+    eight of nine.
+    begin: (row, column) of the first window; taken: the taps that count, by axis; count: windows in all; work: what one filter
+    multiplies.
+    """
 
-    def add(self, left, right, gradient):
-        """Add left^T right to the weight's sum and the column sums of `gradient` to the bias's."""
-        if self._empty:
-            np.matmul(left.T, right, out=self.weight)
-            np.sum(gradient, axis=0, out=self.bias)
-            self._empty = False
+    def __init__(self, shape, weight_shape, stride, padding, every_tap):
+        kernel = weight_shape[1]
+        self.stride, self.pixels = stride, shape[1:3]
+        self.out = tuple((size + 2 * padding - kernel) // stride + 1 for size in self.pixels)
+        self.taps = tuple(slice(0, kernel) if every_tap else _taps_over(size, windows, kernel, stride, padding)
+                          for size, windows in zip(self.pixels, self.out, strict=True))
+        self.size = tuple(taps.stop - taps.start for taps in self.taps)
+        self.begin = tuple(taps.start - padding for taps in self.taps)
+        self.complete = self.size == (kernel, kernel)
+        self.count = shape[0] * math.prod(self.out)
+        self.width = math.prod(self.size) * shape[3]
+        self.work = self.count * self.width
+        self.are_pixels = (self.size, self.begin, stride, self.out) == ((1, 1), (0, 0), 1, self.pixels)
+
+    def blocks(self, start, stop):
+        pixels = max(BLOCK_PIXELS, BLOCK_NUMBERS // self.width)
+        return _pieces(start, stop, max(1, pixels // math.prod(self.out)))
+
+    def taken(self, weight):
+        """The weights that count as a matrix, a row for each filter."""
+        return weight[:, *self.taps].reshape(len(weight), -1)
+
+    def of(self, worker, x, out=None):
+        """The windows of x as a matrix, a row per window in NHW order, columns (row, column, channel)."""
+        images, _, _, channels = x.shape
+        if self.are_pixels:
+            return x.reshape(-1, channels)
+        span = tuple((windows - 1) * self.stride + size for windows, size in zip(self.out, self.size, strict=True))
+        frame = blocks.framed(worker, x, self.begin, span)
+        shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is one run of numbers
+        out = worker.workspace("windows", shape, x.dtype) if out is None else out.reshape(shape)
+        along_n, along_h, along_w, along_c = frame.strides
+        out[...] = np.lib.stride_tricks.as_strided(
+            frame, shape, (along_n, self.stride * along_h, self.stride * along_w, along_h, along_c), writeable=False)
+        return out.reshape(-1, self.width)
+
+    def gradient(self, dweight, sums):
+        """dweight = the gradient of the weights that count, which is the matrix `sums`, and zero for the others."""
+        if not self.complete:
+            dweight[...] = 0
+        dweight[:, *self.taps] = sums.reshape(len(dweight), *self.size, -1)
+
+
+class _ToPixels:
+    """From the gradient of a convolution's output to that of its input."""
+
+    def __init__(self, windows, weight, dx):
+        self.windows, self.dx = windows, dx
+        filters, channels = len(weight), weight.shape[3]
+        kernel, padding = weight.shape[1], windows.taps[0].start - windows.begin[0]
+        per_image, out = math.prod(windows.pixels), math.prod(windows.out)
+        self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
+                        and per_image * filters <= 2 * out * channels)
+        if self.gathers:   # a convolution of dy with the filters turned by 180 degrees
+            turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+            self.seen = _windows((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
+            self.matrix = self.seen.taken(turned)
         else:
-            self.weight += np.matmul(left.T, right, out=self._product)
-            self.bias += gradient.sum(axis=0)
+            self.matrix = windows.taken(weight)
 
-    def totals(self):
-        return self.weight, self.bias
+    def of(self, worker, gradient, block):
+        """dx of a block of images."""
+        dx, filters = self.dx[block], gradient.shape[-1]
+        pixels = dx.reshape(-1, dx.shape[3])
+        if self.gathers:
+            np.matmul(self.seen.of(worker, gradient), self.matrix.T, out=pixels)
+        elif self.windows.are_pixels:
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
+        else:
+            shape = *gradient.shape[:3], *self.windows.size, dx.shape[3]
+            columns = worker.workspace("windows", shape, dx.dtype)
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, self.windows.width))
+            loops.col2im(columns, dx, *self.windows.begin, self.windows.stride)
+
+    def of_columns(self, gradient, first, last):
+        """Channels first to last of dx, where windows are pixels."""
+        dx = self.dx.reshape(-1, self.dx.shape[3])
+        np.matmul(gradient.reshape(len(dx), -1), self.matrix[:, first:last], out=dx[:, first:last])
 
 
-def _add_in_order(totals, dweight, dbias):
-    dweight.reshape(totals[0][0].shape)[...] = totals[0][0]
-    dbias[...] = totals[0][1]
-    for weight, bias in totals[1:]:
-        dweight.reshape(weight.shape)[...] += weight
-        dbias += bias
+@functools.cache
+def _windows(shape, weight_shape, stride, padding, every_tap=False):
+    return _Windows(shape, weight_shape, stride, padding, every_tap)
 
 
-def _blocks(start, stop, pixels):
-    size = max(1, BLOCK_PIXELS // pixels)
+def _taps_over(size, windows, kernel, stride, padding):
+    """The taps of a filter, along one axis, from the first to the last that some window has over the image."""
+    over = [tap for tap in range(kernel)
+            if any(0 <= window * stride + tap - padding < size for window in range(windows))]
+    return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
+
+
+def _pieces(start, stop, size):
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
-def _output_shape(x, kernel, stride, padding):
-    return len(x), *((size + 2 * padding - kernel) // stride + 1 for size in x.shape[1:3])
+def _shares(columns):
+    """How many threads can have columns of their own, 16 at least: less would share a line of the cache."""
+    return -(-columns // 16)
 
 
-def _output_pixels(x, kernel, stride, padding):
-    _, height, width = _output_shape(x, kernel, stride, padding)
-    return height * width
+def _columns(start, stop, columns):
+    return 16 * start, min(16 * stop, columns)
 
 
-def _im2col(worker, x, kernel, stride, padding):
-    """The windows of x as a matrix, a row per window in NHW order, columns (row, column, channel); and (N, H, W)."""
-    images, height, width, channels = x.shape
-    padded = worker.workspace("padded", (images, height + 2 * padding, width + 2 * padding, channels), x.dtype)
-    if padding:
-        padded[:, :padding] = padded[:, -padding:] = 0
-        padded[:, :, :padding] = padded[:, :, -padding:] = 0
-    padded[:, padding:padding + height, padding:padding + width] = x
-    shape = _output_shape(x, kernel, stride, padding)
-    columns = worker.workspace("columns", (*shape, kernel, kernel * channels), x.dtype)
-    along_n, along_h, along_w, along_c = padded.strides
-    columns[...] = np.lib.stride_tricks.as_strided(   # a window's row is one run of kernel * channels numbers
-        padded, columns.shape, (along_n, stride * along_h, stride * along_w, along_h, along_c), writeable=False)
-    return columns.reshape(-1, kernel * kernel * channels), shape
+def _few_forward(executor, x, matrix, y, bias, relu):
+    """y = x matrix^T, plus the bias, for few rows: each thread has columns of its own."""
+    def work(worker, start, stop):
+        first, last = _columns(start, stop, len(matrix))
+        if len(x) <= FEW_ROWS:
+            turned = worker.workspace("turned", (last - first, len(x)), y.dtype)
+            y[:, first:last] = np.matmul(matrix[first:last], x.T, out=turned).T
+        else:
+            np.matmul(x, matrix[first:last].T, out=y[:, first:last])
+        if bias is not None or relu:
+            loops.add_bias(y, Unsigned(first), Unsigned(last), blocks.or_zeros(bias, y), relu)
+        worker.lap("convolution forward")
+
+    executor.parallel(_shares(len(matrix)), work, x.size * len(matrix))
 
 
-def _col2im(worker, dy, weight, dx, stride, padding):
-    """dx = the input gradient, each product of dy and the filters added where its window's pixel lies."""
-    filters, kernel, _, channels = weight.shape
-    images, height, width, _ = dy.shape
-    columns = worker.workspace("columns", (images, height, width, kernel, kernel, channels), dy.dtype)
-    np.matmul(dy.reshape(-1, filters), weight.reshape(filters, -1), out=columns.reshape(-1, kernel * kernel * channels))
-    padded = worker.workspace("padded", (images, dx.shape[1] + 2 * padding, dx.shape[2] + 2 * padding, channels), dy.dtype)
-    padded[...] = 0
-    for i in range(kernel):
-        for j in range(kernel):
-            padded[:, i:i + stride * height:stride, j:j + stride * width:stride][:, :height, :width] += columns[..., i, j, :]
-    dx[...] = padded[:, padding:padding + dx.shape[1], padding:padding + dx.shape[2]]
+def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels):
+    """Each thread adds up the weights' gradient over its own images."""
+    filters = len(dweight)
+
+    def work(worker, start, stop):
+        sums = blocks.Sums(worker, (filters, windows.width), dbias, x.dtype)
+        for block in windows.blocks(start, stop):
+            dy = gradient.of(worker, block)
+            sums.add(dy.reshape(-1, filters).T, windows.of(worker, x[block]))
+            sums.add_bias(dy)
+            if to_pixels is not None:
+                to_pixels.of(worker, dy, block)
+            worker.lap("convolution backward")
+        return sums
+
+    windows.gradient(dweight, blocks.total(executor.parallel(len(x), work, windows.work * filters), dbias))
 
 
-def _through_relu(worker, y, dy):
-    out = worker.workspace("through relu", dy.shape, dy.dtype)
-    np.multiply(dy, y > 0, out=out)
-    worker.lap("ReLU")
-    return out
+def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
+    """All threads prepare all images, then each has the gradients of its own filters."""
+    filters, images = len(dweight), len(x)
+    dy = gradient.whole(executor)
+    seen = x.reshape(windows.count, -1)
+    if not windows.are_pixels:
+        seen = executor.workspace("windows", (windows.count, windows.width), x.dtype)
+    flat, each = dy.reshape(-1, filters), math.prod(windows.out)
+    sums = dweight.reshape(filters, -1)
+    if not windows.complete:
+        sums = executor.workspace("weight gradient", (filters, windows.width), x.dtype)
+
+    def prepare(worker, start, stop):
+        gradient.of(worker, slice(start, stop), dy[start:stop])
+        windows.of(worker, x[start:stop], seen[start * each:stop * each])
+        worker.lap("convolution backward")
+
+    def multiply(worker, start, stop):
+        first, last = _columns(start, stop, filters)
+        np.matmul(flat[:, first:last].T, seen, out=sums[first:last])
+        if dbias is not None:
+            loops.column_sums(flat, Unsigned(first), Unsigned(last), dbias)
+        worker.lap("convolution backward")
+
+    if not (gradient.given and windows.are_pixels):
+        executor.parallel(images, prepare, windows.work + dy.size)
+    executor.parallel(_shares(filters), multiply, windows.work * filters)
+    if not windows.complete:
+        windows.gradient(dweight, sums)
+    if to_pixels is not None:
+        _to_pixels(executor, windows, dy, to_pixels)
 
 
-def _unpool(worker, dy, index, shape):
-    out = worker.workspace("unpooled", shape, dy.dtype)
-    scatter_2x2(dy, index, out)
-    worker.lap("pooling")
-    return out
+def _to_pixels(executor, windows, dy, to_pixels):
+    channels = to_pixels.dx.shape[3]
+
+    def columns(worker, start, stop):
+        to_pixels.of_columns(dy, *_columns(start, stop, channels))
+        worker.lap("convolution backward")
+
+    def images(worker, start, stop):
+        for block in windows.blocks(start, stop):
+            to_pixels.of(worker, dy[block], block)
+        worker.lap("convolution backward")
+
+    if windows.are_pixels and windows.count <= FEW_WINDOWS:
+        executor.parallel(_shares(channels), columns, dy.size * channels)
+    else:
+        executor.parallel(len(dy), images, windows.work * dy.shape[3])
 
 
 def _taps(dtype):

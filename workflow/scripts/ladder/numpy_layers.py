@@ -2,29 +2,36 @@
 
 import numpy as np
 
+from . import numpy_loops as loops
+from .numpy_loops import Unsigned
+
 
 def relu_forward(executor, x, y):
     def work(worker, start, stop):
         np.maximum(x[start:stop], 0, out=y[start:stop])
         worker.lap("ReLU")
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, x.size)
 
 
 def relu_backward(executor, y, dy, dx):
+    y, dy, dx = (array.reshape(-1) for array in (y, dy, dx))
+
     def work(worker, start, stop):
-        np.multiply(dy[start:stop], y[start:stop] > 0, out=dx[start:stop])
+        loops.relu_gradient(y[start:stop], dy[start:stop], dx[start:stop])
         worker.lap("ReLU")
 
-    executor.parallel(len(y), work)
+    executor.parallel(y.size, work, y.size)
 
 
-def add_forward(executor, a, b, y):
+def add_forward(executor, a, b, y, relu=False):
+    a, b, y = (array.reshape(-1) for array in (a, b, y))
+
     def work(worker, start, stop):
-        np.add(a[start:stop], b[start:stop], out=y[start:stop])
+        loops.add(a[start:stop], b[start:stop], y[start:stop], relu)
         worker.lap(SHAPES)
 
-    executor.parallel(len(y), work)
+    executor.parallel(y.size, work, y.size)
 
 
 def pad_forward(executor, x, y, amount):
@@ -64,41 +71,38 @@ def flatten_backward(executor, dy, dx):
     executor.parallel(images, work)
 
 
-def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon):
-    count = x.size // len(mean)
-    mean[...], squares = _moments(executor, x)
-    inverse[...] = 1 / np.sqrt(squares / count + epsilon)
-    running_mean *= decay
-    running_mean += (1 - decay) * mean
-    running_var *= decay
-    running_var += (1 - decay) * (squares / max(1, count - 1))
-    _normalize(executor, x, mean, weight * inverse, bias, y)
+def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
+    """With `relu` the ReLU after it too."""
+    x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
 
-
-def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias):
-    count = x.size // len(mean)
-
-    def reduce(worker, start, stop):
-        total = np.zeros((2, len(mean)))
-        for n in range(start, stop):
-            normalized = (x[n] - mean) * inverse
-            total += dy[n].sum(axis=(0, 1)), (dy[n] * normalized).sum(axis=(0, 1))
-        worker.lap(BATCHNORM)
-        return total
-
-    dbias[...], dweight[...] = sum(executor.parallel(len(x), reduce))
-
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            normalized = (x[n] - mean) * inverse
-            dx[n] = weight * inverse * (dy[n] - dbias / count - normalized * (dweight / count))
+    def work(worker, first, last):
+        loops.batch_statistics(x, first, last, mean, inverse, running_mean, running_var, decay, epsilon)
+        loops.normalize(x, first, last, mean, weight * inverse, bias, y, relu)
         worker.lap(BATCHNORM)
 
-    executor.parallel(len(x), work)
+    _by_channel(executor, x, work)
 
 
-def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon):
-    _normalize(executor, x, running_mean, weight / np.sqrt(running_var + epsilon), bias, y)
+def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
+    """With `relu` that of the ReLU after it too, which takes the bias."""
+    x, dy, dx = (array.reshape(-1, x.shape[3]) for array in (x, dy, dx))
+
+    def work(worker, first, last):
+        loops.normalize_gradients(x, dy, first, last, mean, inverse, weight, bias if relu else weight, dx, dweight, dbias, relu)
+        worker.lap(BATCHNORM)
+
+    _by_channel(executor, x, work)
+
+
+def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
+    x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
+    factor = weight / np.sqrt(running_var + x.dtype.type(epsilon))
+
+    def work(worker, first, last):
+        loops.normalize(x, first, last, running_mean, factor, bias, y, relu)
+        worker.lap(BATCHNORM)
+
+    _by_channel(executor, x, work)
 
 
 def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
@@ -162,50 +166,14 @@ OPERATIONS = (relu_forward, relu_backward, add_forward, pad_forward, pad_backwar
 SHAPES, BATCHNORM, DROPOUT = "shortcuts and shapes", "batch normalisation", "dropout and LRN"
 
 
-def _moments(executor, x):
-    """Mean by channel, and the sum of squared distances from it, both float64: by image in two passes, then merged.
+def _by_channel(executor, x, work):
+    """Call work(worker, first, last) for shares of the channels of x (rows, channels): lines of the cache, so 16 at least."""
+    channels = x.shape[1]
 
-    Two sets of n and m values whose means lie d apart have together the sum of their own sums and d^2 n m / (n + m) (Chan,
-    Golub and LeVeque, 1983).
-    """
-    pixels = x.shape[1] * x.shape[2]
+    def shares(worker, start, stop):
+        work(worker, Unsigned(16 * start), Unsigned(min(16 * stop, channels)))
 
-    def work(worker, start, stop):
-        found = _Moments()
-        for n in range(start, stop):
-            mean = x[n].mean(axis=(0, 1), dtype=np.float64)
-            found.add(pixels, mean, np.square(x[n] - mean).sum(axis=(0, 1)))
-        worker.lap(BATCHNORM)
-        return found
-
-    first, *others = executor.parallel(len(x), work)
-    for other in others:
-        first.add(other.count, other.mean, other.squares)
-    return first.mean, first.squares
-
-
-class _Moments:
-    """Mean and sum of squared distances from it, of sets that are added one by one."""
-
-    def __init__(self):
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
-
-    def add(self, count, mean, squares):
-        apart, total = mean - self.mean, self.count + count
-        self.mean = self.mean + apart * (count / total)
-        self.squares = self.squares + squares + apart * apart * (self.count * count / total)
-        self.count = total
-
-
-def _normalize(executor, x, mean, factor, bias, y):
-    def work(worker, start, stop):
-        for n in range(start, stop):
-            np.subtract(x[n], mean, out=y[n])
-            y[n] *= factor
-            y[n] += bias
-        worker.lap(BATCHNORM)
-
-    executor.parallel(len(x), work)
+    executor.parallel(-(-channels // 16), shares, 4 * x.size)
 
 
 def _random(seed, stream, step, start, blocks):

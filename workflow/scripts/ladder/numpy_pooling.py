@@ -1,35 +1,26 @@
-"""The cpu rung's pooling and upsampling.
-
-`index` holds the place of each maximum in its window, row by row; windows of 2x2 that lie side by side have code of their own.
-"""
+"""The cpu rung's pooling and upsampling. `index` holds the place of each maximum in its window, row by row."""
 
 import numpy as np
+
+from . import numpy_loops as loops
 
 
 def maxpool2d_forward(executor, x, y, index, window, stride, padding):
     def work(worker, start, stop):
         share = slice(start, stop)
-        if (window, stride, padding) == (2, 2, 0):
-            maxpool_2x2(worker, x[share], y[share], index[share])
-        else:
-            _maxpool(x[share], y[share], index[share], window, stride, padding)
+        loops.maxpool(x[share], y[share], index[share], window, stride, padding, False)
         worker.lap("pooling")
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, window * window * y.size)
 
 
 def maxpool2d_backward(executor, dy, index, dx, window, stride, padding):
     def work(worker, start, stop):
         share = slice(start, stop)
-        if (window, stride, padding) == (2, 2, 0):
-            scatter_2x2(dy[share], index[share], dx[share])
-        else:
-            dx[share] = 0
-            for place, (to, of) in enumerate(_windows(dx.shape, dy.shape, window, stride, padding)):
-                dx[share][to] += np.where(index[share][of] == place, dy[share][of], 0)
+        loops.maxpool_gradient(dy[share], dy[share], index[share], dx[share], window, stride, padding, False)
         worker.lap("pooling")
 
-    executor.parallel(len(dy), work)
+    executor.parallel(len(dy), work, window * window * dy.size)
 
 
 def avgpool2d_forward(executor, x, y, window, stride, padding):
@@ -96,45 +87,10 @@ OPERATIONS = (maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2
               global_avgpool_backward, upsample2d_forward, upsample2d_backward)
 
 
-def maxpool_2x2(worker, x, y, index):
-    """y = maxima of the 2x2 windows, index = their places; of equals the first."""
-    a, b, c, d = _corners(x)
-    lower = worker.workspace("lower row", y.shape, y.dtype)
-    right, right_of_lower, is_lower = (worker.workspace(name, y.shape, np.bool_) for name in ("1", "2", "3"))
-    np.greater(b, a, out=right)
-    np.greater(d, c, out=right_of_lower)
-    np.maximum(a, b, out=y)
-    np.maximum(c, d, out=lower)
-    np.greater(lower, y, out=is_lower)
-    np.maximum(y, lower, out=y)
-    right_of_lower ^= right   # right = right_of_lower where is_lower, else right; in byte operations, which are quick
-    right_of_lower &= is_lower
-    right ^= right_of_lower
-    np.multiply(is_lower.view(np.uint8), 2, out=index)
-    index |= right.view(np.uint8)
-
-
-def scatter_2x2(dy, index, dx):
-    """dx = dy at the place of each maximum, zero elsewhere, also in an odd last row or column."""
-    dx[:, index.shape[1] * 2:] = 0
-    dx[:, :, index.shape[2] * 2:] = 0
-    for place, corner in enumerate(_corners(dx)):
-        np.multiply(dy, index == place, out=corner)
-
-
 def _corners(x):
     """The four (N, H//2, W//2, C) views of x, by place in the 2x2 window, row by row."""
     height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
     return [x[:, row:height:2, column:width:2] for row in (0, 1) for column in (0, 1)]
-
-
-def _maxpool(x, y, index, window, stride, padding):
-    unseen = 255
-    y[...], index[...] = -np.inf, unseen
-    for place, (of, to) in enumerate(_windows(x.shape, y.shape, window, stride, padding)):
-        value, best = x[of], y[to]
-        wins = (index[to] == unseen) | (value > best) | (np.isnan(value) & ~np.isnan(best))
-        best[wins], index[to][wins] = value[wins], place
 
 
 def _windows(image, out, window, stride, padding):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from . import numpy_loops as loops
+
 AUGMENTATION = 3   # the stream of random numbers that shifts and mirrors images
 
 
@@ -63,63 +65,45 @@ def cross_entropy(executor, prediction, labels, permutation, counters, gradient,
     """losses[this step] = mean of -log softmax at the label; hits[this step] = rows whose largest score, of equals the first,
     is at their label, rows with a NaN left out; gradient = (softmax - one at the label) / batch.
     """
+    rows = len(prediction)
+
     def work(worker, start, stop):
-        at = np.arange(stop), labels[permutation[counters[1]:counters[1] + stop]]   # so few numbers that one thread is quicker
-        scores = prediction.reshape(stop, -1).astype(np.float64)
-        found = np.sum((scores.argmax(axis=1) == at[1]) & ~np.isnan(scores).any(axis=1))
-        scores -= scores.max(axis=1, keepdims=True)
-        exponentials = np.exp(scores)
-        totals = exponentials.sum(axis=1, keepdims=True)
-        loss = np.mean(np.log(totals[:, 0]) - scores[at])
-        exponentials /= totals
-        exponentials[at] -= 1
-        gradient.reshape(stop, -1)[...] = exponentials / stop
+        own = labels[permutation[counters[1]:counters[1] + rows]]
+        loss, hits[counters[2]] = loops.cross_entropy(prediction.reshape(rows, -1), own, gradient.reshape(rows, -1))
+        losses[counters[2]] = loss / rows
         worker.lap("loss")
-        return loss, found
 
-    ((losses[counters[2]], hits[counters[2]]),) = executor.alone(len(prediction), work)
-
-
-def sgd_update(executor, parameter, gradient, learning_rates, counters, weight_decay, clip):
-    rate = learning_rates[counters[0]]
-    _update(executor, gradient, parameter, weight_decay, clip, lambda g, w: np.subtract(w, rate * g, out=w))
+    executor.parallel(1, work)
 
 
-def momentum_update(executor, parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
-    rate = learning_rates[counters[0]]
-
-    def rule(g, w, v):
-        v *= momentum
-        v += g
-        w -= rate * v
-
-    _update(executor, gradient, parameter, weight_decay, clip, rule, velocity)
+def sgd_update(executor, **operands):
+    update(executor, _sgd, [operands])
 
 
-def rmsprop_update(executor, parameter, square, gradient, learning_rates, counters, weight_decay, clip):
-    rate = learning_rates[counters[0]]
-
-    def rule(g, w, s):
-        s *= 0.99
-        s += 0.01 * g * g
-        w -= rate * g / (np.sqrt(s) + 1e-8)
-
-    _update(executor, gradient, parameter, weight_decay, clip, rule, square)
+def momentum_update(executor, **operands):
+    update(executor, _momentum, [operands])
 
 
-def adam_update(executor, parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
-    step = int(counters[0]) + 1
-    rate = learning_rates[counters[0]] / (1 - 0.9 ** step)
-    debias = 1 / (1 - 0.999 ** step)
+def rmsprop_update(executor, **operands):
+    update(executor, _rmsprop, [operands])
 
-    def rule(g, w, m, s):
-        m *= 0.9
-        m += 0.1 * g
-        s *= 0.999
-        s += 0.001 * g * g
-        w -= rate * m / (np.sqrt(debias * s) + 1e-8)
 
-    _update(executor, gradient, parameter, weight_decay, clip, rule, mean, square)
+def adam_update(executor, **operands):
+    update(executor, _adam, [operands])
+
+
+def update(executor, rule, parameters):
+    """Update several parameters, each with the operands of its own operation."""
+    rules = [_flat(*rule(**operands)) for operands in parameters]
+
+    def work(worker, start, stop):
+        for loop, arrays, numbers in rules:
+            first, last = (arrays[0].size * place // executor.threads for place in (start, stop))
+            if first < last:
+                loop(*(array[first:last] for array in arrays), *numbers)
+        worker.lap("update")
+
+    executor.parallel(executor.threads, work, 4 * sum(arrays[0].size for _, arrays, _ in rules))
 
 
 def advance(executor, counters, batch):
@@ -130,20 +114,31 @@ OPERATIONS = (load_batch, draw_augmentation, load_augmented_batch, mse, cross_en
               rmsprop_update, adam_update, advance)
 
 
-def _update(executor, gradient, parameter, weight_decay, clip, rule, *averages):
-    """Call rule(gradient, parameter, *averages) on every thread's flat share, the gradient clipped and decayed."""
-    flat = [array.reshape(-1) for array in (gradient, parameter, *averages)]
+def _sgd(parameter, gradient, learning_rates, counters, weight_decay, clip):
+    return loops.sgd, (parameter, gradient), (learning_rates[counters[0]], weight_decay, clip)
 
-    def work(worker, start, stop):
-        g, w, *state = (array[start:stop] for array in flat)
-        if clip:
-            np.clip(g, -clip, clip, out=g)
-        if weight_decay:
-            g += weight_decay * w
-        rule(g, w, *state)
-        worker.lap("update")
 
-    executor.parallel(parameter.size, work)
+def _momentum(parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
+    return loops.momentum, (parameter, gradient, velocity), (learning_rates[counters[0]], weight_decay, clip, momentum)
+
+
+def _rmsprop(parameter, square, gradient, learning_rates, counters, weight_decay, clip):
+    return loops.rmsprop, (parameter, gradient, square), (learning_rates[counters[0]], weight_decay, clip, 0.99, 0.01, 1e-8)
+
+
+def _adam(parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
+    step = int(counters[0]) + 1
+    rate = learning_rates[counters[0]] / (1 - 0.9 ** step)
+    return loops.adam, (parameter, gradient, mean, square), (
+        rate, weight_decay, clip, 0.9, 0.1, 0.999, 0.001, 1 / (1 - 0.999 ** step), 1e-8)
+
+
+# Operation -> what makes of its operands a compiled loop, the arrays and the numbers that it takes.
+RULES = {"sgd_update": _sgd, "momentum_update": _momentum, "rmsprop_update": _rmsprop, "adam_update": _adam}
+
+
+def _flat(loop, arrays, numbers):
+    return loop, [array.reshape(-1) for array in arrays], [arrays[0].dtype.type(number) for number in numbers]
 
 
 def _moved(length, shift):

@@ -261,6 +261,9 @@ class Builder:
             hits = self._control("hits", (length.steps_per_epoch,), "float64")
             self._append("cross_entropy", "", reads, {**writes, "hits": hits})
             return
+        if self.shape(self.output) != self.shape(INPUT):
+            raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
+                             "it cannot be trained to rebuild its images")
         elements = math.prod(self.network.input_shape)
         divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
         self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,

@@ -127,7 +127,8 @@ def chain(config):
             add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
             add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
 
-    add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed")},
+    called = _pick(config, *(key for key in ("name", "tags") if config[key]))
+    add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called},
         **{role: role for role in roles if role != "initial"})
     return roles
 

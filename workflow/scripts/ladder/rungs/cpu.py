@@ -1,20 +1,26 @@
 """The cpu rung: fused groups for the NumPy executor."""
 
-from ..patterns import LAYERS, Pattern, convolution, is_2x2, sliding, weight_gradients
+from ..patterns import LAYERS, Pattern, batchnorm_gradients, batchnorm_operands, is_2x2, sliding
+
+NARROW = 16   # channels or filters below which a Winograd convolution's transforms cost more than they save
 
 
 def conv_block(build, group):
     """conv2d or dense with what follows it: ReLU and 2x2 max-pool, both optional."""
-    conv, last = group[0], group[-1]
-    kinds = [layer.kind for layer in group]
-    x, weight, bias = convolution(build, conv)
-    y = build.activation(last)
-    attributes = {**sliding(conv), "relu": "relu" in kinds}
-    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
-    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=2 * conv.macs,
-               **attributes)
-    return lambda: _conv_backward(build, group, "conv2d_backward", {"x": x, "weight": weight, "y": y, **index}, 2 * conv.macs,
-                                  attributes)
+    conv = group[0]
+    weight = {"weight": build.parameter(f"{conv.name}.weight")}
+    return _block(build, group, "conv2d", weight, 2 * conv.macs, sliding(conv))
+
+
+def winograd_block(build, group):
+    """As conv_block, for 3x3 filters of stride 1: 16 products where the plain form has 36."""
+    conv = group[0]
+    (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
+    transformed = build.derived(f"{conv.name}.transformed", (16, filters, channels))
+    build.step("winograd_conv2d_weight", group, {"weight": build.parameter(f"{conv.name}.weight")},
+               {"transformed": transformed})
+    flop = 2 * 16 * -(-height // 2) * -(-width // 2) * filters * channels
+    return _block(build, group, "winograd_conv2d", {"transformed": transformed}, flop, {"padding": conv.attributes["padding"]})
 
 
 def upsample_conv_block(build, group):
@@ -23,27 +29,67 @@ def upsample_conv_block(build, group):
     A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 products
     per input pixel, channel and filter where the plain form has 36.
     """
-    upsample, conv, last = group[0], group[1], group[-1]
-    x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
-    y = build.activation(last)
+    upsample, conv = group[:2]
     collapsed = build.derived(f"{conv.name}.collapsed", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
-    flop = 2 * conv.macs * 16 // 36
-    attributes = {"relu": last.kind == "relu"}
-    build.step("collapse_weight", group, {"weight": weight}, {"collapsed": collapsed})
-    build.step("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
-               **attributes)
-    return lambda: _conv_backward(build, group, "upsample_conv2d_backward", {"x": x, "collapsed": collapsed, "y": y}, flop,
-                                  attributes)
+    build.step("collapse_weight", group, {"weight": build.parameter(f"{conv.name}.weight")}, {"collapsed": collapsed})
+    return _block(build, group, "upsample_conv2d", {"collapsed": collapsed}, 2 * conv.macs * 16 // 36, {})
 
 
-def _conv_backward(build, group, operation, reads, flop, attributes):
-    """The weight gradient costs what the forward pass costs, and so does the input gradient, which the images do not need."""
-    conv = next(layer for layer in group if layer.parameters)
-    writes = weight_gradients(build, conv)
-    reads = {**reads, "dy": build.gradient(reads["y"])}
-    if build.wants_gradient(reads["x"]):
-        writes, flop = {**writes, "dx": build.gradient_part(reads["x"])}, 2 * flop
-    build.step(operation, group, reads, writes, flop=flop, **attributes)
+def _block(build, group, operation, weight, flop, attributes):
+    """A convolution in some form and what follows it; weight: what it reads as that, by role; flop: of its forward pass."""
+    conv, last = next(layer for layer in group if layer.parameters), group[-1]
+    kinds = [layer.kind for layer in group]
+    x, y = build.source(group[0]), build.activation(last)
+    bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
+    index = {"index": build.mask(last)} if "maxpool2d" in kinds else {}
+    attributes = {**attributes, "relu": "relu" in kinds}
+    build.step(f"{operation}_forward", group, {"x": x, **weight, **bias}, {"y": y, **index}, flop=flop, **attributes)
+
+    def backward():
+        """The weights' gradient costs what the forward pass costs, and so does the input's, which the images do not need."""
+        reads = {"x": x, **weight, "y": y, **index, "dy": build.gradient(y)}
+        writes = {f"d{role}": build.parameter_gradient(f"{conv.name}.{role}") for role in ("weight", *bias)}
+        more = {"dx": build.gradient_part(x)} if build.wants_gradient(x) else {}
+        build.step(f"{operation}_backward", group, reads, {**writes, **more}, flop=2 * flop if more else flop, **attributes)
+
+    return backward
+
+
+def batchnorm_block(build, group):
+    """Batch normalisation with the ReLU that follows it, where one does."""
+    norm, relu = group[0], len(group) == 2
+    x, y = build.source(norm), build.activation(group[-1])
+    reads, written, backward_reads = batchnorm_operands(build, norm)
+    if not build.training:
+        build.step("batchnorm_inference", group, {"x": x, **reads}, {"y": y}, epsilon=norm.attributes["epsilon"], relu=relu)
+        return None
+    build.step("batchnorm_forward", group, {"x": x, **reads}, {"y": y, **written}, relu=relu, **norm.attributes)
+
+    def backward():
+        build.step("batchnorm_backward", group, {"x": x, **backward_reads, "bias": reads["bias"], "dy": build.gradient(y)},
+                   {"dx": build.gradient_part(x), **batchnorm_gradients(build, norm)}, relu=relu)
+
+    return backward
+
+
+def add_relu(build, group):
+    """The sum of two layers, then ReLU: both get the gradient that is left of it."""
+    (a, b), y = build.sources(group[0]), build.activation(group[1])
+    build.step("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
+
+    def backward():
+        dy, left = build.gradient(y), build.gradient_part(a)
+        build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": left})
+        build.pass_gradient(b, left)
+
+    return backward
+
+
+def _suits_winograd(group):
+    conv = group[0]
+    (height, width, filters), channels = conv.output_shape, conv.input_shapes[0][2]
+    return ((conv.attributes["kernel"], conv.attributes["stride"]) == (3, 1) and min(filters, channels) >= NARROW
+            and min(height, width) > 1)
 
 
 def _is_same_3x3(group):
@@ -53,12 +99,18 @@ def _is_same_3x3(group):
 
 # Longest first: the plan takes the first that fits.
 PATTERNS = (
+    Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group)),
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2])),
     Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
     Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
+    Pattern(("conv2d", "relu"), winograd_block, _suits_winograd),
     Pattern(("conv2d", "relu"), conv_block),
-    Pattern(("conv2d",), conv_block),
     Pattern(("dense", "relu"), conv_block),
+    Pattern(("batchnorm", "relu"), batchnorm_block),
+    Pattern(("add", "relu"), add_relu),
+    Pattern(("conv2d",), winograd_block, _suits_winograd),
+    Pattern(("conv2d",), conv_block),
     Pattern(("dense",), conv_block),
+    Pattern(("batchnorm",), batchnorm_block),
     *LAYERS,
 )

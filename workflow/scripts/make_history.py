@@ -1,0 +1,31 @@
+"""Write a page of every report there is below a results folder, the newest first. Nothing is run for it.
+
+Ends with 0, also where there is none yet.
+"""
+
+import argparse
+import pathlib
+import sys
+
+from ladder import artifacts, history_page
+
+
+def main():
+    arguments = parse()
+    rows = history_page.rows(arguments.results)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    page = history_page.page(rows, arguments.results, arguments.output)
+    artifacts.write_atomically(arguments.output, page.encode())
+    print(f"{arguments.output}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
+    return 0
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/history.html"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+// The product of two float32 numbers as a cheaper multiplier makes it, to the bit. Which one a kernel gets is said when it
+// is compiled (without it: exact, and the code is that of a * b):
+//     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16 or fp16
+//     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
+// What each is and what becomes of zeros, subnormals, infinities, NaN, and results too large or too small is said in
+// workflow/scripts/ladder/multipliers.py, whose kernel_defines() makes these options.
+//
+//     multiply(a, b)               one product
+//     add_products(a, b, sum)      sum(i, j) += multiply(a(i), b(j)) for a thread's piece of a matrix product
+//
+// Most of the work depends on one operand alone: Left and Right hold it, so that a piece of 8 x 8 products does it 16 times
+// and not 64. A product of theirs comes in two forms: `any` operands, or where all are finite and nothing can overflow, which
+// add_products sees from the largest magnitudes of a piece.
+#pragma once
+
+#ifndef MULTIPLIER
+#define MULTIPLIER exact
+#endif
+
+namespace multipliers {
+
+constexpr unsigned MANTISSA = 0x007fffffu, EXPONENT = 0x7f800000u, MAGNITUDE = 0x7fffffffu, SIGN = 0x80000000u;
+constexpr unsigned ONE = 0x3f800000u, LEAST_NORMAL = 0x00800000u, CARRY = 0x00800000u, UPPER = 0xffff0000u;
+constexpr unsigned NOT_A_NUMBER = 0x7fc00000u;
+
+struct exact {
+    static constexpr bool SPECIAL_CASES = false;   // whether `any` makes a difference
+    static constexpr bool ONE_NAN = false;         // or what a * b makes of one
+    struct Left {
+        float value;
+        __device__ __forceinline__ explicit Left(float a) : value(a) {}
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        return a.value * b.value;
+    }
+};
+
+// IEEE half(half(a) * half(b)).
+struct fp16 {
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
+    // Rounded to the nearest half, ties to even. Adding 1.5 times 2^13 the power of two below `value`, 2^e, leaves no bits
+    // below 2^(e - 10), nor below the last of a subnormal half, 2^-24; both sums round as float32 does. Powers beyond a half's
+    // do not matter: the result is infinite.
+    static __device__ __forceinline__ float half(float value) {
+        unsigned bits = __float_as_uint(value);
+        float shift = __uint_as_float(min(max(bits & EXPONENT, 113u << 23), 143u << 23) + (13u << 23) + 0x00400000u);
+        float rounded = (value + shift) - shift;
+        if (rounded >= 65536.0f || rounded <= -65536.0f) rounded = __uint_as_float(EXPONENT);
+        return __uint_as_float(__float_as_uint(rounded) | (bits & SIGN));   // the sign of a zero too
+    }
+    struct Left {
+        float value;
+        __device__ __forceinline__ explicit Left(float a) : value(half(a)) {}
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        return half(a.value * b.value);   // of two halves: at most 22 bits, exact before it is rounded
+    }
+};
+
+struct acc16 {
+    static constexpr bool SPECIAL_CASES = true, ONE_NAN = true;
+    struct Left {
+        float given, value;
+        unsigned magnitude;
+        __device__ __forceinline__ explicit Left(float a) : given(a), magnitude(__float_as_uint(a) & MAGNITUDE) {
+            value = magnitude >= LEAST_NORMAL ? __uint_as_float(__float_as_uint(a) & UPPER) : 0.0f;
+        }
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        unsigned bits = __float_as_uint(a.value * b.value) & UPPER;   // of at most 16 bits: exact, or infinite
+        float result = bits & EXPONENT ? __uint_as_float(bits) : 0.0f;
+        return any && max(a.magnitude, b.magnitude) >= EXPONENT ? a.given * b.given : result;
+    }
+};
+
+// Mitchell's multiplier and MBM. Operands are cut to the bits `kept` and get those of `set`; correction is 2^23 c. Results of
+// narrow operands need no cut: with `set` both mantissas are odd, their sum is even, and half the correction has no bit more.
+template <int correction, unsigned kept, unsigned set>
+struct Logarithmic {
+    static constexpr bool SPECIAL_CASES = true, ONE_NAN = true;
+    struct Right {
+        float given;
+        unsigned bits;
+        __device__ __forceinline__ explicit Right(float b) : given(b), bits((__float_as_uint(b) & kept) | set) {}
+    };
+    struct Left {
+        unsigned shifted;       // the bits less one bias
+        int room;               // 2^23 (1 - x)
+        unsigned least, most;   // magnitudes of b: the product is 0 below the one; from the other on it is not finite
+        float huge;             // what makes of such a b the exact product or infinity
+        __device__ __forceinline__ explicit Left(float a) {
+            unsigned bits = (__float_as_uint(a) & kept) | set, magnitude = bits & MAGNITUDE;
+            shifted = bits - ONE;
+            room = static_cast<int>(CARRY - (bits & MANTISSA));
+            // The product's exponent is the sum of both, and one more from x + y + c >= 1 on (two more never). So b needs the
+            // exponent with which the sum is one too small, and then a mantissa that makes up for it.
+            int exponent = static_cast<int>(ONE - (magnitude & EXPONENT));
+            int mantissa = static_cast<int>(ONE + CARRY - magnitude) - correction;
+            int first = max(exponent, mantissa);
+            least = static_cast<unsigned>(max(first, static_cast<int>(LEAST_NORMAL)));
+            most = min(static_cast<unsigned>(first) + (254u << 23), EXPONENT);   // `first` may be negative, not the sum
+            if (magnitude < LEAST_NORMAL) least = SIGN;   // which no magnitude reaches
+            if (magnitude >= EXPONENT) most = 0;
+            huge = a * 0x1p127f;
+        }
+    };
+    // What MBM adds to Mitchell's bits where x + y = 1 - below / 2^23: 2^23 c as long as that does not carry; then the
+    // mantissa becomes (x + y + c - 1) / 2, which grows half as fast; c / 2 from x + y = 1 on; nothing where that would carry.
+    static __device__ __forceinline__ unsigned corrected(int below) {
+        int added = (min(max(below, 0), correction) + correction) >> 1;
+        return below <= correction / 2 - static_cast<int>(CARRY) ? 0u : static_cast<unsigned>(added);
+    }
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        // One addition: the mantissas carry into the exponents, and the signs add up to their exclusive or.
+        unsigned bits = a.shifted + b.bits, magnitude = b.bits & MAGNITUDE;
+        if constexpr (correction != 0) bits += corrected(a.room - static_cast<int>(b.bits & MANTISSA));
+        float result = magnitude >= a.least ? __uint_as_float(bits) : 0.0f;
+        return any && magnitude >= a.most ? a.huge * b.given : result;
+    }
+};
+using mit32 = Logarithmic<0, ~0u, 0u>;
+using mit16 = Logarithmic<0, UPPER, 0u>;
+using am32 = Logarithmic<655360, ~0u, 0u>;   // c = 5/64
+using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
+
+#ifdef MULTIPLIER_TABLE
+// In global memory: threads look up different entries, which constant memory would serve one after the other.
+static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
+
+struct table {
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;   // the entry is what takes its time
+    static constexpr int BITS = MULTIPLIER_TABLE_BITS, SHIFT = 23 - BITS;
+    struct Left {
+        float given;
+        unsigned bits, exponent, magnitude;
+        int index;
+        __device__ __forceinline__ explicit Left(float a) : given(a), bits(__float_as_uint(a)) {
+            exponent = bits & EXPONENT, magnitude = bits & MAGNITUDE, index = static_cast<int>((bits & MANTISSA) >> SHIFT);
+        }
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        unsigned entry = ENTRIES[(a.index << BITS) | b.index], sign = (a.bits ^ b.bits) & SIGN;
+        unsigned doubled = a.exponent + b.exponent + ((entry >> 7) << 23) + ((entry & 0x7fu) << SHIFT);   // of two biases
+        bool zero = min(a.exponent, b.exponent) == 0 || doubled < ONE + LEAST_NORMAL;
+        float result = zero ? 0.0f : __uint_as_float((doubled - ONE) | sign);
+        if (!zero && doubled >= ONE + EXPONENT) result = __uint_as_float(EXPONENT | sign);
+        return max(a.magnitude, b.magnitude) >= EXPONENT ? a.given * b.given : result;
+    }
+};
+#endif
+
+using Chosen = MULTIPLIER;
+
+// Whether no operand of a piece is infinite or NaN and no product can overflow.
+template <int m, int n>
+__device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {
+    unsigned largest_a = 0, largest_b = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
+#pragma unroll
+    for (int j = 0; j < 4 * n; j++) largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
+    // A result's magnitude has no more than the sum of both, one bias less, and 2 to its exponent, whatever the mantissas.
+    return max(largest_a, largest_b) < EXPONENT && largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
+}
+
+template <class Multiplier, bool any, int m, int n>
+__device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+#pragma unroll
+    for (int i = 0; i < 4 * m; i++) {
+        typename Multiplier::Left left(a[i / 4][i % 4]);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j++) {
+            typename Multiplier::Right right(b[j / 4][j % 4]);   // the same for every i, and made once
+            float product = Multiplier::template product<any>(left, right);
+            // Two kinds of addition, for one in common the compiler would carry the products of both branches to behind
+            // them: twice the registers.
+            sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
+        }
+    }
+}
+
+template <class Multiplier, int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+    if (Multiplier::SPECIAL_CASES && !safe(a, b))
+        add_piece<Multiplier, true>(a, b, sum);
+    else
+        add_piece<Multiplier, false>(a, b, sum);
+}
+
+template <class Multiplier>
+__device__ __forceinline__ float multiply(float a, float b) {
+    float product = Multiplier::template product<true>(typename Multiplier::Left(a), typename Multiplier::Right(b));
+    return Multiplier::ONE_NAN && product != product ? __uint_as_float(NOT_A_NUMBER) : product;
+}
+
+}   // namespace multipliers
+
+__device__ __forceinline__ float multiply(float a, float b) { return multipliers::multiply<multipliers::Chosen>(a, b); }
+
+// The pieces as gemm_tile.cuh keeps them, in fours.
+template <int m, int n>
+__device__ __forceinline__ void add_products(const float (&a)[m][4], const float (&b)[n][4], float (&sum)[4 * m][4 * n]) {
+    multipliers::add_products<multipliers::Chosen>(a, b, sum);
+}

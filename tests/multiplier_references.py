@@ -1,0 +1,238 @@
+"""Independent definitions of the multipliers, and operands to hold an implementation against them."""
+
+import fractions
+import struct
+
+import numpy as np
+
+NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16")
+NARROW = ("acc16", "am16", "mit16")
+NAN, INFINITY, SIGN = 0x7fc00000, 0x7f800000, 0x80000000
+C = fractions.Fraction(5, 64)
+
+EDGES = np.array([0, 1, 0x00008000, 0x007fffff, 0x00800000, 0x00800001, 0x00ffffff, 0x33000000, 0x33000001, 0x38800000,
+                  0x3f7fffff, 0x3f800000, 0x3f810000, 0x3fbc0000, 0x3fc00000, 0x3fffffff, 0x40000000, 0x477fe000, 0x477fefff,
+                  0x477ff000, 0x7f000000, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff], np.uint32)
+EDGES = np.concatenate([EDGES, EDGES | np.uint32(SIGN)])
+
+
+def pairs(count, seed=0):
+    """Two arrays of `count` float32: random bit patterns, products near overflow and underflow, mantissas that add up to where
+    a formula changes, numbers around a half's range, and every two EDGES.
+    """
+    random = np.random.default_rng(seed)
+    kinds = [_any_bits, _near(random, 382), _near(random, 128), _near(random, 254), _half_sized, _adding_up]
+    parts = [kind(random, -(-count // len(kinds))) for kind in kinds]
+    a, b = (np.concatenate(side)[:count] for side in zip(*parts, strict=True))
+    edges = np.meshgrid(EDGES, EDGES)
+    if count > edges[0].size:
+        a[:edges[0].size], b[:edges[0].size] = (side.reshape(-1) for side in edges)
+    return a.view(np.float32), b.view(np.float32)
+
+
+def ordinary(shape, seed=0):
+    """float32 of many sizes none of whose products overflows; some zeros and subnormals."""
+    random = np.random.default_rng([seed, *shape])
+    values = random.standard_normal(shape) * 2.0 ** random.integers(-60, 20, shape)
+    values[random.random(shape) < 0.1] = 0
+    values[random.random(shape) < 0.02] = 1e-40
+    return values.astype(np.float32)
+
+
+def _any_bits(random, count):
+    return random.integers(0, 1 << 32, (2, count), np.uint32)
+
+
+def _near(random, total):
+    """Pairs whose exponents add up to `total`, give or take 2, with mantissas of which every third is near an end."""
+    def draw(random, count):
+        wanted = total + random.integers(-2, 3, count)
+        first = random.integers(np.maximum(1, wanted - 254), np.minimum(254, wanted - 1) + 1)
+        mantissas = random.integers(0, 1 << 23, (2, count))
+        small = random.integers(0, 4, (2, count))
+        mantissas = np.choose(random.integers(0, 6, (2, count)), [small, (1 << 23) - 1 - small, *[mantissas] * 4])
+        signs = random.integers(0, 2, (2, count)) << 31
+        return (signs | np.stack([first, wanted - first]) << 23 | mantissas).astype(np.uint32)
+    return draw
+
+
+def _half_sized(random, count):
+    """Numbers around the range of a half, many of them ties."""
+    exponents = random.integers(127 - 26, 127 + 17, (2, count))
+    kept = np.choose(random.integers(0, 3, (2, count)), [-1, -(1 << 12), -(1 << 16)])
+    mantissas, signs = random.integers(0, 1 << 23, (2, count)) & kept, random.integers(0, 2, (2, count)) << 31
+    return (signs | exponents << 23 | mantissas).astype(np.uint32)
+
+
+def _adding_up(random, count):
+    """Pairs whose mantissas add up to where MBM's correction begins to carry, halves, and ends, give or take 2."""
+    total = random.choice([(1 << 23) - 655360, 1 << 23, (1 << 24) - 327680], count) + random.integers(-2, 3, count)
+    x = random.integers(np.maximum(0, total - (1 << 23) + 1), np.minimum(total, (1 << 23) - 1) + 1)
+    exponents, signs = random.integers(100, 150, (2, count)), random.integers(0, 2, (2, count)) << 31
+    return (signs | exponents << 23 | np.stack([x, total - x])).astype(np.uint32)
+
+
+def adding_up(count, seed=0):
+    """Two arrays of `count` float32 whose mantissas, i to i, add up to where MBM's formula changes; no product overflows."""
+    return _adding_up(np.random.default_rng(seed), count).view(np.float32)
+
+
+# ---- by definition, in fractions, one pair at a time
+
+def scalar(a, b, name):
+    """Bits of the product of two float32 given by their bits."""
+    if name == "fp16":
+        return _half_product(a, b)
+    product = _special(a, b)
+    if product is not None:
+        return product
+    (x, a_exponent), (y, b_exponent) = (_parts(bits, name) for bits in (a, b))
+    value = {"acc": _exact, "mit": _mitchell, "am1": _mbm, "am3": _mbm}[name[:3]](x, y)
+    exponent = a_exponent + b_exponent
+    while value >= 2:
+        value, exponent = value / 2, exponent + 1
+    places = 7 if name in NARROW else 23
+    mantissa = int((value - 1) * 2 ** places) << (23 - places)
+    sign = (a ^ b) & SIGN
+    return 0 if exponent < -126 else sign | INFINITY if exponent > 127 else sign | (exponent + 127) << 23 | mantissa
+
+
+def _special(a, b):
+    """Bits of the product where an operand is infinite, NaN, zero or subnormal, else None."""
+    least, largest = sorted((a & ~SIGN, b & ~SIGN))
+    if largest > INFINITY or (largest == INFINITY and least == 0):
+        return NAN
+    if largest == INFINITY:
+        return INFINITY | (a ^ b) & SIGN
+    return 0 if least < 0x00800000 else None
+
+
+def _parts(bits, name):
+    """(x, e) of (1 + x) 2^e, as far as the multiplier reads it."""
+    mantissa = bits & 0x007fffff
+    if name in NARROW:
+        mantissa &= 0x007f0000
+    if name == "am16":
+        mantissa |= 0x00010000
+    return fractions.Fraction(mantissa, 1 << 23), (bits >> 23 & 0xff) - 127
+
+
+def _exact(x, y):
+    return (1 + x) * (1 + y)
+
+
+def _mitchell(x, y):
+    return 1 + x + y if x + y < 1 else 2 * (x + y)
+
+
+def _mbm(x, y):
+    if x + y < 1:
+        return 1 + x + y + C
+    return 2 * (x + y) + (C if x + y - 1 + C / 2 < 1 else 0)
+
+
+def _half_product(a, b):
+    a, b = _half(a), _half(b)
+    return _half(_bits(_number(a) * _number(b)))
+
+
+def _half(bits):
+    """Bits of the float32 that is nearest to it among the halves; struct rounds to even."""
+    value = _number(bits)
+    if value != value:
+        return NAN
+    try:
+        return _bits(struct.unpack("e", struct.pack("e", value))[0])
+    except OverflowError:
+        return bits & SIGN | INFINITY
+
+
+def _number(bits):
+    return struct.unpack("f", struct.pack("I", bits))[0]
+
+
+def _bits(number):
+    bits = struct.unpack("I", struct.pack("f", number))[0]
+    return NAN if number != number else bits
+
+
+# ---- by definition, in double precision, many pairs at once
+
+def vectorised(a, b, name):
+    """float32 products of float32 arrays; every step is exact in float64."""
+    with np.errstate(all="ignore"):
+        exact = a * b
+        if name == "exact":
+            return exact
+        if name == "fp16":
+            product = (a.astype(np.float64).astype(np.float16).astype(np.float64)
+                       * b.astype(np.float64).astype(np.float16).astype(np.float64))
+            return _one_nan(product.astype(np.float16).astype(np.float32))
+        product = _scaled(a, b, name)
+        least, largest = (np.float64(number) for number in (np.finfo(np.float32).smallest_normal, np.finfo(np.float32).max))
+        product = np.where(np.abs(product) > largest, np.copysign(np.inf, product), product)
+        product = np.where(np.abs(product) < least, 0.0, product)
+        zero = (np.abs(a) < least) | (np.abs(b) < least)
+        finite = np.isfinite(a) & np.isfinite(b)
+        return _one_nan(np.where(finite, np.where(zero, np.float32(0), product.astype(np.float32)), exact))
+
+
+def _scaled(a, b, name):
+    """float64: sign, mantissas and exponents put together; of any finite operands."""
+    (x, a_exponent), (y, b_exponent) = (_split(np.where(np.isfinite(values), values, 1), name) for values in (a, b))
+    value = {"acc": _exact, "mit": _vector_mitchell, "am1": _vector_mbm, "am3": _vector_mbm}[name[:3]](x, y)
+    fraction, exponent = np.frexp(value)
+    places = 8 if name in NARROW else 24
+    fraction = np.floor(np.ldexp(fraction, places))
+    sign = np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0)
+    return sign * np.ldexp(fraction, exponent - places + a_exponent + b_exponent)
+
+
+def _split(values, name):
+    fraction, exponent = np.frexp(np.abs(values.astype(np.float64)))
+    x = np.where(fraction == 0, 0, 2 * fraction - 1)
+    if name in NARROW:
+        x = np.floor(x * 128) / 128
+    if name == "am16":
+        x = np.where(np.floor(x * 128) % 2 == 0, x + 1 / 128, x)
+    return x, exponent - 1
+
+
+def _vector_mitchell(x, y):
+    return np.where(x + y < 1, 1 + x + y, 2 * (x + y))
+
+
+def _vector_mbm(x, y):
+    c = float(C)
+    return np.where(x + y < 1, 1 + x + y + c, 2 * (x + y) + np.where(x + y - 1 + c / 2 < 1, c, 0))
+
+
+def _one_nan(values):
+    values = np.array(values, np.float32)
+    values[np.isnan(values)] = np.uint32(NAN).view(np.float32)
+    return values
+
+
+def table_product(a, b, entries):
+    """Bits of the product of two float32, given by their bits, by a table uint8 (2^m, 2^m)."""
+    product = _special(a, b)
+    if product is not None:
+        return product
+    side = len(entries)
+    i, j = ((bits & 0x007fffff) * side >> 23 for bits in (a, b))
+    entry = int(entries[i, j])
+    exponent = (a >> 23 & 0xff) + (b >> 23 & 0xff) - 127 + (1 if entry >= 128 else 0)
+    sign = (a ^ b) & SIGN
+    mantissa = entry % 128 * (1 << 23) // side
+    return 0 if exponent < 1 else sign | INFINITY if exponent > 254 else sign | exponent << 23 | mantissa
+
+
+def same_bits(a, b):
+    """Where two float32 arrays hold the same bits."""
+    return np.ascontiguousarray(a).view(np.uint32) == np.ascontiguousarray(b).view(np.uint32)
+
+
+def random_table(bits, seed=0):
+    """Any entries that have no stray bits: neither symmetric nor monotone."""
+    entries = np.random.default_rng([seed, bits]).integers(0, 256, (2 ** bits, 2 ** bits), np.uint8)
+    return entries & np.uint8(0x80 | (2 ** bits - 1))

@@ -1,0 +1,132 @@
+"""Check the table of a multiplier, as the configuration's `multiplier` takes it, and say what kind of multiplier it is.
+
+The table holds the products of every two mantissas of m bits, m from 1 to 7: 4^m bytes, or a .npy of them. Entry
+(i << m) | j is what (1 + i / 2^m)(1 + j / 2^m) becomes: its low m bits the mantissa, bit 7 the carry: the product is 2
+or more.
+
+Looks for these faults:
+  bits        an entry has other bits than its carry and its mantissa
+  zero        an entry is 0, which says 1.0, though the product is 1.5 or more
+  carry       the entry would be nearer to the product with the other carry
+  monotone    a larger operand makes a smaller product
+  symmetric   a x b is not b x a
+
+Ends with 0 for a table without faults, 1 for one with some, 2 for a file that is no such table.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import numpy as np
+
+from ladder import artifacts, multipliers
+from ladder.errors import UserError
+
+NOTICEABLE = 1e-3   # of the largest singular value
+
+
+def main():
+    arguments = parse()
+    try:
+        if arguments.write:
+            write(arguments.table, arguments.write, arguments.bits)
+        entries = multipliers.read_entries(arguments.table)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = faults(entries)
+    print("\n".join([f"{arguments.table}: {entries.size} entries, mantissas of {bits_of(entries)} bits", "",
+                     *(fault_line(entries, name, places) for name, places in found.items()), *facts(entries)]))
+    count = sum(map(len, found.values()))
+    print(f"\n{count} faults" if count else "\nno faults")
+    return 1 if count else 0
+
+
+def write(path, kind, bits):
+    """A table to look at and to start from: `exact`, `mitchell` or `mbm`."""
+    if path.exists():
+        raise UserError(f"{path} is there already; remove it first, or name another file")
+    entries = multipliers.tabulated(kind, bits)
+    try:
+        if path.suffix == ".npy":
+            np.save(path, entries)
+        else:
+            artifacts.write_atomically(path, entries.tobytes())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def faults(entries):
+    """Kind of fault -> the places (i, j) that have it."""
+    made, product = results(entries), products(entries)
+    other = np.where(entries & multipliers.CARRY, made / 2, made * 2)
+    falls_down, falls_along = np.zeros(entries.shape, bool), np.zeros(entries.shape, bool)
+    falls_down[1:], falls_along[:, 1:] = made[1:] < made[:-1], made[:, 1:] < made[:, :-1]
+    return {
+        "bits": multipliers.stray_bits(entries),
+        "zero": places((entries == 0) & (product >= 1.5)),
+        "carry": places(np.abs(other - product) < np.abs(made - product)),
+        "monotone": places(falls_down | falls_along),
+        "symmetric": [(i, j) for i, j in places(entries != entries.T) if i < j],
+    }
+
+
+def facts(entries):
+    """What the table is like, in lines."""
+    made, product = results(entries), products(entries)
+    error = 100 * (made - product) / product
+    spectrum = np.linalg.svd(made, compute_uv=False)
+    return ["sign        not checked: a table of mantissas has none, the product's is the exclusive or of the operands'",
+            "",
+            f"error       over all {len(entries)} x {len(entries)} mantissas: mean {error.mean():+.2f} %, mean absolute "
+            f"{np.abs(error).mean():.2f} %, from {error.min():+.2f} % to {error.max():+.2f} %",
+            f"1 x 1       is {made[0, 0]:g}",
+            f"rank        of the matrix of products: {np.linalg.matrix_rank(made)} of {len(entries)} (the exact products': 1); "
+            f"{int((spectrum > NOTICEABLE * spectrum[0]).sum())} singular values above {NOTICEABLE:g} of the largest"]
+
+
+def fault_line(entries, name, found):
+    if not found:
+        return f"{name:<12}ok"
+    i, j = found[0]
+    made, product = results(entries)[i, j], products(entries)[i, j]
+    return (f"{name:<12}{len(found)} of {entries.size} entries, first [{i}, {j}] = {entries[i, j]:#04x}: "
+            f"{operand(entries, i):g} x {operand(entries, j):g} = {made:g}, exactly {product:g}")
+
+
+def results(entries):
+    """float64: what the table makes of each product."""
+    fraction = (entries & (len(entries) - 1)) / len(entries)
+    return (1 + fraction) * np.where(entries & multipliers.CARRY, 2, 1)
+
+
+def products(entries):
+    """float64: the exact products."""
+    operands = operand(entries, np.arange(len(entries)))
+    return np.outer(operands, operands)
+
+
+def operand(entries, mantissa):
+    return 1 + mantissa / len(entries)
+
+
+def bits_of(entries):
+    return len(entries).bit_length() - 1
+
+
+def places(mask):
+    return [(int(i), int(j)) for i, j in np.argwhere(mask)]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=pathlib.Path, metavar="TABLE")
+    parser.add_argument("--write", choices=("exact", "mitchell", "mbm"), help="make TABLE first, as an example")
+    parser.add_argument("--bits", type=int, choices=range(1, multipliers.MOST_TABLE_BITS + 1), default=7, metavar="M",
+                        help="of a table to make, 1 to 7 (default 7)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

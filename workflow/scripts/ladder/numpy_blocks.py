@@ -31,13 +31,12 @@ def _seen(begin, size, pixels):
 def finish(worker, out, y, bias, relu, index):
     """What follows a convolution's product `out`, which is y unless there is a 2x2 max-pool: bias, pooling, ReLU."""
     filters = y.shape[-1]
-    relu_now = relu and index is None
-    if bias is not None or relu_now:
-        loops.add_bias(out.reshape(-1, filters), Unsigned(0), Unsigned(filters), or_zeros(bias, y), relu_now)
-        worker.lap("convolution forward")
     if index is not None:
-        loops.maxpool(out, y, index, 2, 2, 0, relu)
+        loops.maxpool_2x2(out, or_zeros(bias, y), y, index, relu)
         worker.lap("pooling")
+    elif bias is not None or relu:
+        loops.add_bias(out.reshape(-1, filters), Unsigned(0), Unsigned(filters), or_zeros(bias, y), relu)
+        worker.lap("convolution forward")
 
 
 def or_zeros(bias, y):
@@ -69,7 +68,7 @@ class Gradient:
             loops.relu_gradient(y.reshape(-1), dy.reshape(-1), out.reshape(-1))
             worker.lap("ReLU")
         else:
-            loops.maxpool_gradient(dy, y, self.index[block], out, 2, 2, 0, self.relu)
+            loops.maxpool_2x2_gradient(dy, y, self.index[block], out, self.relu)
             worker.lap("pooling")
         return out
 

@@ -19,6 +19,7 @@ BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2 ** 17
 # another's weights, of which there are more, and no sums over threads are needed.
 FEW_WINDOWS = 512
 FEW_ROWS = 64   # up to here BLAS is quicker at the transposed product
+FEW_CHANNELS = 4   # below, a row of a window is too short to be copied on its own
 MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 
 
@@ -26,8 +27,9 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
     """y = the convolution, plus its bias, then with `index` (the place of each maximum) a 2x2 max-pool, and ReLU."""
     windows = _windows(x.shape, weight.shape, stride, padding)
     matrix = windows.taken(weight)
-    if windows.are_pixels and index is None and windows.count <= FEW_WINDOWS:
-        return _few_forward(executor, x.reshape(windows.count, -1), matrix, y.reshape(windows.count, -1), bias, relu)
+    if windows.count <= FEW_WINDOWS and index is None:
+        seen = windows.of_all(executor, x, "convolution forward")
+        return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
 
     def work(worker, start, stop):
         for block in windows.blocks(start, stop):
@@ -37,7 +39,7 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
             worker.lap("convolution forward")
             blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
 
-    return executor.parallel(len(x), work, windows.work * len(weight))
+    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
 
 
 def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
@@ -146,12 +148,29 @@ class _Windows:
             return x.reshape(-1, channels)
         span = tuple((windows - 1) * self.stride + size for windows, size in zip(self.out, self.size, strict=True))
         frame = blocks.framed(worker, x, self.begin, span)
+        if out is None and self.stride == 1 and channels < FEW_CHANNELS:
+            turned = worker.workspace("windows", (*self.size, channels, images, *self.out), x.dtype)
+            loops.turned_windows(frame, turned)
+            return turned.reshape(self.width, -1).T
         shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is one run of numbers
         out = worker.workspace("windows", shape, x.dtype) if out is None else out.reshape(shape)
         along_n, along_h, along_w, along_c = frame.strides
         out[...] = np.lib.stride_tricks.as_strided(
             frame, shape, (along_n, self.stride * along_h, self.stride * along_w, along_h, along_c), writeable=False)
         return out.reshape(-1, self.width)
+
+    def of_all(self, executor, x, label):
+        """As `of` for all images, by all threads; label: of the time it takes."""
+        if self.are_pixels:
+            return x.reshape(self.count, -1)
+        seen, each = executor.workspace("windows", (self.count, self.width), x.dtype), math.prod(self.out)
+
+        def work(worker, start, stop):
+            self.of(worker, x[start:stop], seen[start * each:stop * each])
+            worker.lap(label)
+
+        executor.parallel(len(x), work, self.work)
+        return seen
 
     def gradient(self, dweight, sums):
         """dweight = the gradient of the weights that count, which is the matrix `sums`, and zero for the others."""
@@ -186,10 +205,10 @@ class _ToPixels:
         elif self.windows.are_pixels:
             np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
         else:
-            shape = *gradient.shape[:3], *self.windows.size, dx.shape[3]
-            columns = worker.workspace("windows", shape, dx.dtype)
-            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, self.windows.width))
-            loops.col2im(columns, dx, *self.windows.begin, self.windows.stride)
+            windows, channels = self.windows, dx.shape[3]
+            columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, windows.width))
+            loops.col2im(columns, dx.reshape(*dx.shape[:2], -1), channels, *windows.begin, windows.stride)
 
     def of_columns(self, gradient, first, last):
         """Channels first to last of dx, where windows are pixels."""
@@ -209,6 +228,11 @@ def _taps_over(size, windows, kernel, stride, padding):
     return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
 
 
+def _cost(products):
+    """What a matrix product costs in numbers moved."""
+    return products // 16
+
+
 def _pieces(start, stop, size):
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
@@ -222,8 +246,8 @@ def _columns(start, stop, columns):
     return 16 * start, min(16 * stop, columns)
 
 
-def _few_forward(executor, x, matrix, y, bias, relu):
-    """y = x matrix^T, plus the bias, for few rows: each thread has columns of its own."""
+def _forward_by_filter(executor, x, matrix, y, bias, relu):
+    """y = x matrix^T, then the bias and ReLU, for few rows: each thread has columns of its own."""
     def work(worker, start, stop):
         first, last = _columns(start, stop, len(matrix))
         if len(x) <= FEW_ROWS:
@@ -235,7 +259,7 @@ def _few_forward(executor, x, matrix, y, bias, relu):
             loops.add_bias(y, Unsigned(first), Unsigned(last), blocks.or_zeros(bias, y), relu)
         worker.lap("convolution forward")
 
-    executor.parallel(_shares(len(matrix)), work, x.size * len(matrix))
+    executor.parallel(_shares(len(matrix)), work, _cost(x.size * len(matrix)))
 
 
 def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels):
@@ -253,25 +277,20 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
             worker.lap("convolution backward")
         return sums
 
-    windows.gradient(dweight, blocks.total(executor.parallel(len(x), work, windows.work * filters), dbias))
+    windows.gradient(dweight, blocks.total(executor.parallel(len(x), work, _cost(windows.work * filters)), dbias))
 
 
 def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
-    """All threads prepare all images, then each has the gradients of its own filters."""
-    filters, images = len(dweight), len(x)
-    dy = gradient.whole(executor)
-    seen = x.reshape(windows.count, -1)
-    if not windows.are_pixels:
-        seen = executor.workspace("windows", (windows.count, windows.width), x.dtype)
-    flat, each = dy.reshape(-1, filters), math.prod(windows.out)
+    """Each thread has the gradient of its own filters, from all images."""
+    filters = len(dweight)
+    dy, seen = gradient.whole(executor), windows.of_all(executor, x, "convolution backward")
+    flat = dy.reshape(-1, filters)
     sums = dweight.reshape(filters, -1)
     if not windows.complete:
         sums = executor.workspace("weight gradient", (filters, windows.width), x.dtype)
 
     def prepare(worker, start, stop):
         gradient.of(worker, slice(start, stop), dy[start:stop])
-        windows.of(worker, x[start:stop], seen[start * each:stop * each])
-        worker.lap("convolution backward")
 
     def multiply(worker, start, stop):
         first, last = _columns(start, stop, filters)
@@ -280,9 +299,9 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
             loops.column_sums(flat, Unsigned(first), Unsigned(last), dbias)
         worker.lap("convolution backward")
 
-    if not (gradient.given and windows.are_pixels):
-        executor.parallel(images, prepare, windows.work + dy.size)
-    executor.parallel(_shares(filters), multiply, windows.work * filters)
+    if not gradient.given:
+        executor.parallel(len(x), prepare, dy.size)
+    executor.parallel(_shares(filters), multiply, _cost(windows.work * filters))
     if not windows.complete:
         windows.gradient(dweight, sums)
     if to_pixels is not None:
@@ -302,9 +321,9 @@ def _to_pixels(executor, windows, dy, to_pixels):
         worker.lap("convolution backward")
 
     if windows.are_pixels and windows.count <= FEW_WINDOWS:
-        executor.parallel(_shares(channels), columns, dy.size * channels)
+        executor.parallel(_shares(channels), columns, _cost(dy.size * channels))
     else:
-        executor.parallel(len(dy), images, windows.work * dy.shape[3])
+        executor.parallel(len(dy), images, _cost(windows.work * dy.shape[3]))
 
 
 def _taps(dtype):

@@ -24,7 +24,7 @@ from . import numpy_convolution, numpy_layers, numpy_pooling, numpy_training, nu
 OPERATIONS = {function.__name__: function
               for module in (numpy_convolution, numpy_winograd, numpy_pooling, numpy_layers, numpy_training)
               for function in module.OPERATIONS}
-SMALL = 2 ** 16   # numbers that one thread works through before it could wake another
+SMALL = 2 ** 18   # numbers that one thread works through before it could wake another
 LINE = 64         # bytes; where arrays begin, so that no two threads write to the same line of the cache
 
 
@@ -75,7 +75,7 @@ class Executor:
     def parallel(self, count, work, cost=SMALL):
         """Call work(worker, start, stop) on every thread with its even share of range(count); returns the results in order.
 
-        cost: how many numbers are worked on, or products are formed; one thread does it alone where there are few.
+        cost: how many numbers are moved; where there are few one thread does it alone.
         """
         threads = self.threads if cost >= SMALL else 1
         bounds = [count * i // threads for i in range(threads + 1)]

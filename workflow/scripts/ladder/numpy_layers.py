@@ -74,35 +74,44 @@ def flatten_backward(executor, dy, dx):
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
     """With `relu` the ReLU after it too."""
     x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
+    factor = np.empty_like(mean)
 
-    def work(worker, first, last):
-        loops.batch_statistics(x, first, last, mean, inverse, running_mean, running_var, decay, epsilon)
-        loops.normalize(x, first, last, mean, weight * inverse, bias, y, relu)
-        worker.lap(BATCHNORM)
+    def settle(sums, first, last):
+        loops.batch_statistics(len(x), *sums, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
+                               epsilon)
 
-    _by_channel(executor, x, work)
+    def normalize(rows, first, last):
+        loops.normalize(x[rows], first, last, mean, factor, bias, y[rows], relu)
+
+    _by_channel(executor, x, lambda rows, *rest: loops.moments(x[rows], *rest), _join_moments, settle, normalize)
 
 
 def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
     """With `relu` that of the ReLU after it too, which takes the bias."""
     x, dy, dx = (array.reshape(-1, x.shape[3]) for array in (x, dy, dx))
+    factor, (offset, slope), bias = weight * inverse, np.empty((2, len(mean)), x.dtype), bias if relu else mean
 
-    def work(worker, first, last):
-        loops.normalize_gradients(x, dy, first, last, mean, inverse, weight, bias if relu else weight, dx, dweight, dbias, relu)
-        worker.lap(BATCHNORM)
+    def add_up(rows, first, last, sums, products):
+        loops.gradient_sums(x[rows], dy[rows], first, last, mean, factor, bias, sums, products, relu)
 
-    _by_channel(executor, x, work)
+    def settle(sums, first, last):
+        loops.parameter_gradients(len(x), *sums, first, last, inverse, dweight, dbias, offset, slope)
+
+    def spread(rows, first, last):
+        loops.input_gradient(x[rows], dy[rows], first, last, mean, factor, bias, offset, slope, dx[rows], relu)
+
+    _by_channel(executor, x, add_up, lambda counts, sums: np.sum(sums, axis=0), settle, spread)
 
 
 def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
     x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
     factor = weight / np.sqrt(running_var + x.dtype.type(epsilon))
 
-    def work(worker, first, last):
-        loops.normalize(x, first, last, running_mean, factor, bias, y, relu)
+    def work(worker, start, stop):
+        loops.normalize(x[start:stop], Unsigned(0), Unsigned(x.shape[1]), running_mean, factor, bias, y[start:stop], relu)
         worker.lap(BATCHNORM)
 
-    _by_channel(executor, x, work)
+    executor.parallel(len(x), work, x.size)
 
 
 def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
@@ -163,17 +172,54 @@ OPERATIONS = (relu_forward, relu_backward, add_forward, pad_forward, pad_backwar
               batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
               lrn_backward)
 
+MANY_ROWS = 64   # for each channel: then the threads share out rows
 SHAPES, BATCHNORM, DROPOUT = "shortcuts and shapes", "batch normalisation", "dropout and LRN"
 
 
-def _by_channel(executor, x, work):
-    """Call work(worker, first, last) for shares of the channels of x (rows, channels): lines of the cache, so 16 at least."""
-    channels = x.shape[1]
+def _by_channel(executor, x, add_up, join, settle, spread):
+    """What batch normalisation does both ways: sums over the rows of x (rows, channels), and from them something for each row.
 
-    def shares(worker, start, stop):
-        work(worker, Unsigned(16 * start), Unsigned(min(16 * stop, channels)))
+    add_up(rows, first, last, *sums) forms two sums, float64, of each channel from `first` to `last` (Unsigned) over the rows;
+    join(counts, sums) makes those of several threads, each over so many rows, one; settle(sums, first, last) is called with
+    the sums of all rows, then spread(rows, first, last). The threads have channels of their own, so that each can go through;
+    of many rows with few channels each has some of the rows, as a row's parts would lie in the same lines of the cache.
+    """
+    rows, channels = x.shape
+    if rows < MANY_ROWS * channels:
+        sums = np.empty((2, channels))
 
-    executor.parallel(-(-channels // 16), shares, 4 * x.size)
+        def whole(worker, start, stop):
+            first, last = Unsigned(16 * start), Unsigned(min(16 * stop, channels))
+            add_up(slice(None), first, last, *sums)
+            settle(sums, first, last)
+            spread(slice(None), first, last)
+            worker.lap(BATCHNORM)
+
+        executor.parallel(-(-channels // 16), whole, 4 * x.size)
+        return
+    every = Unsigned(0), Unsigned(channels)
+
+    def part(worker, start, stop):
+        sums = np.empty((2, channels))
+        add_up(slice(start, stop), *every, *sums)
+        worker.lap(BATCHNORM)
+        return stop - start, sums
+
+    def rest(worker, start, stop):
+        spread(slice(start, stop), *every)
+        worker.lap(BATCHNORM)
+
+    settle(join(*zip(*executor.parallel(rows, part, 2 * x.size), strict=True)), *every)
+    executor.parallel(rows, rest, 2 * x.size)
+
+
+def _join_moments(counts, parts):
+    """See loops.moments."""
+    count, (mean, squares) = counts[0], parts[0]
+    for more, (other, others) in zip(counts[1:], parts[1:], strict=True):
+        apart, count = other - mean, count + more
+        mean, squares = mean + apart * more / count, squares + others + apart * apart * ((count - more) * more / count)
+    return mean, squares
 
 
 def _random(seed, stream, step, start, blocks):

@@ -57,37 +57,46 @@ def column_sums(x, first, last, sums):
 
 
 @loop
-def col2im(columns, dx, top, left, stride):
-    """dx (N, H, W, C) = for each pixel the sum of what `columns` (N, rows, columns, window, window, C) has in its place.
+def col2im(columns, dx, channels, top, left, stride):
+    """dx (N, H, W * C) = for each pixel the sum of what `columns` (N, rows, columns, window, window * C) has in its place.
 
     top, left: where the first window begins.
     """
-    images, height, width, channels = dx.shape
+    images, height, width = dx.shape
     zero = dx.dtype.type(0)
     for n in range(images):
         for r in range(height):
-            for q in range(width):
-                for c in range(channels):
-                    dx[n, r, q, c] = zero
+            for k in range(width):
+                dx[n, r, k] = zero
         for r in range(columns.shape[1]):
             for q in range(columns.shape[2]):
-                for i in range(columns.shape[3]):
-                    row = r * stride + i + top
-                    if row < 0 or row >= height:
-                        continue
-                    for j in range(columns.shape[4]):
-                        column = q * stride + j + left
-                        if column < 0 or column >= width:
-                            continue
-                        for c in range(channels):
-                            dx[n, row, column, c] += columns[n, r, q, i, j, c]
+                start = (q * stride + left) * channels
+                begin = max(0, -start)
+                count = min(columns.shape[4], width - start) - begin
+                if count <= 0:
+                    continue
+                of, to, run = Unsigned(begin), Unsigned(start + begin), Unsigned(count)
+                for i in range(max(0, -(r * stride + top)), min(columns.shape[3], height - (r * stride + top))):
+                    for k in range(run):
+                        dx[n, r * stride + top + i, to + k] += columns[n, r, q, i, of + k]
 
 
 @loop
-def maxpool(x, y, index, window, stride, padding, relu):
-    """y = the first maximum of each window's pixels in the image, index = its place, row by row; a NaN wins. Then ReLU."""
+def turned_windows(frame, columns):
+    """columns (window, window, C, N, rows, columns) = the windows of stride 1 of frame (N, H, W, C)."""
+    for n in range(columns.shape[3]):
+        for i in range(columns.shape[0]):
+            for j in range(columns.shape[1]):
+                for c in range(columns.shape[2]):
+                    for r in range(columns.shape[4]):
+                        for q in range(columns.shape[5]):
+                            columns[i, j, c, n, r, q] = frame[n, r + i, q + j, c]
+
+
+@loop
+def maxpool(x, y, index, window, stride, padding):
+    """y = the first maximum of each window's pixels in the image, index = its place, row by row; a NaN wins."""
     images, height, width, channels = x.shape
-    zero = x.dtype.type(0)
     for n in range(images):
         for r in range(y.shape[1]):
             for q in range(y.shape[2]):
@@ -105,15 +114,11 @@ def maxpool(x, y, index, window, stride, padding, relu):
                             wins = (value > best) | ((value != value) & (best == best))
                             y[n, r, q, c] = value if wins else best
                             index[n, r, q, c] = here if wins else index[n, r, q, c]
-                if relu:
-                    for c in range(channels):
-                        value = y[n, r, q, c]
-                        y[n, r, q, c] = zero if value < zero else value
 
 
 @loop
-def maxpool_gradient(dy, y, index, dx, window, stride, padding, relu):
-    """dx = each window's dy at its maximum, added up in the windows' order; with `relu` only where y > 0."""
+def maxpool_gradient(dy, index, dx, window, stride, padding):
+    """dx = each window's dy at its maximum, added up in the windows' order."""
     images, height, width, channels = dx.shape
     zero = dx.dtype.type(0)
     for n in range(images):
@@ -128,13 +133,66 @@ def maxpool_gradient(dy, y, index, dx, window, stride, padding, relu):
                     for j in range(max(0, -left), min(window, width - left)):
                         here = np.uint8(window * i + j)
                         for c in range(channels):
-                            takes = (index[n, r, q, c] == here) & ((not relu) | (y[n, r, q, c] > zero))
-                            dx[n, top + i, left + j, c] += dy[n, r, q, c] if takes else zero
+                            dx[n, top + i, left + j, c] += dy[n, r, q, c] if index[n, r, q, c] == here else zero
 
 
 @loop
-def batch_statistics(x, first, last, mean, inverse, running_mean, running_var, decay, epsilon):
-    """mean and 1 / sqrt(variance + epsilon) of channels first to last (Unsigned) of x (rows, channels), and the running ones.
+def maxpool_2x2(x, bias, y, index, relu):
+    """As `maxpool` of x + bias with windows of 2x2 side by side, then ReLU; no branches, which data would mispredict."""
+    zero, one = x.dtype.type(0), np.uint8(1)
+    for n in range(y.shape[0]):
+        for r in range(y.shape[1]):
+            for q in range(y.shape[2]):
+                for c in range(y.shape[3]):
+                    first, second = x[n, 2 * r, 2 * q, c] + bias[c], x[n, 2 * r, 2 * q + 1, c] + bias[c]
+                    third, fourth = x[n, 2 * r + 1, 2 * q, c] + bias[c], x[n, 2 * r + 1, 2 * q + 1, c] + bias[c]
+                    above = not ((second <= first) | (first != first))   # whether it is the second
+                    upper = second if above else first
+                    below = not ((fourth <= third) | (third != third))
+                    lower = fourth if below else third
+                    low = not ((lower <= upper) | (upper != upper))
+                    best = lower if low else upper
+                    y[n, r, q, c] = zero if relu & (best < zero) else best
+                    down = np.uint8(low)
+                    index[n, r, q, c] = 2 * down + (down & np.uint8(below)) + ((one - down) & np.uint8(above))
+
+
+@loop
+def maxpool_2x2_gradient(dy, y, index, dx, relu):
+    """As `maxpool_gradient` with windows of 2x2 side by side; with `relu` only where y > 0."""
+    _, height, width, channels = dx.shape
+    zero = dx.dtype.type(0)
+    for n in range(dy.shape[0]):
+        for r in range(2 * dy.shape[1], height):
+            for q in range(width):
+                for c in range(channels):
+                    dx[n, r, q, c] = zero
+        for r in range(dy.shape[1]):
+            for q in range(2 * dy.shape[2], width):
+                for c in range(channels):
+                    dx[n, 2 * r, q, c] = zero
+                    dx[n, 2 * r + 1, q, c] = zero
+            if channels < 16:   # too few for a vector
+                for q in range(dy.shape[2]):
+                    for c in range(channels):
+                        place, value = index[n, r, q, c], dy[n, r, q, c] if (not relu) | (y[n, r, q, c] > zero) else zero
+                        dx[n, 2 * r, 2 * q, c] = value if place == 0 else zero
+                        dx[n, 2 * r, 2 * q + 1, c] = value if place == 1 else zero
+                        dx[n, 2 * r + 1, 2 * q, c] = value if place == 2 else zero
+                        dx[n, 2 * r + 1, 2 * q + 1, c] = value if place == 3 else zero
+                continue
+            for i in range(2):
+                for q in range(dy.shape[2]):
+                    for j in range(2):
+                        here = np.uint8(2 * i + j)
+                        for c in range(channels):
+                            value = dy[n, r, q, c] if (not relu) | (y[n, r, q, c] > zero) else zero
+                            dx[n, 2 * r + i, 2 * q + j, c] = value if index[n, r, q, c] == here else zero
+
+
+@loop
+def moments(x, first, last, total, squares):
+    """total = mean, squares = sum of squared distances from it, float64, of channels first to last (Unsigned) of x (rows, C).
 
     ROWS rows at a time, as distances from the mean of the rows before, whose sums and sums of squares are small numbers; then
     in float64: two sets of n and m values whose means lie d apart have together the sum of their own squared distances from
@@ -143,9 +201,10 @@ def batch_statistics(x, first, last, mean, inverse, running_mean, running_var, d
     rows, channels = x.shape
     zero = x.dtype.type(0)
     near, part, square = np.empty(channels, x.dtype), np.empty(channels, x.dtype), np.empty(channels, x.dtype)
-    total, squares = np.zeros(channels), np.zeros(channels)
     for c in range(first, last):
         near[c] = x[0, c]
+        total[c] = 0.0
+        squares[c] = 0.0
     for begin in range(0, rows, ROWS):
         end = min(begin + ROWS, rows)
         count = end - begin
@@ -163,9 +222,16 @@ def batch_statistics(x, first, last, mean, inverse, running_mean, running_var, d
             total[c] += apart * count / end
             squares[c] += square[c] - shift * part[c] + apart * apart * begin * count / end
             near[c] = total[c]
+
+
+@loop
+def batch_statistics(rows, total, squares, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
+                     epsilon):
+    """What batch normalisation takes of the `moments` of all rows, for channels first to last (Unsigned)."""
     for c in range(first, last):
         mean[c] = total[c]
         inverse[c] = 1 / np.sqrt(squares[c] / rows + epsilon)
+        factor[c] = weight[c] * inverse[c]
         running_mean[c] = decay * running_mean[c] + (1 - decay) * total[c]
         running_var[c] = decay * running_var[c] + (1 - decay) * (squares[c] / max(1, rows - 1))
 
@@ -181,15 +247,17 @@ def normalize(x, first, last, mean, factor, bias, y, relu):
 
 
 @loop
-def normalize_gradients(x, dy, first, last, mean, inverse, weight, bias, dx, dweight, dbias, relu):
-    """Gradients of batch normalisation for channels first to last (Unsigned) of x (rows, channels).
+def gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, relu):
+    """sums = those of dy, products = those of dy (x - mean), float64, for channels first to last (Unsigned) of x (rows, C).
 
-    With `relu` of a ReLU after it too, whose input is computed again as `normalize` does it.
+    With `relu` of the dy that a ReLU lets through, whose input is computed again as `normalize` does it.
     """
     rows, channels = x.shape
-    zero, factor = x.dtype.type(0), weight * inverse
+    zero = x.dtype.type(0)
     part, product = np.empty(channels, x.dtype), np.empty(channels, x.dtype)
-    sums, products = np.zeros(channels), np.zeros(channels)
+    for c in range(first, last):
+        sums[c] = 0.0
+        products[c] = 0.0
     for begin in range(0, rows, ROWS):
         for c in range(first, last):
             part[c] = zero
@@ -203,16 +271,27 @@ def normalize_gradients(x, dy, first, last, mean, inverse, weight, bias, dx, dwe
         for c in range(first, last):
             sums[c] += part[c]
             products[c] += product[c]
+
+
+@loop
+def parameter_gradients(rows, sums, products, first, last, inverse, dweight, dbias, offset, slope):
+    """dweight and dbias of channels first to last from their `gradient_sums`, and what `input_gradient` takes of them."""
     for c in range(first, last):
         dbias[c] = sums[c]
         dweight[c] = products[c] * inverse[c]
-        part[c] = sums[c] / rows
-        product[c] = products[c] * inverse[c] * inverse[c] / rows
-    for n in range(rows):
+        offset[c] = sums[c] / rows
+        slope[c] = products[c] * inverse[c] * inverse[c] / rows
+
+
+@loop
+def input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, relu):
+    """dx = (dy - offset - (x - mean) slope) factor for channels first to last (Unsigned) of x (rows, C); relu: see above."""
+    zero = x.dtype.type(0)
+    for n in range(x.shape[0]):
         for c in range(first, last):
             apart = x[n, c] - mean[c]
             value = dy[n, c] if (not relu) | (apart * factor[c] + bias[c] > zero) else zero
-            dx[n, c] = (value - part[c] - apart * product[c]) * factor[c]
+            dx[n, c] = (value - offset[c] - apart * slope[c]) * factor[c]
 
 
 @loop
@@ -261,6 +340,15 @@ def rmsprop(parameter, gradient, square, rate, weight_decay, clip, keep, add, ep
         g = _decayed(gradient[i], parameter[i], weight_decay, clip)
         square[i] = keep * square[i] + add * g * g
         parameter[i] -= rate * g / (np.sqrt(square[i]) + epsilon)
+
+
+@loop
+def load(images, rows, scale, offset, batch):
+    """batch (N, H, W * C) = these rows of `images` times scale plus offset, each (W * C)."""
+    for n in range(batch.shape[0]):
+        for r in range(batch.shape[1]):
+            for k in range(batch.shape[2]):
+                batch[n, r, k] = images[rows[n], r, k] * scale[k] + offset[k]
 
 
 @loop

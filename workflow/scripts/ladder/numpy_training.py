@@ -9,15 +9,19 @@ AUGMENTATION = 3   # the stream of random numbers that shifts and mirrors images
 
 def load_batch(executor, images, permutation, counters, scale, offset, batch, flip):
     rows = permutation[counters[1]:counters[1] + len(batch)]
+    _, height, width, channels = batch.shape
 
     def work(worker, start, stop):
-        for i in range(start, stop):
-            image = images[rows[i]]
-            np.multiply(image[:, ::-1] if flip else image, scale, out=batch[i])
-            batch[i] += offset
+        if flip:
+            for i in range(start, stop):
+                np.multiply(images[rows[i]][:, ::-1], scale, out=batch[i])
+                batch[i] += offset
+        else:
+            loops.load(images.reshape(-1, height, width * channels), rows[start:stop], np.tile(scale, width),
+                       np.tile(offset, width), batch[start:stop].reshape(-1, height, width * channels))
         worker.lap("input")
 
-    executor.parallel(len(batch), work)
+    executor.parallel(len(batch), work, batch.size)
 
 
 def draw_augmentation(executor, counters, augmentation, crop, flip, seed):

@@ -1,4 +1,5 @@
-// A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k.
+// A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k; the products are
+// those of common/multiplier.cuh.
 //
 // The block walks along k in steps of 8. While its threads multiply one step out of shared memory, each keeping an
 // M_THREAD x N_THREAD piece of C in registers, the next step is on its way from global memory into registers; it then goes
@@ -8,6 +9,7 @@
 //     load()        fetch this thread's share of the next step into registers
 //     store(tile)   write it to tile[k][line], line being m or n
 #pragma once
+#include "common/multiplier.cuh"
 #include "common/vector.cuh"
 
 // M x N elements of C by a block, M_THREAD x N_THREAD of them by a thread; all multiples of 4.
@@ -97,10 +99,7 @@ __device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Til
 #pragma unroll
             for (int quad = 0; quad < Tile::N_THREAD / 4; quad++)
                 load(b_piece[quad], &b_tile[now][k][quad * Tile::COLUMNS * 4 + column]);
-#pragma unroll
-            for (int i = 0; i < Tile::M_THREAD; i++)
-#pragma unroll
-                for (int j = 0; j < Tile::N_THREAD; j++) sum[i][j] += a_piece[i / 4][i % 4] * b_piece[j / 4][j % 4];
+            add_products(a_piece, b_piece, sum);
         }
         if (more) {
             a.store(a_tile[1 - now]);

@@ -34,6 +34,10 @@ def add_forward(executor, a, b, y, relu=False):
     executor.parallel(y.size, work, y.size)
 
 
+def scale(executor, x, y, factor):
+    np.multiply(x, x.dtype.type(factor), out=y)
+
+
 def pad_forward(executor, x, y, amount):
     def work(worker, start, stop):
         y[start:stop] = 0

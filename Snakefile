@@ -193,6 +193,7 @@ rule train_network:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("multiplier"),
         monitor=setting("monitor"),
         remake=remake,
     message:
@@ -203,6 +204,7 @@ rule train_network:
         " {params.inputs}"
         " --output results/train/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --option monitor={params.monitor}"
         " --threads {params.threads}"
         " --log {log:q}"
@@ -230,6 +232,7 @@ rule evaluate_network:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("test_multiplier"),
         remake=remake,
     message:
         "evaluate {wildcards.version}: {params.why}"
@@ -239,6 +242,7 @@ rule evaluate_network:
         " {params.inputs}"
         " --output results/evaluate/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"
@@ -265,6 +269,7 @@ rule extract_features:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("test_multiplier"),
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -274,6 +279,7 @@ rule extract_features:
         " {params.inputs}"
         " --output results/features/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"

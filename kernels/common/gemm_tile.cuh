@@ -17,7 +17,8 @@ template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    static constexpr int BLOCKS = 512 / THREADS;   // on a multiprocessor, for __launch_bounds__: at most 128 registers
+    // On a multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 where a product takes its own.
+    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? 512 : 256) / THREADS;
     // A warp is 4 x 8 threads where the tile has as many each way: few different words for one shared access.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;

@@ -2,9 +2,10 @@
 
 params: network with its options, image, classes where it classifies, variant, batch_size, epochs or steps, optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed (those that the others make meaningless are absent).
+warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (those that the others make meaningless
+are absent).
 inputs: normalized, initial, data where the network classifies.  options: data_residency, monitor (log the loss whenever so many
-steps are done, 0 for never).
+steps are done, 0 for never), multiplier: what the parameter stands for, a name or the file of a table.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
 classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
 test images as the network gives them back.
@@ -13,7 +14,7 @@ Killed and started again, it goes on after the last checkpoint and ends in the s
 
 import numpy as np
 
-from ladder import networks, plan, stage, training, weights
+from ladder import multipliers, networks, plan, stage, training, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.optimizers import Optimizer
@@ -29,8 +30,9 @@ def make(work, inputs, params, options):
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
-    run = training.Training(settings(network, params), images, statistics.scale, statistics.offset, initial, work.threads,
-                            options["data_residency"], labels)
+    products = multipliers.products(params, options["multiplier"])
+    run = training.Training(settings(network, params, products), images, statistics.scale, statistics.offset, initial,
+                            work.threads, options["data_residency"], labels)
     train(run, work, int(options["monitor"]))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, run.values)
@@ -41,7 +43,7 @@ def make(work, inputs, params, options):
     work.metrics = metrics(run, initial)
 
 
-def settings(network, params):
+def settings(network, params, products):
     schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
@@ -49,7 +51,7 @@ def settings(network, params):
         network, params["variant"], params["batch_size"], params.get("epochs"),
         Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
         params["learning_rate"], schedule, params.get("gradient_scale", "mean"), params["seed"], params.get("steps"),
-        plan.Augmentation(params["augment_flip"], params["augment_crop"]))
+        plan.Augmentation(params["augment_flip"], params["augment_crop"]), products, params.get("loss_scale", 1))
 
 
 def train(run, work, monitor):
@@ -69,7 +71,7 @@ def train(run, work, monitor):
 
 def reconstruct(run, samples, statistics, threads):
     decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics.scale, statistics.offset,
-                        threads)
+                        threads, products=multipliers.Products(forward=run.settings.products.forward))
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 

@@ -10,7 +10,7 @@ import pathlib
 import jsonschema
 import yaml
 
-from . import backends, networks, runtime, stages, variants
+from . import backends, multipliers, networks, runtime, stages, variants
 from .dataset_facts import FACTS
 from .errors import UserError
 
@@ -44,6 +44,7 @@ def resolve(config):
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        **_multipliers(config),
     }
 
 
@@ -192,6 +193,20 @@ def _check_features(config):
         if height % grid or width % grid:
             raise UserError(f"config: features_pool is {grid}, but layer {layer} puts out {height}x{width} pixels, which that "
                             "does not divide")
+
+
+def _multipliers(config):
+    """The multiplier of the test as find() takes it, and what both are called in versions."""
+    trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
+    tested = trained if config["test_multiplier"] == "same" else config["test_multiplier"]
+    identities = {}
+    for key, name in (("multiplier", config["multiplier"]), ("test_multiplier", tested)):
+        try:
+            identities[f"{key}_identity"] = multipliers.identity(name)
+        except UserError as error:
+            raise UserError(f"config: {key}: {error}") from error
+    used = [direction for direction in multipliers.DIRECTIONS if direction in config["multiplier_in"]]
+    return {"multiplier_in": used, "test_multiplier": tested, **identities}
 
 
 def _features_layer(config):

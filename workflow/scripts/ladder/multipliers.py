@@ -146,6 +146,7 @@ class Products:
 
 
 DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
+EXACT = Products()
 
 
 def products(params, name):
@@ -155,7 +156,7 @@ def products(params, name):
     the file is not the one that the run was planned with.
     """
     if "multiplier" not in params:
-        return Products()
+        return EXACT
     if identity(name) != params["multiplier"]:
         raise UserError(f"{name} changed after this run was planned; run it again")
     return Products(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))

@@ -35,7 +35,13 @@ def add_forward(executor, a, b, y, relu=False):
 
 
 def scale(executor, x, y, factor):
-    np.multiply(x, x.dtype.type(factor), out=y)
+    x, y = x.reshape(-1), y.reshape(-1)
+
+    def work(worker, start, stop):
+        np.multiply(x[start:stop], x.dtype.type(factor), out=y[start:stop])
+        worker.lap("update")
+
+    executor.parallel(x.size, work, x.size)
 
 
 def pad_forward(executor, x, y, amount):
@@ -172,7 +178,7 @@ def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
     executor.parallel(len(x), work)
 
 
-OPERATIONS = (relu_forward, relu_backward, add_forward, pad_forward, pad_backward, flatten_forward, flatten_backward,
+OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
               batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
               lrn_backward)
 

@@ -38,7 +38,6 @@ WORK = (
 # Operation -> the direction (multipliers.DIRECTIONS) of its products. Where their multiplier is not exact it is an attribute.
 PRODUCTS = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
             for direction in multipliers.DIRECTIONS}
-EXACT = multipliers.MULTIPLIERS["exact"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Augmentation:
 
 
 def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.Products(), loss_scale=1):
+                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1):
     """One training step: load a batch, forward, loss, backward, update.
 
     gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
@@ -162,7 +161,7 @@ def training_plan(network, variant, batch, dataset, optimizer, length, gradient_
 
 
 def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
-                   products=multipliers.Products()):
+                   products=multipliers.EXACT):
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
     layers = network.needed_for(until or network.layers[-1].name)
     build = Builder(network, layers, variant, batch, dtype, training=False, products=products)
@@ -180,7 +179,7 @@ class Builder:
     (`gradient`) before it goes on.
     """
 
-    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.Products()):
+    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT):
         self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
         self.layers, self.training, self.seed, self.products = layers, training, seed, products
         self.rung = rung(variant)
@@ -333,8 +332,7 @@ class Builder:
 
     def step(self, operation, group, reads, writes, flop=0, **attributes):
         """Append a step of a group of layers; flop: of one image."""
-        multiplier = getattr(self.products, PRODUCTS.get(operation, ""), EXACT)
-        if multiplier is not EXACT:
+        if operation in PRODUCTS and (multiplier := getattr(self.products, PRODUCTS[operation])).name != "exact":
             attributes["multiplier"] = multiplier
         self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 

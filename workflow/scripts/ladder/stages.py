@@ -50,7 +50,7 @@ def variant_sources(variant):
 
 
 # What every stage runs that computes with the network.
-NETWORK = ("inference", "layers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
+NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -61,14 +61,14 @@ STAGES = {
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
-    "network": Stage("make_network.py", ("layers", "network_page", "networks", "optimizers", "pages", "plan"), TEMPLATES,
-                     runs_variant=True),
+    "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
+                     TEMPLATES, runs_variant=True),
     "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
                                          "randomness", "report", "weights"), TEMPLATES),
     "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
                     TEMPLATES),
-    "parity": Stage("make_parity.py", ("comparison", "layers", "networks", "optimizers", "pages", "parity", "plan",
-                                       "randomness", "weights"), TEMPLATES, runs_variant=True),
+    "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
+                                       "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
 
 
@@ -112,11 +112,11 @@ def chain(config):
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
     add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", initial="initial", **labels)
+    encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
-            weights="train")
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
     if config["features_layer"]:
-        features = {"encoder": "network", **network, **_pick(config, "variant", "features_layer", "features_standardize",
+        features = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize",
                                                              "features_pool", "features_flip")}
         add("features", "features", features, normalized="normalized", weights="train")
         add("svm", "svm", _svm(config), features="features", data="data")
@@ -196,7 +196,21 @@ def _train(config, classifies):
     keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
-    return _pick(config, *keys)
+    return {**_pick(config, *keys), **_multiplier(config)}
+
+
+def _multiplier(config):
+    """Of the training; nothing where it is exact. Halves need their gradients scaled."""
+    name, used = config["multiplier_identity"], config["multiplier_in"]
+    if name == "exact" or not used:
+        return {}
+    scaled = name == "fp16" and used != ["forward"]
+    return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
+
+
+def _tested_multiplier(config):
+    name = config["test_multiplier_identity"]
+    return {} if name == "exact" else {"multiplier": name}
 
 
 def _svm(config):

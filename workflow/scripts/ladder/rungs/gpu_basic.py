@@ -293,8 +293,8 @@ LAUNCHES = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
-        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward, dropout_backward,
-        lrn_forward, lrn_backward, mse, cross_entropy, advance)},
+        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
+        dropout_backward, lrn_forward, lrn_backward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),
     "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),

@@ -3,7 +3,7 @@ import re
 import pytest
 import yaml
 
-from ladder import backends, config, datasets, networks, variants
+from ladder import backends, config, datasets, multipliers, networks, variants
 from ladder.dataset_facts import FACTS
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -77,12 +77,32 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
     ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
+    ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
+     "or the file of a table; did you mean am32?"),
+    ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
         config.resolve(config.load(raw | {key: value}))
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_multipliers_are_called_in_versions(raw, tmp_path):
+    def resolved(**keys):
+        return config.resolve(config.load(raw | keys))
+
+    found = resolved(multiplier="am32", multiplier_in=["weight_grad", "forward"])
+    assert found["multiplier_in"] == ["forward", "weight_grad"]
+    assert found["multiplier_identity"] == found["test_multiplier"] == found["test_multiplier_identity"] == "am32"
+    assert resolved(multiplier="am32", multiplier_in=["weight_grad"])["test_multiplier_identity"] == "exact"
+    assert resolved(multiplier="am32", test_multiplier="exact")["test_multiplier_identity"] == "exact"
+    table = tmp_path / "mine.bin"
+    table.write_bytes(multipliers.tabulated("mbm", 3).tobytes())
+    found = resolved(test_multiplier=str(table))
+    assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
+    assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
 
 
 def test_a_missing_key_is_named(raw):

@@ -139,11 +139,6 @@ class Products:
         """Whether all are."""
         return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
 
-    @property
-    def short_of_exponents(self):
-        """Whether a gradient's products are halves, whose range small gradients leave unless the loss is scaled."""
-        return MULTIPLIERS["fp16"] in (self.input_grad, self.weight_grad)
-
 
 DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
 EXACT = Products()

@@ -158,6 +158,7 @@ def plans(rung):
     for network in NETWORKS.values():
         made += [trained_in(network, rung, 64, dtype, augmentation=AUGMENTED) for dtype in ("uint8", "float32")]
         made += inferred_in(network, rung, 64, "float32")
+    made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
     for network, batch in DEEP:
         made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]
     return tuple(made)

@@ -2,9 +2,9 @@
 #
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
-# default); results/compare.html: the runs of the configuration's compare list; results/diff.html: two versions; history: all
-# runs; gc: what nothing reaches; results/network.html: a drawing of the network; and results/parity.html: every rung of the
-# ladder that this machine can run, checked and timed.
+# default); results/compare.html: the runs of the configuration's compare list; results/multipliers.html: those of its list
+# of multipliers; results/diff.html: two versions; history: all runs; gc: what nothing reaches; results/network.html: a drawing
+# of the network; and results/parity.html: every rung of the ladder that this machine can run, checked and timed.
 
 
 configfile: "config.yaml"
@@ -30,6 +30,7 @@ localrules:
     gc,
     publish_report,
     publish_compare,
+    publish_multipliers,
     publish_network,
     publish_parity,
 
@@ -412,6 +413,52 @@ rule publish_compare:
         " done 2> {log:q}"
 
 
+rule compare_multipliers:
+    input:
+        parents,
+        sources=sources("multipliers"),
+    output:
+        "results/multipliers/{version}/manifest.json",
+    log:
+        "logs/multipliers/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "multipliers {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_multipliers.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/multipliers/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_multipliers:
+    input:
+        made("multipliers"),
+    output:
+        FIXED["multipliers"],
+    log:
+        "logs/publish_multipliers.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["multipliers"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in multipliers.html multipliers.json multipliers.csv; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}"
+
+
 rule draw_network:
     input:
         sources=sources("network"),
@@ -546,7 +593,7 @@ rule gc:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",
     message:
-        "gc: what neither this configuration, its compare list, presets/ nor keep reaches"
+        "gc: what neither this configuration, its lists, presets/ nor keep reaches"
     shell:
         "printf %s {params.keep:q} > logs/gc.json &&"
         " {params.python:q} workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"

@@ -45,6 +45,17 @@ def test_the_digits_are_as_many_as_the_limits_assume():
     assert (FACTS["digits"].train, FACTS["digits"].test) == (len(digits.train_labels), len(digits.test_labels))
 
 
+def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
+    loaded = config.load(raw | {"multipliers": [{"network": ["lenet_5", "small_cnn"], "seed": [1, "2"]}],
+                                "compare": [{"seed": 9}]})
+    cells = config.entries(loaded, "multipliers")
+    assert [(cell.settings["network"], cell.settings["seed"]) for cell in cells] == [
+        ("lenet_5", 1), ("lenet_5", 2), ("small_cnn", 1), ("small_cnn", 2)]
+    assert cells[1].overrides == {"network": "lenet_5", "seed": 2}
+    assert [cell.settings["seed"] for cell in config.entries(loaded)] == [9]
+    assert all(cell.settings[key] == [] for cell in cells for key in config.LISTS)
+
+
 @pytest.mark.parametrize("key, text, value", [
     ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
     ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True),

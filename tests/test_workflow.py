@@ -34,7 +34,8 @@ def make(work, inputs, params, options):
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
-              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv")}
+              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv"),
+              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv")}
     for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
@@ -360,6 +361,35 @@ def test_runs_of_the_compare_list_are_made_where_they_are_missing_and_nothing_el
         assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
     project.snakemake(*compare)
     assert project.ran() == []
+
+
+def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
+    cells = ("--config", "multipliers=[{seed: [1, 2]}]", "compare=[{seed: 3}]")
+    project.snakemake("report", "--config", "seed=2")
+    project.ran()
+    output = project.snakemake("results/multipliers.html", *cells)
+    assert project.status == 0, output
+    assert project.ran() == ["multipliers"]   # both runs are there, and the compare list is not asked for
+    entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
+    assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
+    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
+    project.snakemake("results/multipliers.html", *cells)
+    assert project.ran() == []
+    assert "There is nothing to remove" in project.snakemake("gc", *cells)
+    assert "Nothing reaches" in project.snakemake("gc")
+
+
+def test_cells_made_again_make_their_page_again(project):
+    cells = ("results/multipliers.html", "--config", "multipliers=[{seed: 1}]")
+    project.snakemake(*cells)
+    project.ran()
+    project.snakemake(*cells, "-R", "make_report")
+    assert project.ran() == ["multipliers", "report"]
+
+
+def test_a_wrong_entry_names_the_list_it_is_in(project):
+    output = project.snakemake("-n", "--config", "multipliers=[{}, {sead: 3}]")
+    assert project.status == 1 and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
 
 
 @pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),

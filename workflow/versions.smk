@@ -32,6 +32,7 @@ RULES = {
     "parity": "compare_rungs",
     "network": "draw_network",
     "compare": "compare_runs",
+    "multipliers": "compare_multipliers",
 }
 # The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
 # stay until they are asked for again: `variant: auto` goes by those of parity.
@@ -40,6 +41,11 @@ FIXED = {
     "parity": ["results/parity.html", "results/parity.json"],
     "network": ["results/network.html"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
+    "multipliers": [
+        "results/multipliers.html",
+        "results/multipliers.json",
+        "results/multipliers.csv",
+    ],
 }
 # Pages about whatever is in results/ just then: made each time they are asked for.
 PAGES_OF_RESULTS = ["results/diff.html", "results/history.html"]
@@ -51,20 +57,22 @@ LOOKING = set(
 
 
 def load_settings():
-    """(settings, chain) of the active configuration, then of every entry of its compare list that can run here."""
+    """(settings, chain) of the active configuration, then of every entry of its lists that can run here."""
     try:
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
-        entries = configuration.entries(loaded)
+        lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
         chains = [
             (entry.settings, stages.chain(entry.settings))
+            for entries in lists.values()
             for entry in entries
             if not entry.reason
         ]
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
             "network": stages.network_page(settings),
-            "compare": stages.comparison(entries),
+            "compare": stages.comparison(lists["compare"]),
+            "multipliers": stages.multiplier_comparison(lists["multipliers"]),
         }
         return [(settings, active), *chains]
     except UserError as error:
@@ -180,7 +188,7 @@ def why(wildcards):
 
 
 def reached():
-    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its compare list, presets/ and keep."""
+    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
         overrides = yaml.safe_load(preset.read_text())
@@ -205,7 +213,8 @@ def remade():
     if workflow.dag_settings.forcetargets:
         asked |= set(workflow.dag_settings.targets)
     versions = {CHAIN[role].version for role in asked & CHAIN.keys()}
-    for keyed in (*EVERY, CHAIN["compare"]):  # made from what comes after it
+    # Those of lists are made from what comes after them.
+    for keyed in (*EVERY, *(CHAIN[name] for name in configuration.LISTS)):
         named = asked & {RULES[keyed.stage], keyed.manifest}
         inherited = any(parent.version in versions for parent in keyed.parents.values())
         if workflow.dag_settings.forceall or named or inherited:

@@ -15,6 +15,7 @@ from .dataset_facts import FACTS
 from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
+LISTS = ("compare", "multipliers")   # keys that name runs
 
 
 def load(raw):
@@ -50,28 +51,28 @@ def resolve(config):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of the compare list: what it overrides, its resolved settings, and why it cannot run here, or ''."""
+    """One run of a list: what it overrides, its resolved settings, and why it cannot run here, or ''."""
 
     overrides: dict
     settings: dict
     reason: str
 
 
-def entries(config):
-    """The Entry of every run that the compare list of the loaded `config` names, in its order.
+def entries(config, key="compare"):
+    """The Entry of every run that the list `key`, one of LISTS, of the loaded `config` names, in its order.
 
     A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
     several such lists for all their combinations. Raises UserError with one line that names the entry.
     """
     properties, found = load_schema()["properties"], []
-    for number, entry in enumerate(config["compare"], 1):
+    for number, entry in enumerate(config[key], 1):
         for overrides in _combinations(entry, properties):
             try:
-                settings = resolve(load({**config, "compare": [], **overrides}))
+                settings = resolve(load({**config, **dict.fromkeys(LISTS, []), **overrides}))
             except UserError as error:
-                raise UserError(f"{error} (entry {number} of compare)") from error
+                raise UserError(f"{error} (entry {number} of {key})") from error
             reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or "")
-            typed = {key: coerce(key, value, properties[key]) for key, value in overrides.items()}
+            typed = {name: coerce(name, value, properties[name]) for name, value in overrides.items()}
             found.append(Entry(typed, settings, reason))
     return found
 

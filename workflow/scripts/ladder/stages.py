@@ -51,6 +51,7 @@ def variant_sources(variant):
 
 # What every stage runs that computes with the network.
 NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
+MULTIPLIER_CELL = ("dataset", "network", "seed")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -65,6 +66,9 @@ STAGES = {
                      TEMPLATES, runs_variant=True),
     "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
                                          "randomness", "report", "weights"), TEMPLATES),
+    "multipliers": Stage("make_multipliers.py", ("compare_page", "exhibits", "figures", "layers", "lineage",
+                                                 "multiplier_errors", "multiplier_runs", "multipliers", "multipliers_page",
+                                                 "networks", "pages", "randomness", "report", "spread", "weights"), TEMPLATES),
     "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
                     TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
@@ -134,15 +138,29 @@ def chain(config):
 
 
 def comparison(entries):
-    """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and train<n>.
+    """The runs of the compare list beside each other; entries: config.Entry."""
+    return _runs_together("compare", entries, {"entries": [{"overrides": entry.overrides, "reason": entry.reason}
+                                                           for entry in entries]})
+
+
+def multiplier_comparison(entries):
+    """The runs of the multipliers list beside each other; entries: config.Entry.
+
+    Their `settings` are what can tell two of them apart: MULTIPLIER_CELL and whatever any entry overrides.
     """
+    keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
+    return _runs_together("multipliers", entries, {"entries": [
+        {"overrides": entry.overrides, "settings": _pick(entry.settings, *keys), "reason": entry.reason} for entry in entries]})
+
+
+def _runs_together(stage, entries, params):
+    """The parents of entry n are report<n> and train<n>, none where it cannot run here."""
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
             parents |= {f"{role}{number}": roles[role] for role in ("report", "train")}
-    params = {"entries": [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]}
-    return _keyed("compare", "compare", params, **parents)
+    return _keyed(stage, stage, params, **parents)
 
 
 def network_params(config):

@@ -133,6 +133,12 @@ def chain(config):
     return roles
 
 
+def prediction_roles(chain):
+    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor)."""
+    judge = ("evaluate",) if "evaluate" in chain else ("svm",)
+    return ["data", "normalized", "train", *(role for role in ("features", *judge) if role in chain)]
+
+
 def comparison(entries):
     """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and train<n>.
     """

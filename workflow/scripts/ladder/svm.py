@@ -174,14 +174,22 @@ def predict(model, features):
 
     Raises UserError for features that are not finite or not as wide as the training rows.
     """
+    return model.classes[np.argmax(votes(model, features), axis=1)]
+
+
+def votes(model, features):
+    """Of each class (M, k) int64, in the order of model.classes: how many of its k - 1 pairs' machines vote for it.
+
+    features and errors as `predict`.
+    """
     pairs = _pairs(len(model.classes))
-    votes = np.zeros((len(features), len(model.classes)), np.int64)
+    counts = np.zeros((len(features), len(model.classes)), np.int64)
     for start, decisions in decision_blocks(model, features):
-        block = votes[start:start + len(decisions)]
+        block = counts[start:start + len(decisions)]
         for decision, (i, j) in zip(decisions.T, pairs, strict=True):
             block[:, i] += decision > 0
             block[:, j] += decision <= 0
-    return model.classes[np.argmax(votes, axis=1)]
+    return counts
 
 
 def decision_blocks(model, features):

@@ -209,8 +209,8 @@ def rule(dataset):
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
     return (f"The network knows digits that are light on dark. Each picture is turned grey, and inverted where its border is "
             f"brighter than its middle: a dark digit on light paper. Its ink (what differs from the border by more than "
-            f"{NOISE:.0%} of the strongest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
-            f"{digit.grid} × {digit.grid}"
+            f"{100 * NOISE:.0f} % of the strongest difference) is cut out, scaled to {digit.box} pixels and centred {placed} "
+            f"in {digit.grid} × {digit.grid}"
             + (f", which is enlarged to {width} × {height} as the dataset's own are" if digit.grid != width else "")
             + f". A picture of exactly {_sizes(digit, width)} pixels is taken as it is, inverted if need be. So one picture is "
               "one digit.")

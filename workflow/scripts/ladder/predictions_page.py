@@ -4,6 +4,7 @@ import base64
 import csv
 import dataclasses
 import io
+import os
 
 import numpy as np
 
@@ -30,11 +31,18 @@ def answers(predictor, taken):
     return [{
         "file": picture.name, "class": names[found.classes[at]], "score": float(found.scores[at][found.classes[at]]),
         "scores": dict(zip(names, found.scores[at].tolist(), strict=True)),
+        "margins": None if found.margins is None else _margins(names, found.margins[at]),
         "nearest": [{"row": int(row), "class": names[labels[row]], "distance": float(distance)}
                     for row, distance in zip(found.nearest[at], found.distances[at], strict=True)],
         "done": list(picture.remarks), "_picture": picture,
         "_rebuilt": None if found.rebuilt is None else found.rebuilt[at],
     } for at, picture in enumerate(taken)]
+
+
+def _margins(names, values):
+    """Class -> by how much the answer won against it, the closest rival first."""
+    found = {name: float(value) for name, value in zip(names, values, strict=True) if not np.isnan(value)}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 # For programs.
@@ -77,13 +85,25 @@ def csv_text(predictor, answered, skipped):
 
 def page(predictor, answered, skipped, left_out):
     """The page as one HTML text; left_out: names of files in the folders that are no pictures by their names."""
+    folder = _common_folder([one["file"] for one in answered] + [one.name for one in skipped] + left_out)
+
+    def below(name):
+        return os.path.relpath(name, folder) if folder else name
+
     return pages.render("predictions.html", {
-        **context(predictor), "answers": [shown(predictor, one) for one in answered], "skipped": skipped, "left_out": left_out})
+        **context(predictor), "folder": folder, "answers": [shown(predictor, one, below(one["file"])) for one in answered],
+        "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
+
+
+def _common_folder(names):
+    """The folder that all these paths are below; "" where they have none in common."""
+    folders = [os.path.dirname(name) for name in names]
+    return os.path.commonpath(folders) if len({os.path.isabs(folder) for folder in folders}) == 1 else ""
 
 
 def fragment(predictor, answer):
     """The HTML of one answer alone."""
-    return pages.render("prediction.html", {"answer": shown(predictor, answer)})
+    return pages.render("prediction.html", {"answer": shown(predictor, answer, answer["file"])})
 
 
 def context(predictor):
@@ -92,7 +112,7 @@ def context(predictor):
     return {"model": {**known, "title": pages.network_title(predictor.network.name),
                       "sentence": _sentence(known, predictor)},
             "judged_by": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
-            "votes": predictor.votes, "rebuilds": not predictor.network.classifies,
+            "votes": predictor.votes, "rivals": SHOWN, "rebuilds": not predictor.network.classifies,
             "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
 
 
@@ -102,22 +122,29 @@ def _sentence(known, predictor):
     return f"{title}, trained on {known['dataset']}, {judge}."
 
 
-def shown(predictor, answer):
-    """An answer as the templates take it."""
+def shown(predictor, answer, name):
+    """An answer as the templates take it, under this name."""
     picture, images = answer["_picture"], predictor.inputs["data"].array("train_images.npy")
-    text = (lambda score: f"{score:.0f}") if predictor.votes else _sure
-    best = sorted(answer["scores"].items(), key=lambda item: -item[1])
-    # The class that was answered is the first also where another has as many votes.
-    best.sort(key=lambda item: item[0] != answer["class"])
     return {
-        **answer, "sure": f"{answer['score']:.0f} of {predictor.votes} votes" if predictor.votes else _sure(answer["score"]),
-        "bars": pages.bars(dict(best[:SHOWN]), text, predictor.votes or 1), "more": max(0, len(best) - SHOWN),
+        **answer, "name": name,
+        "sure": f"{answer['score']:.0f} of {predictor.votes} duels" if predictor.votes else _sure(answer["score"]),
+        "bars": _bars(answer),
         "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
         "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
         "off": None if answer["_rebuilt"] is None else _off(answer["_rebuilt"], picture.pixels),
         "size": " × ".join(map(str, picture.pixels.shape[1::-1])),
         "neighbours": [{**one, "image": figures.png_uri(images[one["row"]])} for one in answer["nearest"]],
     }
+
+
+def _bars(answer):
+    """Bars of the likeliest classes, or of an SVM's closest rivals by how far they are behind."""
+    if answer["margins"]:
+        rivals = dict(list(answer["margins"].items())[:SHOWN])
+        rows = pages.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
+        return [{**row, "length": max(0, row["length"])} for row in rows]
+    best = sorted(answer["scores"].items(), key=lambda item: -item[1])
+    return pages.bars(dict(best[:SHOWN]), _sure, 1)
 
 
 def _sure(probability):

@@ -19,11 +19,14 @@ ROWS = 2000           # training images at a time
 @dataclasses.dataclass(frozen=True)
 class Answers:
     """For N images: classes (N,) int64, the index of each one's class; scores (N, all classes) float64, probabilities of a
-    network that classifies, votes of an SVM; rebuilt uint8 (N, H, W, C), None of a network that does not rebuild its input;
-    nearest (N, up to NEAREST) int64, rows of the training images, the nearest first, and their Euclidean distances, float64."""
+    network that classifies, votes of an SVM; margins (N, all classes) float64, by how much that class won against each (NaN
+    against itself and classes the SVM never saw); rebuilt uint8 (N, H, W, C); nearest (N, up to NEAREST) int64, rows of the
+    training images, the nearest first, and their Euclidean distances, float64. margins and rebuilt are None of a network that
+    classifies."""
 
     classes: np.ndarray
     scores: np.ndarray
+    margins: np.ndarray | None
     rebuilt: np.ndarray | None
     nearest: np.ndarray
     distances: np.ndarray
@@ -85,17 +88,23 @@ class Predictor:
         rows = self._stored(images)
         vectors = self._encoder(rows)
         output = np.concatenate([values.copy() for _, values in self._whole.batches(rows)])
-        rebuilt = None
+        nearest = self._neighbours.nearest(vectors, NEAREST)
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(rows), -1))
-            classes = np.argmax(scores, axis=1)
-        else:
-            rebuilt = self.statistics.to_pixels(output)
-            votes = svm.votes(self._machine, vectors)
-            scores = np.zeros((len(rows), len(self.classes)))
-            scores[:, self._machine.classes] = votes
-            classes = self._machine.classes[np.argmax(votes, axis=1)].astype(np.int64)
-        return Answers(classes, scores, rebuilt, *self._neighbours.nearest(vectors, NEAREST))
+            return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
+        return Answers(*self._judged(vectors), self.statistics.to_pixels(output), *nearest)
+
+    def _judged(self, vectors):
+        """(classes, scores, margins) by the SVM, of feature vectors."""
+        machine = self._machine
+        decisions = np.concatenate([block for _, block in svm.decision_blocks(machine, vectors)])
+        votes = svm.votes(machine, decisions)
+        best = np.argmax(votes, axis=1)
+        scores, margins = np.zeros((len(vectors), len(self.classes))), np.full((len(vectors), len(self.classes)), np.nan)
+        scores[:, machine.classes], margins[:, machine.classes] = votes, svm.margins(machine, decisions, best)
+        classes = machine.classes[best].astype(np.int64)
+        margins[np.arange(len(vectors)), classes] = np.nan
+        return classes, scores, margins
 
     def _stored(self, images):
         """uint8 images as the artifact `normalized` stores its rows."""

@@ -208,9 +208,9 @@ def rule(dataset):
     digit = DIGITS[dataset]
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
     return (f"The network knows digits that are light on dark. Each picture is turned grey, and inverted where its border is "
-            f"brighter than its middle: a dark digit on light paper. Its ink (what differs from the border by more than "
-            f"{100 * NOISE:.0f} % of the strongest difference) is cut out, scaled to {digit.box} pixels and centred {placed} "
-            f"in {digit.grid} × {digit.grid}"
+            f"brighter than what stands out from it: a dark digit on light paper. Its ink (what differs from the border by "
+            f"more than {100 * NOISE:.0f} % of the strongest difference) is cut out, scaled to {digit.box} pixels and centred "
+            f"{placed} in {digit.grid} × {digit.grid}"
             + (f", which is enlarged to {width} × {height} as the dataset's own are" if digit.grid != width else "")
             + f". A picture of exactly {_sizes(digit, width)} pixels is taken as it is, inverted if need be. So one picture is "
               "one digit.")
@@ -248,13 +248,14 @@ def _digit(grey, digit, target):
 
 
 def _ground(grey):
-    """(level of the ground, whether the ink is darker than it), from the border and the middle of grey (H, W)."""
+    """(level of the ground, whether the ink is darker than it) of grey (H, W): the border's median, and on which side of it
+    the rest lies further away."""
     height, width = grey.shape
     y, x = max(1, height // 16), max(1, width // 16)
     border = np.concatenate([grey[:y].ravel(), grey[-y:].ravel(), grey[:, :x].ravel(), grey[:, -x:].ravel()])
-    middle = grey[height // 4:height - height // 4, width // 4:width - width // 4]
     level = float(np.median(border))
-    return level, level > middle.mean()
+    off = grey - level
+    return level, np.square(off[off < 0]).sum() > np.square(off[off > 0]).sum()
 
 
 def _cut(ink):

@@ -44,39 +44,63 @@ class Predictor:
     """
 
     def __init__(self, inputs, threads, data_residency="auto"):
-        self.inputs = inputs
-        params = inputs["train"].manifest["spec"]["params"]
-        if reason := variants.unavailable(params["variant"]):
-            raise UserError(reason)
-        self.network = networks.from_params(params)
+        self.inputs, self._threads, self._data_residency = inputs, threads, data_residency
+        self.network = networks.from_params(inputs["train"].manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
         self.judge = inputs["evaluate" if self.network.classifies else "svm"]
-        self.statistics = Statistics.load(inputs["normalized"])
-        values = weights.load(inputs["train"].path(weights.file_name(self.network)), self.network)
-
-        def model(until=None):
-            return Inference(self.network, params["variant"], values, self.statistics.scale, self.statistics.offset, threads,
-                             until, data_residency)
-
-        self._whole = model()
         self._machine = None if self.network.classifies else svm.load(self.judge.path("model.safetensors"))
-        self._encoder, training = self._features(model)
+        self._statistics = Statistics.load(inputs["normalized"])
+        self._whole = self._model(inputs["train"], self._statistics)
+        if "features" in inputs:
+            self._encode, training = self._encoder(inputs["features"]), inputs["features"].array("train.npy")
+            self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
+        else:
+            self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
+            self._encode = self._layer_encoder()
+            log.info("features of %d training images, to find the nearest among them", len(images))
+            training = self._encode(images)
         self.compared = len(training)
         self._neighbours = Neighbours(training)
 
-    def _features(self, model):
-        """(function from stored rows to feature vectors (N, D) float32, those of the training images)."""
-        if "features" in self.inputs:
-            artifact = self.inputs["features"]
-            params = artifact.manifest["spec"]["params"]
-            self.layer = params["features_layer"]
-            return _encoder(model(self.layer), params, artifact), artifact.array("train.npy")
-        self.layer = self.network.features
-        encode = _encoder(model(self.layer), {"features_pool": "none", "features_flip": False}, None)
-        rows = self.inputs["normalized"].array("train.npy")[:COMPARED]
-        log.info("features of %d training images, to find the nearest among them", len(rows))
-        return encode, encode(rows)
+    def _model(self, artifact, statistics, until=None):
+        """The Inference with the weights of an artifact."""
+        params = artifact.manifest["spec"]["params"]
+        if reason := variants.unavailable(params["variant"]):
+            raise UserError(reason)
+        network = networks.from_params(params)
+        values = weights.load(artifact.path(weights.file_name(network)), network)
+        return Inference(network, params["variant"], values, statistics.scale, statistics.offset, self._threads, until,
+                         self._data_residency)
+
+    def _encoder(self, artifact):
+        """Function from uint8 images to feature vectors (N, D) float32, as those of an artifact of stage `features`."""
+        params, parents = artifact.manifest["spec"]["params"], artifact.manifest["spec"]["parents"]
+        found = {one.version: one for one in self.inputs.values()}
+        statistics = Statistics.load(found[parents["normalized"]])
+        encoder = self._model(found[parents["weights"]], statistics, params["features_layer"])
+        pool = 0 if params["features_pool"] == "none" else params["features_pool"]
+        length = features.dimensions(encoder.network.layer(encoder.until).output_shape, pool)
+        standardization = artifact.tensors(features.STANDARDIZATION) if params["features_standardize"] else None
+
+        def encode(images):
+            out = np.empty((len(images), length), np.float32)
+            features.extract(encoder, stored(images, statistics), out, pool, params["features_flip"], "features")
+            if standardization:
+                features.apply_standardization(out, **standardization)
+            return out
+
+        return encode
+
+    def _layer_encoder(self):
+        """As _encoder, of the last layer before the scores of a network that classifies."""
+        model = self._model(self.inputs["train"], self._statistics, self.layer)
+
+        def encode(images):
+            rows = stored(images, self._statistics)
+            return np.concatenate([values.reshape(len(values), -1).copy() for _, values in model.batches(rows)])
+
+        return encode
 
     @property
     def votes(self):
@@ -85,14 +109,13 @@ class Predictor:
 
     def answer(self, images):
         """Answers for uint8 images (N, H, W, C) of the dataset's shape; N at least 1."""
-        rows = self._stored(images)
-        vectors = self._encoder(rows)
-        output = np.concatenate([values.copy() for _, values in self._whole.batches(rows)])
+        vectors = self._encode(images)
+        output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
         nearest = self._neighbours.nearest(vectors, NEAREST)
         if self.network.classifies:
-            scores = metrics.softmax(output.reshape(len(rows), -1))
+            scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
-        return Answers(*self._judged(vectors), self.statistics.to_pixels(output), *nearest)
+        return Answers(*self._judged(vectors), self._statistics.to_pixels(output), *nearest)
 
     def _judged(self, vectors):
         """(classes, scores, margins) by the SVM, of feature vectors."""
@@ -106,29 +129,14 @@ class Predictor:
         margins[np.arange(len(vectors)), classes] = np.nan
         return classes, scores, margins
 
-    def _stored(self, images):
-        """uint8 images as the artifact `normalized` stores its rows."""
-        if self.statistics.whitening is None:
-            return images
-        rows = np.empty(images.shape, np.float32)
-        self.statistics.whiten(images, rows)
-        return rows
 
-
-def _encoder(encoder, params, artifact):
-    """Function from stored rows to feature vectors (N, D) float32, made as the stage `features` made those of `artifact`."""
-    pool = 0 if params["features_pool"] == "none" else params["features_pool"]
-    length = features.dimensions(encoder.network.layer(encoder.until).output_shape, pool)
-    standardization = artifact.tensors(features.STANDARDIZATION) if params.get("features_standardize") else None
-
-    def encode(rows):
-        out = np.empty((len(rows), length), np.float32)
-        features.extract(encoder, rows, out, pool, params["features_flip"], "features")
-        if standardization:
-            features.apply_standardization(out, **standardization)
-        return out
-
-    return encode
+def stored(images, statistics):
+    """uint8 images (N, H, W, C) as an artifact of stage `normalized` stores its rows."""
+    if statistics.whitening is None:
+        return images
+    rows = np.empty(images.shape, np.float32)
+    statistics.whiten(images, rows)
+    return rows
 
 
 class Neighbours:
@@ -136,7 +144,12 @@ class Neighbours:
 
     def __init__(self, rows):
         self._rows = rows
-        self._norms = svm.squared_norms(rows)
+        # Around their middle, where the products of float32 numbers lose fewer digits.
+        self._middle = rows[:ROWS].mean(axis=0)
+        self._norms = np.concatenate([svm.squared_norms(part - self._middle) for part in self._parts()])
+
+    def _parts(self):
+        return (self._rows[start:start + ROWS] for start in range(0, len(self._rows), ROWS))
 
     def nearest(self, queries, count):
         """(rows, distances) of the `count` nearest to each of queries (M, D): int64 and float64 (M, at most count).
@@ -150,12 +163,12 @@ class Neighbours:
     def _nearest(self, queries, count):
         # |row|^2 - 2 row.query orders rows as their distances do, but for the last digits of float32: so the nearest few are
         # measured again.
-        order = np.concatenate([self._norms[start:start + ROWS, None] - 2 * (self._rows[start:start + ROWS] @ queries.T)
-                                for start in range(0, len(self._rows), ROWS)])
+        products = np.concatenate([(part - self._middle) @ (queries - self._middle).T for part in self._parts()])
+        order = self._norms[:, None] - 2 * products
         few = min(4 * count, len(order))
         found, distances = np.empty((len(queries), count), np.int64), np.empty((len(queries), count))
         for at, query in enumerate(queries):
-            near = np.sort(np.argpartition(order[:, at], few - 1)[:few])
+            near = np.flatnonzero(order[:, at] <= np.partition(order[:, at], few - 1)[few - 1])
             exact = np.sqrt(np.square(self._rows[near].astype(np.float64) - query).sum(axis=1))
             first = np.argsort(exact, kind="stable")[:count]
             found[at], distances[at] = near[first], exact[first]

@@ -134,9 +134,14 @@ def chain(config):
 
 
 def prediction_roles(chain):
-    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor)."""
-    judge = ("evaluate",) if "evaluate" in chain else ("svm",)
-    return ["data", "normalized", "train", *(role for role in ("features", *judge) if role in chain)]
+    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
+    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm") if role in chain]
+    needed = set()
+    while wanted:
+        keyed = wanted.pop()
+        needed.add(keyed.version)
+        wanted += keyed.parents.values()
+    return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
 
 
 def comparison(entries):

@@ -11,7 +11,7 @@ from PIL import Image
 
 import answering_run
 import make_predictions
-from ladder import predictions_page
+from ladder import pages, predictions_page
 from ladder.predictions_page import Skipped
 from ladder.predictor import Predictor
 
@@ -101,6 +101,12 @@ def test_bars_of_an_svm_are_its_margins_and_a_lost_one_has_no_length():
     rows = predictions_page._bars(answer)
     assert [(row["name"], row["length"], row["text"]) for row in rows] == [
         ("8", 0, "-0.25"), ("3", 25, "0.50"), ("1", 100, "2.00")]
+
+
+@pytest.mark.parametrize("probability, text", [(1.0, "> 99.9 %"), (0.9994, "99.9 %"), (0.25, "25.0 %"), (0.0006, "0.1 %"),
+                                               (0.00001, "< 0.1 %"), (0.0, "< 0.1 %")])
+def test_no_probability_is_written_as_certain_or_impossible(probability, text):
+    assert predictions_page._sure(probability).replace(pages.NARROW_SPACE, " ") == text
 
 
 def test_bars_of_a_network_are_its_largest_probabilities():

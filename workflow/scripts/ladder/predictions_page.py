@@ -148,7 +148,10 @@ def _bars(answer):
 
 
 def _sure(probability):
-    return pages.small_percent(probability) if probability < 0.9995 else f"> {pages.percent(0.999)}"
+    """In percent, with one digit; what that would round to 0 or 100 % as less and more than the next value."""
+    if probability >= 0.9995:
+        return f"> {pages.percent(0.999)}"
+    return pages.percent(probability) if probability >= 0.0005 else f"< {pages.percent(0.001)}"
 
 
 def _off(rebuilt, pixels):

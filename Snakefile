@@ -4,7 +4,8 @@
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
 # default); results/compare.html: the runs of the configuration's compare list; results/multipliers.html: those of its list
 # of multipliers; results/diff.html: two versions; history: all runs; gc: what nothing reaches; results/network.html: a drawing
-# of the network; and results/parity.html: every rung of the ladder that this machine can run, checked and timed.
+# of the network; results/parity.html: every rung of the ladder that this machine can run, checked and timed; and
+# results/predictions.html: pictures of your own, named by the model.
 
 
 configfile: "config.yaml"
@@ -28,6 +29,7 @@ localrules:
     diff,
     history,
     gc,
+    predictions,
     publish_report,
     publish_compare,
     publish_multipliers,
@@ -583,6 +585,39 @@ rule history:
         "{params.python:q} workflow/scripts/make_history.py --output {output} | tee {log:q}"
 
 
+rule predictions:
+    input:
+        every_time,
+        made(*stages.prediction_roles(CHAIN)),
+    output:
+        "results/predictions.html",
+        "results/predictions.json",
+        "results/predictions.csv",
+    log:
+        "logs/predictions.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        pictures=SETTINGS["predict"],
+        inputs=" ".join(
+            f"--input {role}={CHAIN[role].folder}"
+            for role in stages.prediction_roles(CHAIN)
+        ),
+        threads=THREADS,
+        residency=SETTINGS["data_residency"],
+    message:
+        "predictions: {params.pictures}"
+    shell:
+        "{params.python:q} workflow/scripts/make_predictions.py"
+        " {params.inputs}"
+        " --data-residency {params.residency}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " -- {params.pictures:q}"
+
+
 rule gc:
     log:
         "logs/gc.log",
@@ -602,6 +637,7 @@ rule gc:
 
 onstart:
     cannot_run_here(workflow.dag.needrun_jobs())
+    cannot_find_pictures(workflow.dag.needrun_jobs())
 
 
 onerror:

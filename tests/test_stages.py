@@ -159,3 +159,15 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path)
     finish(tmp_path, keyed)
     (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
     assert stages.why(keyed, tmp_path) == "first run"
+
+
+def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_from_and_no_control(settings):
+    assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
+    both = stages.chain(lenet | {"features_layer": "fc1"})
+    assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
+
+
+def test_a_picture_to_answer_changes_no_version(settings):
+    assert changed(settings, predict=["pictures"]) == set()

@@ -406,6 +406,23 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
         assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
 
 
+def test_pictures_that_are_not_there_are_named_before_anything_is_trained_for_them(fresh):
+    for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
+        output = fresh.snakemake("results/predictions.html", *config)
+        assert fresh.status != 0 and words in output.splitlines()[-1] and fresh.ran() == []
+
+
+def test_answers_for_pictures_need_what_classifies_and_no_report_nor_control(project):
+    predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "each time it is asked for, with what is there"
+    assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
+        "initial", "train", "evaluate", "predictions"}
+    assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")
+    shutil.rmtree(project.folder / "results")
+    assert set(reasons(project.snakemake(*predict))) == {"data", "normalized", "initial", "train", "features", "svm",
+                                                         "predictions"}
+
+
 def test_two_versions_are_held_against_each_other(project):
     project.snakemake("normalized", "--config", "normalization=zca")
     versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())

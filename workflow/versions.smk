@@ -48,7 +48,11 @@ FIXED = {
     ],
 }
 # Pages about whatever is in results/ just then: made each time they are asked for.
-PAGES_OF_RESULTS = ["results/diff.html", "results/history.html"]
+PAGES_OF_RESULTS = [
+    "results/diff.html",
+    "results/history.html",
+    "results/predictions.html",
+]
 # Options with which Snakemake only looks.
 LOOKING = set(
     "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
@@ -274,6 +278,17 @@ def cannot_run_here(jobs):
                 and (reason := module.unavailable(params[key]))
             ):
                 sys.exit(reason)
+
+
+def cannot_find_pictures(jobs):
+    """Say in one line, and stop, where pictures are asked for that are not there: before the model is trained for them."""
+    if any(job.rule.name == "predictions" for job in jobs):
+        from ladder import pictures
+
+        try:
+            pictures.find(SETTINGS["predict"])
+        except UserError as error:
+            sys.exit(str(error))
 
 
 # Lines of Snakemake's that say nothing about the work. A failed stage has said why itself, and says it again at the end;

@@ -5,7 +5,8 @@ params: encoder ('network' or 'pixels'), network with its options, image, classe
 for 'pixels').
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
+Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel; where they are
+standardised also standardization.safetensors, what that took.
 """
 
 import time
@@ -32,7 +33,7 @@ def make(work, inputs, params, options):
         encode(images["test.npy"], test, "features of test images")
         seconds = time.monotonic() - started
         if params.get("features_standardize"):
-            features.standardize(train, test)
+            work.write_tensors(features.STANDARDIZATION, features.standardize(train, test))
     work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds}
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from . import progress
 
 ROWS = 2000   # rows per pass of the standardisation
+STANDARDIZATION = "standardization.safetensors"   # mean and scale, where features are standardised
 
 
 def dimensions(shape, pool):
@@ -47,7 +48,10 @@ def average_pool(values, grid):
 
 
 def standardize(train, test):
-    """Scale every feature, in place, to mean 0 and standard deviation 1 over the training rows; constant ones become 0."""
+    """Scale every feature, in place, to mean 0 and standard deviation 1 over the training rows; constant ones become 0.
+
+    Returns {"mean", "scale"}: float32 (D,), what apply_standardization needs to do the same to other rows.
+    """
     total, squares = np.zeros(train.shape[1]), np.zeros(train.shape[1])
     for start in range(0, len(train), ROWS):
         total += train[start:start + ROWS].sum(axis=0, dtype=np.float64)
@@ -56,10 +60,16 @@ def standardize(train, test):
         squares += np.square(train[start:start + ROWS] - mean).sum(axis=0)
     deviation = np.sqrt(squares / len(train))
     scale = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 1e-6 * (np.abs(mean) + 1e-6))
-    mean, scale = mean.astype(np.float32), scale.astype(np.float32)
+    found = {"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}
     for rows in (train, test):
-        for start in range(0, len(rows), ROWS):
-            rows[start:start + ROWS] = (rows[start:start + ROWS] - mean) * scale
+        apply_standardization(rows, **found)
+    return found
+
+
+def apply_standardization(rows, mean, scale):
+    """(rows - mean) * scale, in place, of rows (N, D) float32."""
+    for start in range(0, len(rows), ROWS):
+        rows[start:start + ROWS] = (rows[start:start + ROWS] - mean) * scale
 
 
 def _flatten(values):

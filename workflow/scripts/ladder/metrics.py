@@ -1,4 +1,4 @@
-"""How good predictions are. Labels are integers 0 .. classes-1, as in the data artifact."""
+"""How good predictions are, and how sure. Labels are integers 0 .. classes-1, as in the data artifact."""
 
 import numpy as np
 
@@ -25,3 +25,14 @@ def per_class(counts, names):
     """{class name: share of its rows predicted right}; None for a class that has no rows."""
     return {name: float(row[k] / row.sum()) if row.sum() else None
             for k, (name, row) in enumerate(zip(names, counts, strict=True))}
+
+
+def log_softmax(scores):
+    """float64 logarithms of the probabilities that scores (N, classes) stand for."""
+    shifted = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def softmax(scores):
+    """float64 probabilities (N, classes), each row's sum 1, of scores (N, classes)."""
+    return np.exp(log_softmax(scores))

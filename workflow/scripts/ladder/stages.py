@@ -137,6 +137,17 @@ def chain(config):
     return roles
 
 
+def prediction_roles(chain):
+    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
+    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm") if role in chain]
+    needed = set()
+    while wanted:
+        keyed = wanted.pop()
+        needed.add(keyed.version)
+        wanted += keyed.parents.values()
+    return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
+
+
 def comparison(entries):
     """The runs of the compare list beside each other; entries: config.Entry."""
     return _runs_together("compare", entries, {"entries": [{"overrides": entry.overrides, "reason": entry.reason}

@@ -1,0 +1,68 @@
+"""A run on a hundred real digits whose network keeps its initial weights, by the stages' own code: what a predictor loads."""
+
+import numpy as np
+
+import evaluate
+import extract_features
+import fit_svm
+import normalize
+from ladder import artifacts, datasets, networks, stages, weights
+
+TRAIN, TEST = 100, 30
+FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
+NO_OPTIONS = {"data_residency": "auto"}
+
+
+def make(results, network="autoencoder", normalization="unit", features_layer=None, **features):
+    """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
+
+    features_layer: of which there are features where the network classifies; features: other values of FEATURES.
+    """
+    classifies = network != "autoencoder"
+    params = _network_params(network, classifies)
+    run = {"data": _data(results, "mnist" if classifies else "digits")}
+    run["normalized"] = _made(results, "normalized", {"normalization": normalization}, normalize.make, {"data": run["data"]})
+    run["train"] = _made(results, "train", params | {"variant": "cpu"}, _train, {})
+    read = {"normalized": run["normalized"], "weights": run["train"]}
+    layer = features_layer or (None if classifies else "latent")
+    if layer:
+        run["features"] = _made(results, "features", {"encoder": "network", **params, "variant": "cpu", "features_layer": layer,
+                                                      **FEATURES, **features}, extract_features.make, read, NO_OPTIONS)
+    if classifies:
+        run["evaluate"] = _made(results, "evaluate", params | {"variant": "cpu"}, evaluate.make, read | {"data": run["data"]},
+                                NO_OPTIONS)
+    else:
+        machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
+        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": run["features"], "data": run["data"]})
+    return run
+
+
+def _network_params(network, classifies):
+    if classifies:
+        return {"network": network, "image": [28, 28, 1], "classes": 10}
+    return {"network": network, "image": [32, 32, 3], "autoencoder_filters": [8, 4]}
+
+
+def _made(results, stage, params, make, inputs, *options):
+    spec = {"stage": stage, "params": params, "sources": {}, "parents": {name: one.version for name, one in inputs.items()}}
+    with artifacts.making(results / stage / stages.version(spec), spec) as work:
+        make(work, inputs, params, *options)
+    return artifacts.Artifact(work.folder)
+
+
+def _data(results, dataset):
+    def make(work, inputs, params):
+        digits = datasets.limited(datasets.digits(), TRAIN, TEST)
+        crop = np.s_[:, 2:-2, 2:-2, :1] if dataset == "mnist" else np.s_[:]
+        for part in ("train", "test"):
+            work.write_array(f"{part}_images.npy", np.ascontiguousarray(getattr(digits, f"{part}_images")[crop]))
+            work.write_array(f"{part}_labels.npy", getattr(digits, f"{part}_labels"))
+        work.metrics = {"classes": list(digits.classes), "train": TRAIN, "test": TEST}
+
+    return _made(results, "data", {"dataset": dataset}, make, {})
+
+
+def _train(work, inputs, params):
+    network = networks.from_params(params)
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})

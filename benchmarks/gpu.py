@@ -198,7 +198,8 @@ def train_steps(case, variant, ceilings):
     refuse_impossible(times["median_us"] / 1e6, made, ceilings)
     seconds, steps = times["median_us"] / 1e6, -(-case.images // case.batch)
     return {"variant": variant, "batch": case.batch, "multiplier": case.multiplier, **times,
-            "scaled_epoch_seconds": steps * seconds, "scaled": f"{steps} steps of the median, not an epoch that was run", "same_bytes_twice": checked or "not tried",
+            "scaled_epoch_seconds": steps * seconds,
+            "scaled": f"{steps} steps of the median, not an epoch that was run", "same_bytes_twice": checked or "not tried",
             "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
             "tflop_per_second": made.flop / seconds / 1e12, "share_of_fp32_ceiling": made.flop / seconds / ceilings.flop,
             "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200),

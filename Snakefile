@@ -607,12 +607,14 @@ rule predictions:
         ),
         threads=THREADS,
         residency=SETTINGS["data_residency"],
+        multiplier=SETTINGS["test_multiplier"],
     message:
         "predictions: {params.pictures}"
     shell:
         "{params.python:q} workflow/scripts/make_predictions.py"
         " {params.inputs}"
         " --data-residency {params.residency}"
+        " --multiplier {params.multiplier:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " -- {params.pictures:q}"

@@ -10,10 +10,9 @@ from ladder import artifacts, datasets, networks, stages, weights
 
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
-NO_OPTIONS = {"data_residency": "auto"}
 
 
-def make(results, network="autoencoder", normalization="unit", features_layer=None, **features):
+def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
     features_layer: of which there are features where the network classifies; features: other values of FEATURES.
@@ -23,14 +22,15 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     run = {"data": _data(results, "mnist" if classifies else "digits")}
     run["normalized"] = _made(results, "normalized", {"normalization": normalization}, normalize.make, {"data": run["data"]})
     run["train"] = _made(results, "train", params | {"variant": "cpu"}, _train, {})
+    options = {"data_residency": "auto", "multiplier": multiplier}
+    tested = {**params, "variant": "cpu", **({} if multiplier == "exact" else {"multiplier": multiplier})}
     read = {"normalized": run["normalized"], "weights": run["train"]}
     layer = features_layer or (None if classifies else "latent")
     if layer:
-        run["features"] = _made(results, "features", {"encoder": "network", **params, "variant": "cpu", "features_layer": layer,
-                                                      **FEATURES, **features}, extract_features.make, read, NO_OPTIONS)
+        run["features"] = _made(results, "features", {"encoder": "network", **tested, "features_layer": layer, **FEATURES,
+                                                      **features}, extract_features.make, read, options)
     if classifies:
-        run["evaluate"] = _made(results, "evaluate", params | {"variant": "cpu"}, evaluate.make, read | {"data": run["data"]},
-                                NO_OPTIONS)
+        run["evaluate"] = _made(results, "evaluate", tested, evaluate.make, read | {"data": run["data"]}, options)
     else:
         machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
         run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": run["features"], "data": run["data"]})

@@ -14,6 +14,7 @@ RUNS = {
     "autoencoder": {}, "standardised": {"features_standardize": True}, "pooled, both ways": {"features_pool": 4,
                                                                                              "features_flip": True},
     "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
+    "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
 
@@ -26,7 +27,7 @@ def runs(tmp_path_factory):
     def of(name):
         if name not in made:
             inputs = answering_run.make(tmp_path_factory.mktemp("results"), **RUNS[name])
-            made[name] = inputs, Predictor(inputs, threads=2)
+            made[name] = inputs, Predictor(inputs, threads=2, multiplier=RUNS[name].get("multiplier", "exact"))
         return made[name]
 
     return of
@@ -44,6 +45,11 @@ def test_test_images_get_the_class_that_the_run_gave_them(runs, name):
     np.testing.assert_array_equal(of.answer(images(inputs, "test")).classes, expected)
 
 
+def test_the_multiplier_has_to_be_that_of_the_runs_test(runs):
+    with pytest.raises(UserError, match="exact changed after this run was planned"):
+        Predictor(runs("cheap products")[0], threads=1)
+
+
 @pytest.mark.parametrize("name", ["autoencoder", "classifier"])
 def test_one_image_is_answered_as_among_others(runs, name):
     inputs, of = runs(name)
@@ -53,8 +59,9 @@ def test_one_image_is_answered_as_among_others(runs, name):
     np.testing.assert_array_equal(alone.nearest[0], together.nearest[7])
 
 
-def test_a_networks_scores_are_its_probabilities(runs):
-    inputs, of = runs("classifier")
+@pytest.mark.parametrize("name", ["classifier", "classifier with cheap products"])
+def test_a_networks_scores_are_its_probabilities(runs, name):
+    inputs, of = runs(name)
     found = of.answer(images(inputs, "test"))
     np.testing.assert_allclose(found.scores, inputs["evaluate"].array("probabilities.npy"), rtol=1e-5)
     assert of.votes is None and found.rebuilt is None and found.margins is None

@@ -43,7 +43,8 @@ def serve(arguments):
 
     runtime.set_threads(settings["threads"])
     with demo.listen(arguments.port) as listening:   # before the model is loaded, which may take a while
-        app = demo.create_app(Predictor(inputs, settings["threads"], settings["data_residency"]))
+        app = demo.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
+                                        settings["test_multiplier"]))
         server = demo.create_server(app, listening)
         log.info("http://%s:%d/ is the page, on this machine alone; Ctrl-C ends it", *listening.getsockname())
         server.run()

@@ -24,7 +24,7 @@ def main():
         if not taken:
             raise UserError(f"predict: none of the {len(files)} files could be read: "
                             f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
-        predictor = Predictor(inputs, arguments.threads, arguments.data_residency)
+        predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
         answered = predictions_page.answers(predictor, taken)
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
@@ -61,6 +61,7 @@ def parse():
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results"), help="the folder to write to")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--data-residency", default="auto")
+    parser.add_argument("--multiplier", default="exact", help="of the run's test: a name, or the file of a table")
     parser.add_argument("--log", type=pathlib.Path)
     return parser.parse_args()
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from . import features, metrics, networks, svm, variants, weights
+from . import features, metrics, multipliers, networks, svm, variants, weights
 from .errors import UserError
 from .inference import Inference
 from .normalization import Statistics
@@ -36,22 +36,24 @@ class Answers:
 
 
 class Predictor:
-    """inputs: role -> artifacts.Artifact, for each of stages.prediction_roles of a chain.
+    """inputs: role -> artifacts.Artifact, for each of stages.prediction_roles of a chain; multiplier: the name, or the file of
+    a table, of the one that the run's test used (its test_multiplier).
 
     network: networks.Network; classes: their names; judge: the artifact that says how good the answers are, of stage evaluate
     or svm; layer: whose output the distances are of; compared: how many training images.
     Raises UserError where this machine cannot run the run's variant, and for damaged artifacts.
     """
 
-    def __init__(self, inputs, threads, data_residency="auto"):
-        self.inputs, self._threads, self._data_residency = inputs, threads, data_residency
+    def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
+        self.inputs, self._threads, self._data_residency, self._multiplier = inputs, threads, data_residency, multiplier
         self.network = networks.from_params(inputs["train"].manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
         self.judge = inputs["evaluate" if self.network.classifies else "svm"]
         self._machine = None if self.network.classifies else svm.load(self.judge.path("model.safetensors"))
         self._statistics = Statistics.load(inputs["normalized"])
-        self._whole = self._model(inputs["train"], self._statistics)
+        self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
+        self._whole = self._model(self._tested, inputs["train"], self._statistics)
         if "features" in inputs:
             self._encode, training = self._encoder(inputs["features"]), inputs["features"].array("train.npy")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
@@ -63,22 +65,21 @@ class Predictor:
         self.compared = len(training)
         self._neighbours = Neighbours(training)
 
-    def _model(self, artifact, statistics, until=None):
-        """The Inference with the weights of an artifact."""
-        params = artifact.manifest["spec"]["params"]
+    def _model(self, params, artifact, statistics, until=None):
+        """The Inference that a stage's parameters name, with the weights of an artifact."""
         if reason := variants.unavailable(params["variant"]):
             raise UserError(reason)
         network = networks.from_params(params)
         values = weights.load(artifact.path(weights.file_name(network)), network)
         return Inference(network, params["variant"], values, statistics.scale, statistics.offset, self._threads, until,
-                         self._data_residency)
+                         self._data_residency, multipliers.products(params, self._multiplier))
 
     def _encoder(self, artifact):
         """Function from uint8 images to feature vectors (N, D) float32, as those of an artifact of stage `features`."""
         params, parents = artifact.manifest["spec"]["params"], artifact.manifest["spec"]["parents"]
         found = {one.version: one for one in self.inputs.values()}
         statistics = Statistics.load(found[parents["normalized"]])
-        encoder = self._model(found[parents["weights"]], statistics, params["features_layer"])
+        encoder = self._model(params, found[parents["weights"]], statistics, params["features_layer"])
         pool = 0 if params["features_pool"] == "none" else params["features_pool"]
         length = features.dimensions(encoder.network.layer(encoder.until).output_shape, pool)
         standardization = artifact.tensors(features.STANDARDIZATION) if params["features_standardize"] else None
@@ -94,7 +95,7 @@ class Predictor:
 
     def _layer_encoder(self):
         """As _encoder, of the last layer before the scores of a network that classifies."""
-        model = self._model(self.inputs["train"], self._statistics, self.layer)
+        model = self._model(self._tested, self.inputs["train"], self._statistics, self.layer)
 
         def encode(images):
             rows = stored(images, self._statistics)

@@ -218,6 +218,14 @@ def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
     assert all(found == colours[0] for found in colours[1:])
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width):
+    chromium.open(pages("multipliers"), width)
+    heights = chromium.value("[...document.querySelectorAll('.bars tr, .strips .who')].map(row => row.offsetHeight)")
+    assert len(heights) > 20 and max(heights) < 90
+    assert min(chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")) > 70
+
+
 def filter_by(chromium, text):
     chromium.value(f"""(() => {{
       const box = document.querySelector("#filter");

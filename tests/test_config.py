@@ -54,6 +54,9 @@ def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
     assert cells[1].overrides == {"network": "lenet_5", "seed": 2}
     assert [cell.settings["seed"] for cell in config.entries(loaded)] == [9]
     assert all(cell.settings[key] == [] for cell in cells for key in config.LISTS)
+    (forward,) = config.entries(config.load(raw | {"multipliers": [{"multiplier": "am32", "multiplier_in": [["forward"]]}]}),
+                                "multipliers")
+    assert (forward.settings["multiplier_in"], forward.settings["test_multiplier"]) == (["forward"], "am32")
 
 
 @pytest.mark.parametrize("key, text, value", [

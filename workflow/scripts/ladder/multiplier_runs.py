@@ -14,9 +14,9 @@ import pathlib
 from . import compare_page, multipliers, pages
 from .spread import paired, spread
 
-# Keys of an arm, each with what it is where a run does not say.
-ARM = {"multiplier": "exact", "multiplier_in": [], "test_multiplier": "exact", "loss_scale": 1}
-UNTOLD = (*ARM, "multiplier_identity", "test_multiplier_identity", "seed", "name", "tags")   # no keys of a group
+# Keys that do not make another group.
+WITHIN = ("multiplier", "multiplier_identity", "multiplier_in", "test_multiplier", "test_multiplier_identity", "loss_scale",
+          "seed", "name", "tags")
 ORDER = list(multipliers.MULTIPLIERS)   # tables come after these
 COLUMNS = ("network", "dataset", "settings", "multiplier", "multiplier_in", "test_multiplier", "loss_scale", "seeds",
            "test_accuracy", "test_accuracy_deviation", "difference", "difference_deviation", "difference_low",
@@ -38,11 +38,10 @@ class Arm:
 
     @classmethod
     def of(cls, settings):
-        value = {key: settings.get(key, usual) for key, usual in ARM.items()}
-        directions = tuple(value["multiplier_in"]) if value["multiplier"] != "exact" else ()
-        trained = value["multiplier"] if directions else "exact"
+        directions = tuple(settings["multiplier_in"]) if settings["multiplier"] != "exact" else ()
+        trained = settings["multiplier"] if directions else "exact"
         scaled = trained == "fp16" and directions != ("forward",)
-        return cls(trained, directions, value["test_multiplier"], value["loss_scale"] if scaled else None)
+        return cls(trained, directions, settings["test_multiplier"], settings["loss_scale"] if scaled else None)
 
     @property
     def exact(self):
@@ -123,7 +122,7 @@ def groups(cells):
     """The Group of the cells, in their order. Of two cells with the same arm and seed the first counts."""
     found = {}
     for cell in cells:
-        settings = {key: value for key, value in cell.settings.items() if key not in UNTOLD}
+        settings = {key: value for key, value in cell.settings.items() if key not in WITHIN}
         group = found.setdefault(str(settings), Group(settings, {}, {}))
         arm = Arm.of(cell.settings)
         if cell.run.reason:

@@ -13,7 +13,6 @@ from .spread import spread
 COLOURS = 8   # the first of them are those of ORDER, on every page
 CURVE = 16    # points that a curve should have; more than its epochs only where those are fewer
 ROOM = 14     # percent of a scale's width that the text of a tick needs
-DIRECTIONS = 3
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -66,7 +65,7 @@ def _label(arm, arms):
 
 
 def _directions(arm):
-    if len(arm.directions) == DIRECTIONS:
+    if len(arm.directions) == len(multipliers.DIRECTIONS):
         return "forward and backward"
     return f"{' and '.join(name.replace('_grad', ' gradient') for name in arm.directions)} alone"
 
@@ -234,11 +233,10 @@ def _multipliers(groups):
     identities = {}
     for cell in (cell for group in groups for cell in group.ran):
         arm = Arm.of(cell.settings)
-        identities[arm.trained] = cell.settings.get("multiplier_identity")
-        identities[arm.tested] = cell.settings.get("test_multiplier_identity")
+        identities |= {arm.trained: cell.settings["multiplier_identity"], arm.tested: cell.settings["test_multiplier_identity"]}
     found = {path: multipliers.find(path) for path in sorted(identities, key=rank)}
     for path, multiplier in found.items():
-        if isinstance(multiplier, multipliers.Table) and identities[path] != f"table {multiplier.digest}":
+        if isinstance(multiplier, multipliers.Table) and identities[path] != multipliers.identity(path):
             raise UserError(f"{path} changed after its runs were planned; run it again")
     return found
 

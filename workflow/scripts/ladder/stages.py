@@ -51,7 +51,9 @@ def variant_sources(variant):
 
 # What every stage runs that computes with the network.
 NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
-MULTIPLIER_CELL = ("dataset", "network", "seed")
+# What tells the runs of the multipliers list apart, beside what any of them overrides.
+MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_identity", "multiplier_in", "test_multiplier",
+                   "test_multiplier_identity", "loss_scale")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {

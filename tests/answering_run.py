@@ -5,18 +5,20 @@ import numpy as np
 import evaluate
 import extract_features
 import fit_svm
+import join_features
 import normalize
 from ladder import artifacts, datasets, networks, stages, weights
 
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
-NO_OPTIONS = {"data_residency": "auto"}
+NO_OPTIONS = {"data_residency": "auto", "multiplier": "exact"}
 
 
-def make(results, network="autoencoder", normalization="unit", features_layer=None, **features):
+def make(results, network="autoencoder", normalization="unit", features_layer=None, joined=None, **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
-    features_layer: of which there are features where the network classifies; features: other values of FEATURES.
+    features_layer: of which there are features where the network classifies; joined: a layer whose features are appended,
+    times 0.5; features: other values of FEATURES.
     """
     classifies = network != "autoencoder"
     params = _network_params(network, classifies)
@@ -26,14 +28,19 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     read = {"normalized": run["normalized"], "weights": run["train"]}
     layer = features_layer or (None if classifies else "latent")
     if layer:
-        run["features"] = _made(results, "features", {"encoder": "network", **params, "variant": "cpu", "features_layer": layer,
-                                                      **FEATURES, **features}, extract_features.make, read, NO_OPTIONS)
+        of = {"encoder": "network", **params, "variant": "cpu", "features_layer": layer, **FEATURES, **features}
+        run["features"] = classified = _made(results, "features", of, extract_features.make, read, NO_OPTIONS)
+    if joined:
+        of |= {"features_layer": joined}
+        run["features_part2"] = _made(results, "features", of, extract_features.make, read, NO_OPTIONS)
+        parts = {"part1": run["features"], "part2": run["features_part2"]}
+        run["joined"] = classified = _made(results, "joined", {"weights": [1, 0.5]}, join_features.make, parts)
     if classifies:
         run["evaluate"] = _made(results, "evaluate", params | {"variant": "cpu"}, evaluate.make, read | {"data": run["data"]},
                                 NO_OPTIONS)
     else:
         machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
-        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": run["features"], "data": run["data"]})
+        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": classified, "data": run["data"]})
     return run
 
 

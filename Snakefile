@@ -288,6 +288,34 @@ rule extract_features:
         " {params.remake}"
 
 
+rule join_features:
+    input:
+        parents,
+        sources=sources("joined"),
+    output:
+        "results/joined/{version}/manifest.json",
+    log:
+        "logs/joined/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/join_features.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/joined/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule fit_svm:
     input:
         features=parent("features"),
@@ -315,6 +343,101 @@ rule fit_svm:
         " --spec {params.spec:q}"
         " {params.inputs}"
         " --output results/svm/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule fit_linear:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("linear"),
+    output:
+        "results/linear/{version}/manifest.json",
+    log:
+        "logs/linear/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_linear.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/linear/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule classify_knn:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("knn"),
+    output:
+        "results/knn/{version}/manifest.json",
+    log:
+        "logs/knn/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/classify_knn.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/knn/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule map_features:
+    input:
+        features=parent("features"),
+        sources=sources("map"),
+    output:
+        "results/map/{version}/manifest.json",
+    log:
+        "logs/map/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_feature_map.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/map/{wildcards.version}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"

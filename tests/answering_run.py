@@ -5,6 +5,7 @@ import numpy as np
 import evaluate
 import extract_features
 import fit_svm
+import join_features
 import normalize
 from ladder import artifacts, datasets, networks, stages, weights
 
@@ -12,10 +13,12 @@ TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
 
 
-def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", **features):
+def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
+         **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
-    features_layer: of which there are features where the network classifies; features: other values of FEATURES.
+    features_layer: of which there are features where the network classifies; joined: a layer whose features are appended,
+    times 0.5; features: other values of FEATURES.
     """
     classifies = network != "autoencoder"
     params = _network_params(network, classifies)
@@ -27,13 +30,18 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     read = {"normalized": run["normalized"], "weights": run["train"]}
     layer = features_layer or (None if classifies else "latent")
     if layer:
-        run["features"] = _made(results, "features", {"encoder": "network", **tested, "features_layer": layer, **FEATURES,
-                                                      **features}, extract_features.make, read, options)
+        of = {"encoder": "network", **tested, "features_layer": layer, **FEATURES, **features}
+        run["features"] = classified = _made(results, "features", of, extract_features.make, read, options)
+    if joined:
+        of |= {"features_layer": joined}
+        run["features_part2"] = _made(results, "features", of, extract_features.make, read, options)
+        parts = {"part1": run["features"], "part2": run["features_part2"]}
+        run["joined"] = classified = _made(results, "joined", {"weights": [1, 0.5]}, join_features.make, parts)
     if classifies:
         run["evaluate"] = _made(results, "evaluate", tested, evaluate.make, read | {"data": run["data"]}, options)
     else:
         machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
-        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": run["features"], "data": run["data"]})
+        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": classified, "data": run["data"]})
     return run
 
 

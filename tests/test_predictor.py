@@ -13,6 +13,10 @@ from ladder.predictor import Neighbours, Predictor
 RUNS = {
     "autoencoder": {}, "standardised": {"features_standardize": True}, "pooled, both ways": {"features_pool": 4,
                                                                                              "features_flip": True},
+    "projected": {"features_layer": "enc2", "features_two_polarity": 0.25, "features_polarity_scale": "channel",
+                  "features_max_pool": 2, "features_flip": True, "features_standardize": True, "features_pca": 20,
+                  "features_fit_rows": 80, "seed": 1},
+    "joined": {"joined": "enc1_pool", "features_pca": 20, "features_fit_rows": 80, "seed": 1},
     "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
     "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},

@@ -27,7 +27,11 @@ RULES = {
     "train": "train_network",
     "evaluate": "evaluate_network",
     "features": "extract_features",
+    "joined": "join_features",
     "svm": "fit_svm",
+    "linear": "fit_linear",
+    "knn": "classify_knn",
+    "map": "map_features",
     "report": "make_report",
     "parity": "compare_rungs",
     "network": "draw_network",
@@ -66,11 +70,12 @@ def load_settings():
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
-        chains = [
-            (entry.settings, stages.chain(entry.settings))
-            for entries in lists.values()
-            for entry in entries
-            if not entry.reason
+        entries = [entry for listed in lists.values() for entry in listed]
+        runs = [settings, *(entry.settings for entry in entries if not entry.reason)]
+        _, *chains = [
+            (needed, stages.chain(needed))
+            for run in runs
+            for needed in configuration.every(run)
         ]
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
@@ -217,13 +222,15 @@ def remade():
     if workflow.dag_settings.forcetargets:
         asked |= set(workflow.dag_settings.targets)
     versions = {CHAIN[role].version for role in asked & CHAIN.keys()}
-    # Those of lists are made from what comes after them.
-    for keyed in (*EVERY, *(CHAIN[name] for name in configuration.LISTS)):
-        named = asked & {RULES[keyed.stage], keyed.manifest}
-        inherited = any(parent.version in versions for parent in keyed.parents.values())
-        if workflow.dag_settings.forceall or named or inherited:
-            versions.add(keyed.version)
-    return versions
+
+    @functools.cache
+    def again(version):
+        keyed = BY_VERSION[version]
+        named = asked & {RULES[keyed.stage], keyed.manifest} or version in versions
+        inherited = (again(parent.version) for parent in keyed.parents.values())
+        return bool(workflow.dag_settings.forceall or named or any(inherited))
+
+    return {version for version in BY_VERSION if again(version)}
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from ladder import metrics, multipliers, networks, progress, stage, weights
+from ladder import metrics, multipliers, networks, progress, scoring_record, stage, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.progress import log
@@ -33,6 +33,7 @@ def make(work, inputs, params, options):
     work.metrics = {**metrics.classification(labels, predictions, inputs["data"].metrics["classes"]),
                     "loss": float(-metrics.log_softmax(scores)[np.arange(len(labels)), labels].mean()),
                     "images_per_second": len(images) / seconds}
+    scoring_record.record(work, inputs)
     log.info("test accuracy %.2f %%, loss %.4f, on %d images", 100 * work.metrics["accuracy"], work.metrics["loss"],
              len(images))
 

@@ -1,5 +1,7 @@
 """How good predictions are, and how sure. Labels are integers 0 .. classes-1, as in the data artifact."""
 
+import math
+
 import numpy as np
 
 
@@ -36,3 +38,17 @@ def log_softmax(scores):
 def softmax(scores):
     """float64 probabilities (N, classes), each row's sum 1, of scores (N, classes)."""
     return np.exp(log_softmax(scores))
+
+
+def won_and_lost(labels, predictions, others):
+    """How many rows `predictions` alone name right, and how many `others` alone, all (N,)."""
+    right, theirs = (np.asarray(named) == labels for named in (predictions, others))
+    return int((right & ~theirs).sum()), int((theirs & ~right).sum())
+
+
+def beyond_chance(won, lost):
+    """Whether two predictions differ by more than luck would give.
+
+    By chance alone won - lost is 0 with standard deviation sqrt(won + lost) (McNemar's test); this asks for more than two.
+    """
+    return abs(won - lost) > 2 * math.sqrt(won + lost)

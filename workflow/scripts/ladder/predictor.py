@@ -55,7 +55,8 @@ class Predictor:
         self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
         self._whole = self._model(self._tested, inputs["train"], self._statistics)
         if "features" in inputs:
-            self._encode, training = self._encoder(inputs["features"]), inputs["features"].array("train.npy")
+            judged = inputs.get("joined", inputs["features"])
+            self._encode, training = self._encoder(judged), judged.array("train.npy")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
@@ -75,21 +76,20 @@ class Predictor:
                          self._data_residency, multipliers.products(params, self._multiplier))
 
     def _encoder(self, artifact):
-        """Function from uint8 images to feature vectors (N, D) float32, as those of an artifact of stage `features`."""
-        params, parents = artifact.manifest["spec"]["params"], artifact.manifest["spec"]["parents"]
-        found = {one.version: one for one in self.inputs.values()}
-        statistics = Statistics.load(found[parents["normalized"]])
-        encoder = self._model(params, found[parents["weights"]], statistics, params["features_layer"])
-        pool = 0 if params["features_pool"] == "none" else params["features_pool"]
-        length = features.dimensions(encoder.network.layer(encoder.until).output_shape, pool)
-        standardization = artifact.tensors(features.STANDARDIZATION) if params["features_standardize"] else None
+        """Function from uint8 images to vectors (N, D) float32, as those of an artifact of stage `features` or `joined`."""
+        spec, found = artifact.manifest["spec"], {one.version: one for one in self.inputs.values()}
+        params = spec["params"]
+        if spec["stage"] == "joined":
+            weighted = [(np.float32(weight), self._encoder(found[spec["parents"][f"part{number}"]]))
+                        for number, weight in enumerate(params["weights"], 1)]
+            return lambda images: np.concatenate([weight * encode(images) for weight, encode in weighted], axis=1)
+        statistics = Statistics.load(found[spec["parents"]["normalized"]])
+        encoder = self._model(params, found[spec["parents"]["weights"]], statistics, params["features_layer"])
+        recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
         def encode(images):
-            out = np.empty((len(images), length), np.float32)
-            features.extract(encoder, stored(images, statistics), out, pool, params["features_flip"], "features")
-            if standardization:
-                features.apply_standardization(out, **standardization)
-            return out
+            rows = features.blocks(encoder, stored(images, statistics), recipe, self._threads)
+            return np.concatenate([block.copy() for _, block in rows])
 
         return encode
 

@@ -1,14 +1,15 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
 Inputs are artifacts by role: data, normalized, train; evaluate of a network that classifies; where an SVM classifies features
-also features, svm and, where the controls are on, features_random, svm_random, features_pixels, svm_pixels. Nothing here is
-computed anew that a stage has measured.
+also features, svm and, where the controls are on, features_random, svm_random, features_pixels, svm_pixels; joined where
+features are; linear and knn as svm; map. Beside them the scores of other runs (see evaluations.py). Nothing here is computed
+anew that a stage has measured.
 """
 
 import math
 import pathlib
 
-from . import exhibits, pages, sources, weights
+from . import evaluations, exhibits, feature_exhibits, pages, sources, weights
 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
 ROLES = {
@@ -17,17 +18,39 @@ ROLES = {
     "train": "train",
     "evaluate": "evaluate",
     "features": "features",
+    "joined": "features joined",
     "svm": "svm",
     "features_random": "features, untrained network",
+    "joined_random": "features joined, untrained network",
     "svm_random": "svm, untrained network",
     "features_pixels": "features, raw pixels",
     "svm_pixels": "svm, raw pixels",
+    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "knn")
+       for tail, of in (("", ""), ("_random", ", untrained network"), ("_pixels", ", raw pixels"))},
+    "map": "map of the features",
 }
 
 
-def summary(inputs, version):
+def in_order(roles):
+    """Those of the roles that have a name, in the order of the work; features_part2 behind features."""
+    order = list(ROLES)
+    return sorted((role for role in roles if _whole(role) in ROLES), key=lambda role: (order.index(_whole(role)), role))
+
+
+def title(role):
+    """The role's name."""
+    _, _, part = role.partition("_part")
+    return ROLES[_whole(role)] + (f", part {part}" if part else "")
+
+
+def _whole(role):
+    return role.partition("_part")[0]
+
+
+def summary(inputs, version, ablation=()):
     """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
 
+    ablation: the entries of that list, {"overrides", "reason"} each.
     loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
     classifies, else of the SVM.
     """
@@ -60,6 +83,10 @@ def summary(inputs, version):
         "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
         "svm": _svm(inputs),
         "weights": _from_root(train.folder / weights.file_name(network)),
+        "evaluations": evaluations.accuracies(inputs),
+        "seeds": evaluations.seeds(inputs, settings["seed"]),
+        "ablation": evaluations.ablation(inputs, ablation),
+        "test_scores": evaluations.test_scores(inputs),
     }
 
 
@@ -82,7 +109,8 @@ def context(inputs, numbers):
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
         "network_title": pages.network_title(numbers["network"]),
         "smoke_test": numbers["dataset"] == "digits",
-        "features": inputs["features"].metrics if "features" in inputs else None,
+        "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
+        if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
@@ -101,9 +129,16 @@ def context(inputs, numbers):
         "filters": exhibits.filters(train, exhibits.network(inputs)),
         "classes": exhibits.classes(inputs),
         "confusion": exhibits.confusion(numbers["confusion"], names),
-        "confused": exhibits.most_confused(numbers["confusion"], names),
+        "confused": exhibits.most_confused(inputs),
         "mistakes": exhibits.mistakes(inputs),
-        "stage_times": pages.bars({ROLES[role]: value for role, value in numbers["seconds"].items()}, pages.duration),
+        "classifiers": evaluations.classifier_table(numbers["evaluations"]),
+        "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
+        "seeds": evaluations.seed_table(numbers["seeds"]),
+        "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
+        "feature_parts": feature_exhibits.parts(inputs),
+        "pixels": feature_exhibits.pixels(inputs),
+        "feature_map": feature_exhibits.feature_map(inputs),
+        "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
         "operation_times": exhibits.operation_times(train),
         "memory": pages.bars(train.metrics["memory"], pages.size),
         "network": exhibits.layers(train.metrics),
@@ -113,8 +148,8 @@ def context(inputs, numbers):
 
 
 def _made(inputs):
-    """(role, artifact) in the order of the chain."""
-    return [(role, inputs[role]) for role in ROLES if role in inputs]
+    """(role, artifact) in the order of the work."""
+    return [(role, inputs[role]) for role in in_order(inputs)]
 
 
 def _accuracy(inputs, role):
@@ -141,13 +176,13 @@ def _machines(inputs):
         del facts["host"]
         libraries = facts.pop("blas")   # grows with what a stage imports
         _, roles, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
-        roles.append(ROLES[role])
+        roles.append(title(role))
         blas.update(libraries.split(", ") if libraries else [])
     return [{**facts, "roles": roles, "blas": ", ".join(sorted(blas))} for facts, roles, blas in machines.values()]
 
 
 def _artifacts(inputs):
-    return [{"role": ROLES[role], "version": one.version, "folder": _from_root(one.folder),
+    return [{"role": title(role), "version": one.version, "folder": _from_root(one.folder),
              "bytes": sum(file["bytes"] for file in one.manifest["files"].values()),
              "made": one.manifest["made"], "seconds": one.manifest["seconds"],
              "peak_memory_bytes": one.manifest["peak_memory_bytes"]} for role, one in _made(inputs)]
@@ -162,5 +197,5 @@ def _settings(inputs):
         if main != role:
             usual = inputs[main].manifest["spec"]["params"]
             params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
-        groups.append({"stage": ROLES[role], "control": main != role, "params": params})
+        groups.append({"stage": title(role), "control": main != role, "params": params})
     return groups

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import pathlib
 
 from . import networks, sources
@@ -54,6 +55,8 @@ NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "o
 # What tells the runs of the multipliers list apart, beside what any of them overrides.
 MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_identity", "multiplier_in", "test_multiplier",
                    "test_multiplier_identity", "loss_scale")
+REPORT = ("evaluations", "exhibits", "feature_exhibits", "figures", "layers", "metrics", "networks", "pages", "randomness",
+          "report", "spread", "weights")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -62,17 +65,18 @@ STAGES = {
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
-    "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
+    "features": Stage("extract_features.py", (*NETWORK, "features", "products"), runs_variant=True),
+    "joined": Stage("join_features.py"),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
+    "linear": Stage("fit_linear.py", ("linear", "metrics", "products", "randomness")),
+    "knn": Stage("classify_knn.py", ("knn", "metrics", "products")),
+    "map": Stage("make_feature_map.py", ("feature_map", "features", "products", "randomness")),
     "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
                      TEMPLATES, runs_variant=True),
-    "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
-                                         "randomness", "report", "weights"), TEMPLATES),
-    "multipliers": Stage("make_multipliers.py", ("compare_page", "exhibits", "figures", "layers", "lineage",
-                                                 "multiplier_errors", "multiplier_runs", "multipliers", "multipliers_page",
-                                                 "networks", "pages", "randomness", "report", "spread", "weights"), TEMPLATES),
-    "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
-                    TEMPLATES),
+    "compare": Stage("make_compare.py", (*REPORT, "compare_page", "lineage"), TEMPLATES),
+    "multipliers": Stage("make_multipliers.py", (*REPORT, "compare_page", "lineage", "multiplier_errors", "multiplier_runs",
+                                                 "multipliers", "multipliers_page"), TEMPLATES),
+    "report": Stage("make_report.py", REPORT, TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
                                        "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
@@ -114,28 +118,34 @@ def chain(config):
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
 
-    add("data", "data", _data(config))
+    add("data", "data", data_params(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
     add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", initial="initial", **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
         add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
-    if config["features_layer"]:
-        features = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize",
-                                                             "features_pool", "features_flip")}
-        add("features", "features", features, normalized="normalized", weights="train")
-        add("svm", "svm", _svm(config), features="features", data="data")
-        if "random" in config["controls"]:
-            add("features_random", "features", features, normalized="normalized", weights="initial")
-            add("svm_random", "svm", _svm(config), features="features_random", data="data")
-        if "pixels" in config["controls"]:
-            add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
-            add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
+    parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
+    for kind, weights in _kinds(config).items():
+        classified = f"features{kind}"
+        if weights:
+            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
+        else:
+            add(classified, "features", _pixel_features(config), normalized="normalized")
+        if parts and weights:
+            classified = f"joined{kind}"
+            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]])
+        for evaluation in ("svm", *config["evaluations"]):
+            add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
+        if config["feature_map"] and not kind:
+            add("map", "map", _pick(config, "seed"), features=classified)
 
     called = _pick(config, *(key for key in ("name", "tags") if config[key]))
-    add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called},
-        **{role: role for role in roles if role != "initial"})
+    if config["ablated"]:
+        called["ablation"] = _listed(config["ablated"])
+    run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
+    shown = {role: keyed for role, keyed in roles.items() if keyed.stage != "initial"}
+    roles["report"] = _keyed("report", "report", run, **shown, **_scores_of_others(config))
     return roles
 
 
@@ -150,10 +160,46 @@ def prediction_roles(chain):
     return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
 
 
+def _scores_of_others(config):
+    """The scores of other runs that the report shows: svm_seed2, score_ablation1 -> Keyed."""
+    found = {}
+    for repeat in config["repeats"]:
+        found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
+    for number, entry in enumerate(config["ablated"], 1):
+        scores = {} if entry.reason else chain(entry.settings)
+        if score := scores.get("evaluate", scores.get("svm")):
+            found[f"score_ablation{number}"] = score
+    return found
+
+
+def _kinds(config):
+    """Suffix of the roles of each kind of features -> the role whose weights they are of; None for the pixels themselves."""
+    if not config["features_layer"]:
+        return {}
+    controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
+    return {"": "train", **dict(of for name, of in controls.items() if name in config["controls"])}
+
+
+def _joined(kind, roles, parts, weights):
+    """The roles of this kind's features with those of other chains, the parts, appended, and of what those are made from."""
+    own, found = f"features{kind}", {}
+    for number, part in enumerate(parts, 2):
+        for keyed in _ancestry(part[own]):
+            if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
+                found[f"{keyed.role}_part{number}"] = keyed
+    joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]},
+                    part1=roles[own], **{f"part{number}": part[own] for number, part in enumerate(parts, 2)})
+    return {**found, joined.role: joined}
+
+
+def _ancestry(keyed):
+    """What it is made from, and itself, in the order of the work."""
+    return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
+
+
 def comparison(entries):
     """The runs of the compare list beside each other; entries: config.Entry."""
-    return _runs_together("compare", entries, {"entries": [{"overrides": entry.overrides, "reason": entry.reason}
-                                                           for entry in entries]})
+    return _runs_together("compare", entries, {"entries": _listed(entries)})
 
 
 def multiplier_comparison(entries):
@@ -174,6 +220,10 @@ def _runs_together(stage, entries, params):
             roles = chain(entry.settings)
             parents |= {f"{role}{number}": roles[role] for role in ("report", "train")}
     return _keyed(stage, stage, params, **parents)
+
+
+def _listed(entries):
+    return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
 def network_params(config):
@@ -208,7 +258,8 @@ def _pick(config, *keys):
     return {key: config[key] for key in keys}
 
 
-def _data(config):
+def data_params(config):
+    """Which images there are, in which order."""
     keys = ["dataset", "train_limit", "test_limit"]
     if config["dataset"] == "cifar10":
         # Without a checksum nothing but the addresses says which archive it is.
@@ -244,9 +295,42 @@ def _tested_multiplier(config):
     return {} if name == "exact" else {"multiplier": name}
 
 
+# Options of the features that are in a version only where they are on, and what each is where it is off.
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
+
+
+def _features(config, encoder):
+    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
+                                                       "features_flip")}
+    on = {key for key, off in OFF.items() if config[key] != off}
+    if "features_two_polarity" not in on:
+        on -= {"features_polarity_scale"}
+    return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _pixel_features(config):
+    """Of the pixels only the options that need no maps; no PCA where it has no fewer components than there are pixels."""
+    on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
+    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+        on -= {"features_pca"}
+    return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
+
+
+def _with_what_is_fitted(config, on):
+    sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    return _pick(config, *sorted(on), *sampled)
+
+
 def _svm(config):
     params = {"backend": config["svm_backend"], "kernel": config["svm_kernel"], "C": config["svm_C"]}
     return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
+
+
+# What classifies the features: a stage each -> its parameters.
+EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
+               "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
+SCORING = ("evaluate", *EVALUATIONS)   # the stages that end in an accuracy
 
 
 def canonical(value):
@@ -274,7 +358,7 @@ def why(keyed, results="results"):
     """
     if _read_spec(results, keyed.stage, keyed.version):
         return ""
-    kind = _kind(keyed.spec, results, {parent.version: parent.spec for parent in keyed.parents.values()})
+    kind = _kind(keyed.spec, results, {one.version: one.spec for one in _ancestry(keyed)})
     found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
     stages = {name: parent.stage for name, parent in keyed.parents.items()}
     return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
@@ -297,9 +381,8 @@ def _read_spec(results, stage, version):
 
 def _kind(spec, results, known):
     """What an artifact is of, so that a control is not compared with the trained network: encoder and kind of weights."""
-    if spec["stage"] == "svm":
-        parent = spec["parents"]["features"]
-        spec = known.get(parent) or _read_spec(results, "features", parent)
+    while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
+        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
     if spec is None or spec["stage"] != "features":
         return None
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]

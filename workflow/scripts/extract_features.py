@@ -1,4 +1,4 @@
-"""Stage `features`: the feature vectors of all training and test images.
+"""Stage `features`: the feature vectors of all training and test images (or of the hold-out).
 
 params: encoder ('network' or 'pixels'), network with its options, image, classes where it classifies, variant, features_layer
 (whose output it takes), features_standardize, features_pool, features_flip, multiplier where it is not exact (only the encoder
@@ -29,7 +29,7 @@ def make(work, inputs, params, options):
     with work.new_array("train.npy", (len(images["train.npy"]), dimensions), np.float32) as train, \
             work.new_array("test.npy", (len(images["test.npy"]), dimensions), np.float32) as test:
         encode(images["train.npy"], train, "features of training images")
-        encode(images["test.npy"], test, "features of test images")
+        encode(images["test.npy"], test, "features of images to score")
         seconds = time.monotonic() - started
         if params.get("features_standardize"):
             features.standardize(train, test)

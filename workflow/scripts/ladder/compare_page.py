@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from . import artifacts, exhibits, figures, lineage, networks, pages, report, weights
+from . import artifacts, exhibits, figures, lineage, metrics, networks, pages, report, weights
 
 COLOURS = 8        # runs and parts that can be told apart by colour
 NAMED = 4          # of more runs, so many have a colour: the most accurate
@@ -88,7 +88,7 @@ def rows(runs):
 def csv_text(runs):
     """A line for each run under one head: number, settings that any entry names, numbers, versions, reason."""
     keys, stages = _keys(runs), _stages(runs)
-    what = [key for key in ("network", "dataset", "variant") if key not in keys]
+    what = [key for key in ("network", "dataset", "holdout", "variant") if key not in keys]
     versions = list(dict.fromkeys(name for run in runs if run.summary for name in run.summary["versions"]))
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
@@ -140,6 +140,7 @@ def context(runs):
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason],
         "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
         "rows": [_row(run, keys, series, ran) for run in runs],
+        "scored_on": _scored_on(ran),
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
         "charts": _charts(ran, series, labels),
@@ -169,6 +170,12 @@ def _same(ran, keys):
     return {key: next(iter(values)) for key, values in known.items() if len(values) == 1 and values != {""}}
 
 
+def _scored_on(ran):
+    """'test' or 'hold-out', '' where some runs are scored on the one and some on the other."""
+    kinds = {metrics.scored_on(run.summary) for run in ran}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
 def _label(run, keys):
     return ", ".join(f"{key} {_written(run.value(key))}" for key in keys if run.value(key) is not None)
 
@@ -187,7 +194,8 @@ def _best(ran):
 
 
 def _one_dataset(ran):
-    return len({run.summary["dataset"] for run in ran}) == 1
+    """Whether all were scored on the same kind of images: the test images of one dataset, or one hold-out."""
+    return len({run.summary["versions"]["data"] if run.summary["holdout"] else run.summary["dataset"] for run in ran}) == 1
 
 
 def _series(ran):
@@ -210,7 +218,8 @@ def _row(run, keys, series, ran):
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
         "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
                        for key, value in accuracies.items()},
-        "error": f"± {100 * error:.1f}" if error else "", "best": best is not None and run.summary["test_accuracy"] == best,
+        "error": f"± {100 * error:.1f}" if error else "",
+        "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
         "speed": {"value": run.summary["images_per_second"], "text": pages.rate(run.summary["images_per_second"])},
         "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},

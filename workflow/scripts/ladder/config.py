@@ -175,9 +175,13 @@ def _check_together(config):
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
                             f"at most {available}, or all")
     images = facts.train if config["train_limit"] == "all" else config["train_limit"]
-    if config["batch_size"] > images:
-        raise UserError(f"config: batch_size is {config['batch_size']}, but there are {images} training images; "
-                        f"at most {images}")
+    left = images - config["holdout"]
+    if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
+        raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
+                        f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    if config["batch_size"] > left:
+        raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
+                        f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
     _check_features(config)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 # What a stream of numbers is for; a dropout layer has the stream DROPOUT + its place among the network's layers.
 INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, DROPOUT = 1, 2, 3, 16
+HOLD_OUT = 4
 
 WORDS_PER_BLOCK = 8   # 32-bit numbers of one counter
 

@@ -8,7 +8,7 @@ computed anew that a stage has measured.
 import math
 import pathlib
 
-from . import exhibits, pages, sources, weights
+from . import exhibits, metrics, pages, sources, weights
 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
 ROLES = {
@@ -29,7 +29,7 @@ def summary(inputs, version):
     """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
 
     loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
-    classifies, else of the SVM.
+    classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
     """
     train, network = inputs["train"], exhibits.network(inputs)
     settings = train.manifest["spec"]["params"]
@@ -37,6 +37,7 @@ def summary(inputs, version):
     found = verdict.metrics if verdict else {}
     return {
         "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
+        "holdout": inputs["data"].manifest["spec"]["params"].get("holdout", 0),
         "network": settings["network"],
         "variant": settings["variant"],
         "device": train.metrics["device"],
@@ -77,6 +78,7 @@ def context(inputs, numbers):
         "run": numbers,
         "metrics": train.metrics,
         "data": data.metrics,
+        "scored_on": metrics.scored_on(data.manifest["spec"]["params"]),
         "image": pages.shape(data.array("train_images.npy").shape[1:3]),
         "longest_name": max(len(name) for name in names),
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),

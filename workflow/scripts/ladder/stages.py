@@ -55,7 +55,7 @@ MULTIPLIER_CELL = ("dataset", "network", "seed")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
-    "data": Stage("prepare_data.py", ("datasets",)),
+    "data": Stage("prepare_data.py", ("datasets", "randomness")),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
@@ -64,13 +64,13 @@ STAGES = {
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
     "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
                      TEMPLATES, runs_variant=True),
-    "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
-                                         "randomness", "report", "weights"), TEMPLATES),
-    "multipliers": Stage("make_multipliers.py", ("compare_page", "exhibits", "figures", "layers", "lineage",
+    "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "metrics", "networks",
+                                         "pages", "randomness", "report", "weights"), TEMPLATES),
+    "multipliers": Stage("make_multipliers.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "metrics",
                                                  "multiplier_errors", "multiplier_runs", "multipliers", "multipliers_page",
                                                  "networks", "pages", "randomness", "report", "spread", "weights"), TEMPLATES),
-    "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
-                    TEMPLATES),
+    "report": Stage("make_report.py", ("exhibits", "figures", "layers", "metrics", "networks", "pages", "randomness", "report",
+                                       "weights"), TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
                                        "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
@@ -196,7 +196,7 @@ def _pick(config, *keys):
 
 
 def _data(config):
-    keys = ["dataset", "train_limit", "test_limit"]
+    keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
     if config["dataset"] == "cifar10":
         # Without a checksum nothing but the addresses says which archive it is.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]

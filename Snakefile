@@ -3,8 +3,9 @@
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
 # default); results/compare.html: the runs of the configuration's compare list; results/multipliers.html: those of its list
-# of multipliers; results/diff.html: two versions; history: all runs; gc: what nothing reaches; results/network.html: a drawing
-# of the network; and results/parity.html: every rung of the ladder that this machine can run, checked and timed.
+# of multipliers; results/search.html: a search for good settings; results/diff.html: two versions; history: all runs; gc: what
+# nothing reaches; results/network.html: a drawing of the network; and results/parity.html: every rung of the ladder that this
+# machine can run, checked and timed.
 
 
 configfile: "config.yaml"
@@ -31,6 +32,7 @@ localrules:
     publish_report,
     publish_compare,
     publish_multipliers,
+    publish_search,
     publish_network,
     publish_parity,
 
@@ -457,6 +459,52 @@ rule publish_multipliers:
         "for name in multipliers.html multipliers.json multipliers.csv; do"
         " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
         " done 2> {log:q}"
+
+
+rule search_runs:
+    input:
+        parents,
+        sources=sources("search"),
+    output:
+        "results/search/{version}/manifest.json",
+    log:
+        "logs/search/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "search {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_search.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/search/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_search:
+    input:
+        made("search"),
+    output:
+        FIXED["search"],
+    log:
+        "logs/publish_search.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["search"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in search.html search.json search.csv best.yaml; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}; cat results/best.yaml"
 
 
 rule draw_network:

@@ -20,8 +20,8 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer: None
-    where no SVM is asked for, which an autoencoder always is; accuracy: of a network that classifies, None for that of
+    """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer:
+    None where no SVM is asked for, which an autoencoder always is; accuracy: of a network that classifies, None for that of
     ACCURACIES."""
 
     dataset: str = "digits"

@@ -16,7 +16,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
-from ladder import backends, config as configuration, stages, variants
+from ladder import backends, config as configuration, search, stages, variants
 from ladder.errors import UserError
 
 PYTHON = sys.executable
@@ -33,6 +33,7 @@ RULES = {
     "network": "draw_network",
     "compare": "compare_runs",
     "multipliers": "compare_multipliers",
+    "search": "search_runs",
 }
 # The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
 # stay until they are asked for again: `variant: auto` goes by those of parity.
@@ -45,6 +46,12 @@ FIXED = {
         "results/multipliers.html",
         "results/multipliers.json",
         "results/multipliers.csv",
+    ],
+    "search": [
+        "results/search.html",
+        "results/search.json",
+        "results/search.csv",
+        "results/best.yaml",
     ],
 }
 # Pages about whatever is in results/ just then: made each time they are asked for.
@@ -62,9 +69,10 @@ def load_settings():
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
+        searched = search.entries(loaded)
         chains = [
             (entry.settings, stages.chain(entry.settings))
-            for entries in lists.values()
+            for entries in [*lists.values(), searched]
             for entry in entries
             if not entry.reason
         ]
@@ -73,6 +81,9 @@ def load_settings():
             "network": stages.network_page(settings),
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
+            "search": stages.comparison(
+                searched, "search", search=search.params(loaded)
+            ),
         }
         return [(settings, active), *chains]
     except UserError as error:
@@ -203,6 +214,23 @@ def reached():
     return json.dumps(sorted(artifacts))
 
 
+# Lists of runs.
+
+
+def keeps_failed():
+    """Whether only pages of lists of runs are asked for: then a run that fails by itself stops no other."""
+    targets = set(workflow.dag_settings.targets or [])
+    return bool(targets) and targets <= {*FIXED["compare"], *FIXED["search"]}
+
+
+def failed_before():
+    """Manifests of the active configuration that a list has kept although its run failed."""
+    for keyed in CHAIN.values():
+        path = pathlib.Path(keyed.manifest)
+        if path.exists() and '"failed":' in path.read_text():
+            yield keyed.manifest
+
+
 # What the user asked to make again.
 
 
@@ -214,7 +242,8 @@ def remade():
         asked |= set(workflow.dag_settings.targets)
     versions = {CHAIN[role].version for role in asked & CHAIN.keys()}
     # Those of lists are made from what comes after them.
-    for keyed in (*EVERY, *(CHAIN[name] for name in configuration.LISTS)):
+    lists = [CHAIN[name] for name in (*configuration.LISTS, "search")]
+    for keyed in (*EVERY, *lists):
         named = asked & {RULES[keyed.stage], keyed.manifest}
         inherited = any(parent.version in versions for parent in keyed.parents.values())
         if workflow.dag_settings.forceall or named or inherited:
@@ -229,6 +258,10 @@ def force_what_was_asked():
     for role in FIXED:
         workflow.dag.forcefiles.update(stale_copies(role))
     workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
+    if keeps_failed():
+        os.environ["LADDER_KEEP_FAILED"] = "yes"  # the stages look there
+    elif "LADDER_KEEP_FAILED" not in os.environ:
+        workflow.dag.forcefiles.update(failed_before())
 
 
 # The fixed names, also where results/ was copied here or the configuration was switched.
@@ -270,7 +303,7 @@ def cannot_run_here(jobs):
         for key, module in (("backend", backends), ("variant", variants)):
             if (
                 key in params
-                and keyed.stage not in ("report", "network", "compare")
+                and keyed.stage not in ("report", "network", "compare", "search")
                 and (reason := module.unavailable(params[key]))
             ):
                 sys.exit(reason)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import itertools
 import math
@@ -27,7 +28,7 @@ def load(raw):
     properties = load_schema()["properties"]
     for key in raw:
         if key not in properties:
-            raise UserError(f"config: there is no key '{key}'{_nearest(key, properties)}")
+            raise UserError(f"config: there is no key '{key}'{nearest(key, properties)}")
     for key, rule in properties.items():
         if key not in raw:
             raise UserError(f"config: the key '{key}' is missing; it must be {describe(rule)}")
@@ -65,16 +66,20 @@ def entries(config, key="compare"):
     several such lists for all their combinations. Raises UserError with one line that names the entry.
     """
     properties, found = load_schema()["properties"], []
-    for number, entry in enumerate(config[key], 1):
-        for overrides in _combinations(entry, properties):
+    for number, named in enumerate(config[key], 1):
+        for overrides in _combinations(named, properties):
             try:
-                settings = resolve(load({**config, **dict.fromkeys(LISTS, []), **overrides}))
+                found.append(entry({**config, **dict.fromkeys(LISTS, []), "search": {}}, overrides))
             except UserError as error:
                 raise UserError(f"{error} (entry {number} of {key})") from error
-            reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or "")
-            typed = {name: coerce(name, value, properties[name]) for name, value in overrides.items()}
-            found.append(Entry(typed, settings, reason))
     return found
+
+
+def entry(config, overrides):
+    """The Entry of the loaded `config` with these keys' values in the place of its own; UserError where they are wrong."""
+    properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
+    reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
 
 def _combinations(entry, properties):
@@ -86,8 +91,9 @@ def _combinations(entry, properties):
     return [dict(combination) for combination in itertools.product(*choices)]
 
 
+@functools.cache
 def load_schema():
-    """The schema of config.yaml, with the rungs there are."""
+    """The schema of config.yaml, with the rungs there are; not to be changed."""
     schema = yaml.safe_load(SCHEMA.read_text())
     schema["properties"]["variant"]["enum"] += variants.VARIANTS
     return schema
@@ -99,12 +105,16 @@ def coerce(key, value, rule):
         value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
         if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
             return value
+    if "properties" in rule and isinstance(value, dict):
+        for name in value.keys() - rule["properties"].keys():
+            raise UserError(f"config: {key} has no '{name}'{nearest(name, rule['properties'])}")
+        return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
     for alternative in rule.get("anyOf", [rule]):
         for reading in _readings(value, alternative):
             if jsonschema.Draft202012Validator(alternative).is_valid(reading):
                 return reading
     shown = "empty" if value in (None, "", []) else f"'{value}'" if isinstance(value, str) else value
-    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{_nearest(value, _choices(rule))}")
+    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
 
 
 def describe(rule):
@@ -162,7 +172,8 @@ def _choices(rule):
     return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
 
 
-def _nearest(value, choices):
+def nearest(value, choices):
+    """'; did you mean x?' with the nearest of the choices, '' where none is near."""
     found = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
@@ -191,7 +202,7 @@ def _check_features(config):
     names = [layer.name for layer in network.layers]
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
-                        f"{_nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+                        f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
     layer, grid = _features_layer(config), config["features_pool"]
     if layer and grid != "none":
         height, width, _ = network.layer(layer).output_shape

@@ -46,6 +46,8 @@ def _row(store, folder):
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
              "settings": store.settings(version)}
+    if manifest.get("failed"):
+        return Row(version, fault=f"failed: {manifest['failed']}", **known)
     for name, facts in manifest["files"].items():
         found = _size(folder / name)
         if found != facts["bytes"]:

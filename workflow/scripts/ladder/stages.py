@@ -69,6 +69,8 @@ STAGES = {
     "multipliers": Stage("make_multipliers.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "metrics",
                                                  "multiplier_errors", "multiplier_runs", "multipliers", "multipliers_page",
                                                  "networks", "pages", "randomness", "report", "spread", "weights"), TEMPLATES),
+    "search": Stage("make_search.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "metrics", "networks",
+                                       "pages", "randomness", "report", "search_page", "weights"), TEMPLATES),
     "report": Stage("make_report.py", ("exhibits", "figures", "layers", "metrics", "networks", "pages", "randomness", "report",
                                        "weights"), TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
@@ -137,10 +139,10 @@ def chain(config):
     return roles
 
 
-def comparison(entries):
-    """The runs of the compare list beside each other; entries: config.Entry."""
-    return _runs_together("compare", entries, {"entries": [{"overrides": entry.overrides, "reason": entry.reason}
-                                                           for entry in entries]})
+def comparison(entries, stage="compare", **params):
+    """Runs beside each other, of the compare list or of a search; entries: config.Entry; params: beside the entries."""
+    return _runs_together(stage, entries, {**params, "entries": [{"overrides": entry.overrides, "reason": entry.reason}
+                                                                 for entry in entries]})
 
 
 def multiplier_comparison(entries):

@@ -51,7 +51,7 @@ benchmark: environment
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu
+	.venv/bin/python envs/pins.py test gpu slurm
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -95,12 +95,12 @@ rule prepare_data:
         "logs/data/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
         urls=urls,
     message:
@@ -126,13 +126,13 @@ rule normalize_images:
         "logs/normalized/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "normalized {wildcards.version}: {params.why}"
@@ -156,13 +156,13 @@ rule initialize_weights:
         "logs/initial/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         file=setting("initial_weights"),
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "initial {wildcards.version}: {params.why}"
@@ -188,13 +188,15 @@ rule train_network:
         "logs/train/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("multiplier"),
         monitor=setting("monitor"),
@@ -227,13 +229,15 @@ rule evaluate_network:
         "logs/evaluate/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("test_multiplier"),
         remake=remake,
@@ -263,14 +267,16 @@ rule extract_features:
         "logs/features/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("test_multiplier"),
         remake=remake,
@@ -299,14 +305,16 @@ rule fit_svm:
         "logs/svm/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -330,13 +338,13 @@ rule make_report:
         "logs/report/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "report {wildcards.version}: {params.why}"
@@ -558,12 +566,12 @@ rule compare_rungs:
         "logs/parity/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "parity {wildcards.version}: {params.why}"

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from ladder import stages, variants
+from ladder import runtime, stages, variants
 from ladder.sources import ROOT
 
 SCRIPT = '''
@@ -32,6 +32,13 @@ def make(work, inputs, params, options):
         raise RunFailed("it diverged as the test wants")
     if os.environ.get("FAIL") == work.spec["stage"]:
         raise UserError("failed as the test wants")
+    if os.environ.get("MEET") == work.spec["stage"]:   # goes on when two of this stage are at work
+        for _ in range(600):
+            if open("ran.txt").read().split().count(work.spec["stage"]) > 1:
+                break
+            time.sleep(0.1)
+        else:
+            raise UserError("alone")
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
@@ -280,6 +287,27 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
 def test_threads_are_the_configurations_whatever_cores_says(fresh):
     fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
+
+
+TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
+
+
+def test_runs_of_a_list_go_on_at_the_same_time_each_with_its_threads(project):
+    output = project.snakemake("results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train")
+    assert project.status == 0, output
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_runs_of_a_list_share_all_threads_between_them_where_there_are_cores_for_several(project, cores):
+    here = runtime.available_cores()
+    project.snakemake("results/compare.html", "--cores", str(cores), *TWO)
+    lines = [line.split() for line in (project.folder / "ran.txt").read_text().splitlines()]
+    assert {threads for stage, threads in lines if stage == "train"} == {str(here if cores == 1 else max(1, min(2, here) // 2))}
+
+
+def test_a_job_takes_no_more_threads_than_set_threads_says(fresh):
+    fresh.snakemake("data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2")
+    assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "1"]
 
 
 def test_the_rungs_are_compared_when_that_is_asked_for(project):

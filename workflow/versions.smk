@@ -16,7 +16,15 @@ from snakemake_interface_logger_plugins.common import LogEvent
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
-from ladder import backends, config as configuration, search, stages, variants
+from ladder import (
+    backends,
+    config as configuration,
+    driver,
+    runtime,
+    search,
+    stages,
+    variants,
+)
 from ladder.errors import UserError
 
 PYTHON = sys.executable
@@ -96,6 +104,9 @@ def say(text):
 
 if ladder.RELEASED:
     say(ladder.RELEASED)
+# On a cluster the machines that run the jobs may have what this one lacks.
+if workflow.resource_settings.nodes:
+    os.environ["LADDER_ELSEWHERE"] = "yes"
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 EVERY = [keyed for _, chain in CHAINS for keyed in chain.values()]
@@ -106,7 +117,8 @@ SETTINGS_OF = {
     for keyed in chain.values()
 }
 VERSIONS = "|".join(BY_VERSION)
-THREADS = SETTINGS["threads"]
+if driver.gpu_count() and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", driver.gpu_count())
 if config["variant"] == "auto":
     say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
 if config["svm_backend"] == "auto":
@@ -177,6 +189,27 @@ def remake(wildcards):
     return "--remake" if wildcards.version in remade() else ""
 
 
+def threads_of(wildcards):
+    """Input function: CPU threads of a job. Runs of a list share the cores; their number changes no byte."""
+    settings = SETTINGS_OF.get(getattr(wildcards, "version", None), SETTINGS)
+    cores = workflow.global_resources["_cores"].value
+    if config["threads"] == "all" and cores and cores > 1 and asked_for_lists():
+        return max(1, min(cores, settings["threads"]) // max(1, len(CHAINS) - 1))
+    return settings["threads"]
+
+
+def stage_threads(wildcards, threads):
+    """What the stage is told. Snakemake takes no more than --cores, which is about jobs, for `threads`; --set-threads counts."""
+    wanted, cores = threads_of(wildcards), workflow.global_resources["_cores"].value
+    return wanted if threads == min(wanted, cores or wanted) else threads
+
+
+def gpus(wildcards):
+    """How many GPUs a job computes with."""
+    params = BY_VERSION[wildcards.version].spec["params"]
+    return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
+
+
 def setting(key):
     """What the configuration that an artifact belongs to says."""
     return lambda wildcards: SETTINGS_OF[wildcards.version][key]
@@ -217,7 +250,7 @@ def reached():
 # Lists of runs.
 
 
-def keeps_failed():
+def asked_for_lists():
     """Whether only pages of lists of runs are asked for: then a run that fails by itself stops no other."""
     targets = set(workflow.dag_settings.targets or [])
     return bool(targets) and targets <= {*FIXED["compare"], *FIXED["search"]}
@@ -258,7 +291,7 @@ def force_what_was_asked():
     for role in FIXED:
         workflow.dag.forcefiles.update(stale_copies(role))
     workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
-    if keeps_failed():
+    if asked_for_lists():
         os.environ["LADDER_KEEP_FAILED"] = "yes"  # the stages look there
     elif "LADDER_KEEP_FAILED" not in os.environ:
         workflow.dag.forcefiles.update(failed_before())
@@ -297,7 +330,7 @@ if not (workflow.output_settings.dryrun or LOOKING & set(sys.argv)):
 
 def cannot_run_here(jobs):
     """Say in one line, and stop, where a job has to run that this machine cannot run."""
-    for job in jobs:
+    for job in () if runtime.jobs_run_elsewhere() else jobs:
         keyed = BY_VERSION.get(getattr(job.wildcards, "version", None))
         params = keyed.spec["params"] if keyed else {}
         for key, module in (("backend", backends), ("variant", variants)):

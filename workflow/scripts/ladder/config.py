@@ -79,6 +79,7 @@ def entry(config, overrides):
     """The Entry of the loaded `config` with these keys' values in the place of its own; UserError where they are wrong."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
     reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
 

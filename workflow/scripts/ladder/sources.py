@@ -14,8 +14,8 @@ ROOT = SCRIPTS.parents[1]
 # The frame around the work: nothing in these files can change a byte of an artifact's data. What a download brings is held
 # against its checksum; executors and variants say which modules run, and those are declared.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "__init__", "artifacts", "download", "driver", "errors", "executors", "progress", "rungs/__init__", "runtime", "sources",
-    "stage", "variants"))
+    "__init__", "artifacts", "download", "driver", "errors", "executors", "gpus", "progress", "rungs/__init__", "runtime",
+    "sources", "stage", "variants"))
 
 
 def closure(script):

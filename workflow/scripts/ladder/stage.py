@@ -26,7 +26,7 @@ import os
 import pathlib
 import sys
 
-from . import RELEASED, artifacts, progress, runtime, sources
+from . import RELEASED, artifacts, gpus, progress, runtime, sources, variants
 from .errors import RunFailed, UserError
 from .progress import log
 
@@ -66,6 +66,9 @@ def _make(make, arguments, takes_failed):
     if changed:
         raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
     runtime.set_threads(arguments.threads)
+    params = arguments.spec["params"]
+    if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
+        gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
         if not work.complete:
             work.threads = arguments.threads

@@ -190,12 +190,9 @@ def remake(wildcards):
 
 
 def threads_of(wildcards):
-    """Input function: CPU threads of a job. Runs of a list share the cores; their number changes no byte."""
-    settings = SETTINGS_OF.get(getattr(wildcards, "version", None), SETTINGS)
-    cores = workflow.global_resources["_cores"].value
-    if config["threads"] == "all" and cores and cores > 1 and asked_for_lists():
-        return max(1, min(cores, settings["threads"]) // max(1, len(CHAINS) - 1))
-    return settings["threads"]
+    """CPU threads of a job: the configuration's, never by --cores, because sums over threads depend on their number."""
+    version = getattr(wildcards, "version", None)
+    return SETTINGS_OF.get(version, SETTINGS)["threads"]
 
 
 def stage_threads(wildcards, threads):
@@ -293,6 +290,9 @@ def force_what_was_asked():
     workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
     if asked_for_lists():
         os.environ["LADDER_KEEP_FAILED"] = "yes"  # the stages look there
+        cores = workflow.global_resources["_cores"].value or 1
+        if cores > 1 and config["threads"] == "all":
+            say(f"threads all: one run at a time; threads=1 makes {cores} at a time")
     elif "LADDER_KEEP_FAILED" not in os.environ:
         workflow.dag.forcefiles.update(failed_before())
 

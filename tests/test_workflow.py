@@ -110,7 +110,7 @@ def finished(tmp_path_factory):
     for name in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for stage in stages.STAGES.values():
-        of_lists = stage.script in ("make_compare.py", "make_search.py")
+        of_lists = stage.script in ("make_compare.py", "make_multipliers.py", "make_search.py")
         (folder / "workflow/scripts" / stage.script).write_text(SCRIPT.replace("TAKES_FAILED", str(of_lists)))
     project = Project(folder)
     output = project.snakemake()

@@ -106,7 +106,7 @@ if ladder.RELEASED:
     say(ladder.RELEASED)
 # On a cluster the machines that run the jobs may have what this one lacks.
 if workflow.resource_settings.nodes:
-    os.environ["LADDER_ELSEWHERE"] = "yes"
+    os.environ |= {"LADDER_ELSEWHERE": "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 EVERY = [keyed for _, chain in CHAINS for keyed in chain.values()]
@@ -250,7 +250,9 @@ def reached():
 def asked_for_lists():
     """Whether only pages of lists of runs are asked for: then a run that fails by itself stops no other."""
     targets = set(workflow.dag_settings.targets or [])
-    return bool(targets) and targets <= {*FIXED["compare"], *FIXED["search"]}
+    return bool(targets) and targets <= {
+        page for name in (*configuration.LISTS, "search") for page in FIXED[name]
+    }
 
 
 def failed_before():
@@ -289,7 +291,7 @@ def force_what_was_asked():
         workflow.dag.forcefiles.update(stale_copies(role))
     workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
     if asked_for_lists():
-        os.environ["LADDER_KEEP_FAILED"] = "yes"  # the stages look there
+        os.environ |= {"LADDER_KEEP_FAILED": "yes"}  # the stages look there
         cores = workflow.global_resources["_cores"].value or 1
         if cores > 1 and config["threads"] == "all":
             say(f"threads all: one run at a time; threads=1 makes {cores} at a time")

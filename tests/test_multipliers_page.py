@@ -69,7 +69,7 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
     assert len(addresses) == 21 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
     assert "None" not in text_of(page) and "nan" not in text_of(page)
-    assert f"cannot run here: {REASON}" in text_of(page)
+    assert f"no result: {REASON}" in text_of(page)
 
 
 def test_the_verdicts_are_summed_up(full):

@@ -21,6 +21,7 @@ localrules:
     report,
     data,
     normalized,
+    fit,
     train,
     evaluate,
     features,
@@ -53,6 +54,13 @@ rule normalized:
         made("normalized"),
     message:
         "normalized: {input}"
+
+
+rule fit:
+    input:
+        made("fit"),
+    message:
+        "fit: {input}"
 
 
 rule train:
@@ -173,10 +181,45 @@ rule initialize_weights:
         " {params.remake}"
 
 
+# Of layers that are fitted to patches.
+rule fit_patches:
+    input:
+        normalized=parent("normalized"),
+        initial=parent("initial"),
+        sources=sources("fit"),
+    output:
+        "results/fit/{version}/manifest.json",
+    log:
+        "logs/fit/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        residency=setting("data_residency"),
+        remake=remake,
+    message:
+        "fit {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_patches.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/fit/{wildcards.version}"
+        " --option data_residency={params.residency}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule train_network:
     input:
         normalized=parent("normalized"),
         initial=parent("initial"),
+        fit=parent("fit"),
         data=parent("data"),
         sources=sources("train"),
     output:

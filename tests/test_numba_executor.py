@@ -222,6 +222,31 @@ def test_dropout_multiplies_by_the_drawn_mask_in_both_directions(rate):
 LRN = {"alpha": 0.7, "beta": 0.75, "k": 1.5}
 
 
+@pytest.mark.parametrize("channels", [1, 7])
+def test_position_norm_is_its_definition_and_its_gradient_is_a_finite_difference(channels):
+    x, dy = normal(2, 3, 4, channels), normal(2, 3, 4, channels, seed=1)
+    y, norms, dx = np.full_like(x, np.nan), np.full(x.shape[:3], np.nan), np.full_like(x, np.nan)
+    OPERATIONS["position_norm_forward"](x, y, norms, epsilon=0.01)
+    for got, expected in zip((y, norms), references.position_norm(x, 0.01), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    OPERATIONS["position_norm_backward"](y, norms, dy, dx)
+    assert_gradient(dx, lambda: references.position_norm(x, 0.01)[0], x, dy)
+
+
+def test_local_contrast_is_its_definition():
+    image, x = normal(2, 6, 5, 3), normal(2, 4, 3, 7, seed=1)
+    y = np.full_like(x, np.nan)
+    OPERATIONS["local_contrast_forward"](x, image, y, kernel=3, epsilon=0.01)
+    np.testing.assert_allclose(y, references.local_contrast(x, image, 3, 0.01), rtol=1e-12)
+
+
+def test_soft_threshold_is_its_definition():
+    x = normal(2, 3, 4, 5)
+    y = np.full((2, 3, 4, 10), np.nan)
+    OPERATIONS["soft_threshold_forward"](x, y, threshold=0.5)
+    np.testing.assert_array_equal(y, references.soft_threshold(x, 0.5))
+
+
 @pytest.mark.parametrize("channels, size", [(1, 5), (4, 1), (7, 5), (6, 4), (3, 9)])
 def test_lrn_is_its_definition_and_its_gradient_is_a_finite_difference(channels, size):
     x, dy = normal(2, 3, 2, channels), normal(2, 3, 2, channels, seed=1)

@@ -24,6 +24,7 @@ RULES = {
     "data": "prepare_data",
     "normalized": "normalize_images",
     "initial": "initialize_weights",
+    "fit": "fit_patches",
     "train": "train_network",
     "evaluate": "evaluate_network",
     "features": "extract_features",

@@ -29,9 +29,14 @@ def verdict(inputs):
     return inputs.get("evaluate", inputs.get("svm"))
 
 
+def made_by(inputs):
+    """The artifact that has the run's weights last: of the training, or of the fit where nothing is trained."""
+    return inputs.get("train", inputs.get("fit"))
+
+
 def network(inputs):
     """The run's networks.Network."""
-    return networks.from_params(inputs["train"].manifest["spec"]["params"])
+    return networks.from_params(made_by(inputs).manifest["spec"]["params"])
 
 
 # Accuracy and its controls.
@@ -99,7 +104,7 @@ def samples(data):
 
 def reconstructions(inputs):
     """Originals, reconstructions and differences as single pictures; None for a network that rebuilds nothing."""
-    if "reconstructions.npy" not in inputs["train"].manifest["files"]:
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
     rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:PICTURES]
     originals = np.asarray(inputs["data"].array("test_images.npy")[:len(rebuilt)])
@@ -115,13 +120,19 @@ def reconstructions(inputs):
     }
 
 
-def filters(train, of):
+def filters(inputs):
     """The filters of the network's first layer with weights in one picture; None where they do not read the images' channels.
 
-    of: the networks.Network. A dense layer's units, which weigh every pixel, are shown as images.
+    Of a layer that was fitted and not trained afterwards its atoms, the patches that its filters answer to. A dense layer's
+    units, which weigh every pixel, are shown as images.
     """
+    of, made = network(inputs), made_by(inputs)
     layer = next(layer for layer in of.layers if layer.parameters)
-    first = weights.read(train.path(weights.file_name(of)), of)[f"{layer.name}.weight"]
+    fitted = "fit" in inputs and ("train" not in inputs or layer.name in inputs["train"].metrics["parts"][-1]["frozen"])
+    if fitted:
+        first = np.asarray(inputs["fit"].array("atoms.npy")).transpose(0, 3, 1, 2)
+    else:
+        first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"]
     height, width, channels = of.input_shape
     if layer.kind == "dense" and first.shape[1] == height * width * channels:
         first = first.reshape(-1, channels, height, width)
@@ -132,7 +143,7 @@ def filters(train, of):
     columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
     # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
-    return {"layer": layer.name, "dense": layer.kind == "dense", "colour": first.shape[1] == 3, "count": len(first),
+    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": fitted, "colour": first.shape[1] == 3, "count": len(first),
             "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
             "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
 
@@ -163,12 +174,19 @@ def _sure(probability):
 # Training.
 
 def passes(train, images):
-    """How often training went through its `images`, as far as it went: 0.27, 5."""
+    """How often training went through its `images`, as far as it went: 0.27, 5; None where `train` is no training."""
+    if "steps" not in train.metrics:
+        return None
     return train.metrics["steps"] / _steps_per_epoch(train, images)
 
 
 def loss_curve(inputs, average_image):
-    """The training loss by step, beside what the network is held against: the average image, or its own loss on test images."""
+    """The training loss by step, beside what the network is held against: the average image, or its own loss on test images.
+
+    None where nothing was trained.
+    """
+    if "train" not in inputs:
+        return None
     train = inputs["train"]
     levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
     if "evaluate" in inputs:
@@ -227,7 +245,7 @@ def average_image_loss(inputs):
 
     None for a network that does not rebuild its input.
     """
-    if "reconstructions.npy" not in inputs["train"].manifest["files"]:
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
     images = inputs["normalized"].array("train.npy")
     total, squares = (np.zeros(images.shape[1:]) for _ in range(2))
@@ -316,6 +334,29 @@ def most_confused(matrix, names):
 
 # Kinds of layers beside the convolution, and the name their time is booked under where they have an operation of their own.
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
+
+
+WHITENINGS = {"zca": "ZCA", "pca": "PCA", "rotation": "PCA, unscaled", "none": "none"}
+
+
+def fit(inputs):
+    """What each layer was fitted to, and how: {"layers", "decoder", "joint", "divided"}; None without a fit.
+
+    decoder, joint: epochs or steps in words, of the training of the decoder alone and of all layers, '' for none; divided:
+    whether patches were divided by their contrast.
+    """
+    if "fit" not in inputs:
+        return None
+    rows = [{**row, "whitening": WHITENINGS[row["whitening"]],
+             "kept": "" if row["explained"] == 1 else pages.percent(row["explained"]),
+             "iterations": len(row["objective"])} for row in inputs["fit"].metrics["layers"]]
+    parts = inputs["train"].metrics["parts"] if "train" in inputs else []
+    return {"layers": rows, "decoder": _lengths(parts[:1]), "joint": _lengths(parts[1:]),
+            "divided": any(layer.kind == "local_contrast" for layer in network(inputs).layers)}
+
+
+def _lengths(parts):
+    return ", ".join(f"{part['epochs']} epoch{'s' if part['epochs'] != 1 else ''}" for part in parts)
 
 
 def operation_times(train):

@@ -57,6 +57,7 @@ STAGES = {
     "data": Stage("prepare_data.py", ("datasets",)),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
+    "fit": Stage("fit_patches.py", (*NETWORK, "patches"), runs_variant=True),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
@@ -100,10 +101,12 @@ class Keyed:
 def chain(config):
     """Every artifact of the resolved `config` by role, in the order of the work.
 
-    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer.
+    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer. Where
+    layers are fitted to patches, training starts from them, and the features are theirs unless training changes them.
     """
-    roles, network, classifies = {}, network_params(config), networks.from_params(network_params(config)).classifies
-    labels = {"data": "data"} if classifies else {}
+    roles, network = {}, network_params(config)
+    trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
+    labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
 
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
@@ -111,14 +114,19 @@ def chain(config):
     add("data", "data", _data(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
-    add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", initial="initial", **labels)
+    if fitted:
+        add("fit", "fit", {**network, **_fit(config)}, normalized="normalized", initial="initial")
+    if trains:
+        start = {"fit": "fit"} if fitted else {"initial": "initial"}
+        add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     if classifies:
         add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
             weights="train")
     if config["features_layer"]:
         features = {"encoder": "network", **network, **_pick(config, "variant", "features_layer", "features_standardize",
                                                              "features_pool", "features_flip")}
-        add("features", "features", features, normalized="normalized", weights="train")
+        encoder = "fit" if config["training"] == "patches" else "train"
+        add("features", "features", features, normalized="normalized", weights=encoder)
         add("svm", "svm", _svm(config), features="features", data="data")
         if "random" in config["controls"]:
             add("features_random", "features", features, normalized="normalized", weights="initial")
@@ -140,7 +148,7 @@ def comparison(entries):
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
-            parents |= {f"{role}{number}": roles[role] for role in ("report", "train")}
+            parents |= {f"{role}{number}": roles[role] for role in ("report", "train") if role in roles}
     params = {"entries": [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]}
     return _keyed("compare", "compare", params, **parents)
 
@@ -189,10 +197,16 @@ def _initial(config):
     return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
 
 
+def _fit(config):
+    keys = ["variant", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
+
+
 def _train(config, classifies):
-    keys = ["variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule", "warmup_steps",
-            "augment_flip", "augment_crop", "seed"]
-    keys += ["epochs" if config["steps"] == "none" else "steps"]
+    keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
+            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+    keys += ["decoder_epochs"] if config["training"] != "gradient" else []
+    keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []

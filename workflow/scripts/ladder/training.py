@@ -23,7 +23,7 @@ SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
 class Settings:
     """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates; gradient_scale: see plan.training_plan.
+    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, frozen: see plan.training_plan.
     """
 
     network: Network
@@ -37,6 +37,7 @@ class Settings:
     seed: int
     steps: int | None = None
     augmentation: plan.Augmentation = plan.Augmentation()
+    frozen: tuple = ()
 
 
 class Training:
@@ -57,7 +58,7 @@ class Training:
         self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
         state = {name: value.copy() for name, value in values.items()}
         state |= {name: np.zeros(shape, np.float32) for name, shape in
-                  optimizers.state_shapes(settings.optimizer, settings.network.parameters).items()}
+                  optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
         self._values, self._state = list(values), list(state)   # the latter: what the rest of a run depends on, beside `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
         self._shared = self.executor.place({
@@ -182,7 +183,8 @@ class Training:
         settings = self.settings
         bound = plan.training_plan(settings.network, settings.variant, batch,
                                    plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
-                                   self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed)
+                                   self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
+                                   frozen=settings.frozen)
         return bound, self.executor.allocate(bound, self._shared)
 
     def _fetch(self, names):

@@ -90,6 +90,29 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
+def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
+    params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
+    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "image", "variant", "features_layer",
+                                       "features_standardize", "features_pool", "features_flip"}
+    assert params["features_pixels"] == {"encoder": "pixels"}
+    features = {"features", "features_random", "svm", "svm_random", "report"}
+    assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
+    assert changed(settings, features_fit_rows=500) == changed(settings, features_polarity_scale="channel") == set()
+    polar = settings | {"features_two_polarity": 0.5}
+    assert changed(polar, features_polarity_scale="channel") == features
+    assert changed(polar | {"features_polarity_scale": "channel"}, features_fit_rows=500) == features
+
+
+def test_the_pixels_take_the_options_that_need_no_maps(settings):
+    pixels = {"features_pixels", "svm_pixels"}
+    for on in ({"features_pca": 64}, {"features_flip": True}, {"features_standardize": True}):
+        assert pixels < changed(settings, **on)
+    assert not pixels & changed(settings, features_pca=4000), "as many pixels as that there are not"
+    assert changed(settings | {"features_pca": 64}, features_fit_rows=500) > pixels
+    fitted = stages.chain(settings | {"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
+    assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1}
+
+
 def test_the_size_of_a_network_counts_where_it_has_one(settings):
     resnet = settings | {"network": "resnet18", "features_layer": None}
     assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}

@@ -172,11 +172,15 @@ def _check_together(config):
         if config[key] != "all" and config[key] > available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
                             f"at most {available}, or all")
-    images = facts.train if config["train_limit"] == "all" else config["train_limit"]
+    images = _training_images(config)
     if config["batch_size"] > images:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {images} training images; "
                         f"at most {images}")
     _check_features(config)
+
+
+def _training_images(config):
+    return FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
 
 
 def _check_features(config):
@@ -186,12 +190,25 @@ def _check_features(config):
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
                         f"{_nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
-    layer, grid = _features_layer(config), config["features_pool"]
-    if layer and grid != "none":
-        height, width, _ = network.layer(layer).output_shape
-        if height % grid or width % grid:
-            raise UserError(f"config: features_pool is {grid}, but layer {layer} puts out {height}x{width} pixels, which that "
-                            "does not divide")
+    if layer := _features_layer(config):
+        _check_maps(config, layer, network.layer(layer).output_shape)
+
+
+def _check_maps(config, layer, shape):
+    """That what `layer` puts out, (H, W, C), can be pooled and projected as asked."""
+    height, width, channels = shape
+    for key, off in (("features_max_pool", 1), ("features_pool", "none")):
+        size = config[key]
+        if size != off and (height % size or width % size):
+            put_out = f"layer {layer} puts out" if (height, width) == shape[:2] else "features_max_pool leaves"
+            raise UserError(f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which that does not divide")
+        if size != off:
+            height, width = (size, size) if key == "features_pool" else (height // size, width // size)
+    values = height * width * channels * (1 if config["features_two_polarity"] == "none" else 2)
+    rows = min(config["features_fit_rows"], _training_images(config))
+    for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
+        if config["features_pca"] != "none" and config["features_pca"] > most:
+            raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
 
 
 def _features_layer(config):

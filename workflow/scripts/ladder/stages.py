@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import pathlib
 
 from . import networks, sources
@@ -116,15 +117,14 @@ def chain(config):
         add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
             weights="train")
     if config["features_layer"]:
-        features = {"encoder": "network", **network, **_pick(config, "variant", "features_layer", "features_standardize",
-                                                             "features_pool", "features_flip")}
+        features = _features(config)
         add("features", "features", features, normalized="normalized", weights="train")
         add("svm", "svm", _svm(config), features="features", data="data")
         if "random" in config["controls"]:
             add("features_random", "features", features, normalized="normalized", weights="initial")
             add("svm_random", "svm", _svm(config), features="features_random", data="data")
         if "pixels" in config["controls"]:
-            add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
+            add("features_pixels", "features", _pixel_features(config), normalized="normalized")
             add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
 
     called = _pick(config, *(key for key in ("name", "tags") if config[key]))
@@ -197,6 +197,33 @@ def _train(config, classifies):
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     return _pick(config, *keys)
+
+
+# Options of the features that are in a version only where they are on, and what each is where it is off.
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
+
+
+def _features(config):
+    params = {"encoder": "network", **network_params(config),
+              **_pick(config, "variant", "features_layer", "features_standardize", "features_pool", "features_flip")}
+    on = {key for key, off in OFF.items() if config[key] != off}
+    if "features_two_polarity" not in on:
+        on -= {"features_polarity_scale"}
+    return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _pixel_features(config):
+    """Of the pixels only the options that need no maps; no PCA where it has no fewer components than there are pixels."""
+    on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
+    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+        on -= {"features_pca"}
+    return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
+
+
+def _with_what_is_fitted(config, on):
+    sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    return _pick(config, *sorted(on), *sampled)
 
 
 def _svm(config):

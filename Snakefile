@@ -322,6 +322,34 @@ rule extract_features:
         " {params.remake}"
 
 
+rule join_features:
+    input:
+        parents,
+        sources=sources("joined"),
+    output:
+        "results/joined/{version}/manifest.json",
+    log:
+        "logs/joined/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/join_features.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/joined/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule fit_svm:
     input:
         features=parent("features"),

@@ -75,6 +75,11 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
+    ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
+    ("features_two_polarity", -1, "none or a number at least 0"),
+    ("features_polarity_scale", "chanel", "did you mean channel?"),
+    ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
+    ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
     ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
@@ -83,6 +88,16 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
         config.resolve(config.load(raw | {key: value}))
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
+    on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
+    assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
+    with pytest.raises(UserError, match="features_pool is 8, but features_max_pool leaves 4x4 pixels"):
+        config.load(raw | {"features_max_pool": 2, "features_pool": 8})
+    with pytest.raises(UserError, match="there are 128 features"):
+        config.load(raw | {"features_pool": 1, "features_pca": 200})
+    assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
 
 
 def test_a_missing_key_is_named(raw):

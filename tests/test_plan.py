@@ -114,8 +114,8 @@ def test_a_layer_that_reads_what_learns_cannot_be_frozen():
 
 
 def test_a_network_with_a_layer_without_gradient_is_not_trained():
-    with pytest.raises(UserError, match=r"network patch_net cannot be trained by gradient: layer contrast \(local_contrast\) has "
-                                        "none; set training to patches"):
+    with pytest.raises(UserError, match=r"network patch_net cannot be trained by gradient: layer contrast \(local_contrast\) "
+                                        "has none; set training to patches"):
         plan.training_plan(zoo.FITTED["patch_net"], "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
 
 

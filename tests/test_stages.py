@@ -5,13 +5,18 @@ import pytest
 import yaml
 
 from ladder import config, sources, stages
+from ladder.errors import UserError
 from ladder.sources import ROOT
 
 
 @pytest.fixture
 def settings():
+    return resolved()
+
+
+def resolved(**keys):
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
-    return config.resolve(config.load(raw | {"svm_backend": "sklearn"}))
+    return config.resolve(config.load(raw | {"svm_backend": "sklearn"} | keys))
 
 
 SPEC = {"stage": "train", "params": {"batch_size": 64, "hidden": 128, "rate": 1.0}, "sources": {"a.py": "1f"}, "parents": {}}
@@ -90,6 +95,65 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
+def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
+    params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
+    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "image", "variant", "features_layer",
+                                       "features_standardize", "features_pool", "features_flip"}
+    assert params["features_pixels"] == {"encoder": "pixels"}
+    features = {"features", "features_random", "svm", "svm_random", "report"}
+    assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
+    assert changed(settings, features_fit_rows=500) == changed(settings, features_polarity_scale="channel") == set()
+    polar = settings | {"features_two_polarity": 0.5}
+    assert changed(polar, features_polarity_scale="channel") == features
+    assert changed(polar | {"features_polarity_scale": "channel"}, features_fit_rows=500) == features
+
+
+def test_the_pixels_take_the_options_that_need_no_maps(settings):
+    pixels = {"features_pixels", "svm_pixels"}
+    for on in ({"features_pca": 64}, {"features_flip": True}, {"features_standardize": True}):
+        assert pixels < changed(settings, **on)
+    assert not pixels & changed(settings, features_pca=4000), "as many pixels as that there are not"
+    assert changed(settings | {"features_pca": 64}, features_fit_rows=500) > pixels
+    fitted = stages.chain(settings | {"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
+    assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1}
+
+
+def versions(settings):
+    return {role: keyed.version for role, keyed in stages.chain(settings).items()}
+
+
+def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once(settings):
+    alone = versions(settings)
+    both = versions(resolved(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}]))
+    assert {role for role in alone if alone[role] != both[role]} == {"svm", "svm_random", "report"}
+    assert both.keys() - alone.keys() == {"features_part2", "features_random_part2", "joined", "joined_random"}
+    assert both["features_part2"] == versions(resolved(features_layer="enc1_pool"))["features"]
+    assert [one.stage for one in stages.chain(settings).values()].count("train") == 1
+
+
+def test_features_of_two_networks_are_joined_with_all_that_the_second_is_made_of():
+    chain = stages.chain(resolved(features_concatenate=[{"seed": [5, 6], "normalization": "zca", "weight": 0.5}]))
+    assert chain.keys() >= {"normalized_part2", "initial_part2", "train_part2", "features_part2", "train_part3"}
+    assert "normalized_part3" not in chain, "it is the same for both"
+    joined = chain["joined"]
+    assert joined.spec["params"] == {"weights": [1, 0.5, 0.5]}
+    assert list(joined.parents) == ["part1", "part2", "part3"] and chain["svm"].parents["features"] is joined
+    assert {"train_part2", "features_part3", "joined"} < chain["report"].parents.keys()
+    assert not {"initial", "initial_part2"} & chain["report"].parents.keys()
+    assert chain["svm_pixels"].parents["features"] is chain["features_pixels"], "pixels have no layers to join"
+
+
+@pytest.mark.parametrize("entry, words", [
+    ({"weight": 0}, "weight is 0, but must be a number above 0"), ({"sed": 1}, "there is no key 'sed'; did you mean seed?"),
+    ({"features_layer": "enc3"}, "no such layer; did you mean enc2? (entry 1 of features_concatenate)"),
+    ({"train_limit": 100}, "of the same images"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
+])
+def test_a_wrong_part_is_one_line(entry, words):
+    with pytest.raises(UserError) as caught:
+        resolved(features_concatenate=[entry])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_the_size_of_a_network_counts_where_it_has_one(settings):
     resnet = settings | {"network": "resnet18", "features_layer": None}
     assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
@@ -139,6 +203,13 @@ def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(
     assert stages.why(after["train"], tmp_path) == f"learning_rate {settings['learning_rate']} -> 0.5"
     assert stages.why(after["svm_pixels"], tmp_path) == "C 10 -> 2"
     assert stages.why(after["svm_random"], tmp_path) == "C 10 -> 2"
+
+
+def test_why_finds_the_controls_among_joined_features_too(tmp_path):
+    for keyed in stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}])).values():
+        finish(tmp_path, keyed)
+    after = stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}], svm_C=2))
+    assert {stages.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {"C 10 -> 2"}
 
 
 def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path):

@@ -324,6 +324,20 @@ def test_the_svm_reads_the_layer_that_is_named(project):
     assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
 
 
+def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(project):
+    joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
+    output = project.snakemake(*joined)
+    assert project.status == 0, output
+    assert project.ran() == ["features", "features", "joined", "joined", "report", "svm", "svm"]
+    assert "Nothing to be done" in project.snakemake(*joined)
+    project.snakemake(*joined, "-R", "train_network")
+    assert project.ran() == ["features", "features", "joined", "report", "svm", "train"]
+    other = ("report", "--config", "features_concatenate=[{seed: 9}]", "controls=[]")
+    assert "joined" in reasons(project.snakemake("-n", *other))
+    project.snakemake(*other)
+    assert project.ran() == ["features", "initial", "joined", "report", "svm", "train"]
+
+
 def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_changes(project):
     (project.folder / "start.bin").write_bytes(b"some weights")
     start = ("train", "--config", "initial_weights=start.bin")

@@ -28,6 +28,7 @@ RULES = {
     "train": "train_network",
     "evaluate": "evaluate_network",
     "features": "extract_features",
+    "joined": "join_features",
     "svm": "fit_svm",
     "report": "make_report",
     "parity": "compare_rungs",
@@ -57,10 +58,11 @@ def load_settings():
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         entries = configuration.entries(loaded)
-        chains = [
-            (entry.settings, stages.chain(entry.settings))
-            for entry in entries
-            if not entry.reason
+        runs = [settings, *(entry.settings for entry in entries if not entry.reason)]
+        _, *chains = [
+            (needed, stages.chain(needed))
+            for run in runs
+            for needed in configuration.every(run)
         ]
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
@@ -206,12 +208,15 @@ def remade():
     if workflow.dag_settings.forcetargets:
         asked |= set(workflow.dag_settings.targets)
     versions = {CHAIN[role].version for role in asked & CHAIN.keys()}
-    for keyed in (*EVERY, CHAIN["compare"]):  # made from what comes after it
-        named = asked & {RULES[keyed.stage], keyed.manifest}
-        inherited = any(parent.version in versions for parent in keyed.parents.values())
-        if workflow.dag_settings.forceall or named or inherited:
-            versions.add(keyed.version)
-    return versions
+
+    @functools.cache
+    def again(version):
+        keyed = BY_VERSION[version]
+        named = asked & {RULES[keyed.stage], keyed.manifest} or version in versions
+        inherited = (again(parent.version) for parent in keyed.parents.values())
+        return bool(workflow.dag_settings.forceall or named or any(inherited))
+
+    return {version for version in BY_VERSION if again(version)}
 
 
 @functools.cache

@@ -1,12 +1,15 @@
 """Stage `features`: the feature vectors of all training and test images.
 
-params: encoder ('network' or 'pixels'), network with its options, image, classes where it classifies, variant, features_layer
-(whose output it takes), features_standardize, features_pool, features_flip (only the encoder for 'pixels').
+params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes where it classifies, variant,
+features_layer (whose output it takes), features_standardize, features_pool, features_flip. The other options of the features,
+and for pixels these too, only where they are on: features_two_polarity, features_polarity_scale, features_max_pool,
+features_pca; with what is fitted to a sample features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency.
-Writes train.npy and test.npy, float32 (N, dimensions), each image's values flattened channel by channel.
+Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: what was fitted (features.Recipe).
 """
 
+import dataclasses
 import time
 
 import numpy as np
@@ -18,41 +21,52 @@ from ladder.progress import log
 
 
 def make(work, inputs, params, options):
-    statistics = Statistics.load(inputs["normalized"])
-    images = {name: inputs["normalized"].array(name) for name in ("train.npy", "test.npy")}
-    encode, dimensions = ENCODERS[params["encoder"]](inputs, params, statistics, work.threads, options["data_residency"])
-    count = sum(len(rows) for rows in images.values())
+    train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
+    encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options["data_residency"])
+    recipe, share = fit(encoder, train, params, work.threads)
+    values = int(np.prod(recipe.pooled_shape(shape)))
+    dimensions = values if recipe.components is None else recipe.components.shape[1]
+    count = len(train) + len(test)
     log.info("%d feature vectors of %d values: %s on disk", count, dimensions, progress.size(4 * count * dimensions))
 
     started = time.monotonic()
-    with work.new_array("train.npy", (len(images["train.npy"]), dimensions), np.float32) as train, \
-            work.new_array("test.npy", (len(images["test.npy"]), dimensions), np.float32) as test:
-        encode(images["train.npy"], train, "features of training images")
-        encode(images["test.npy"], test, "features of test images")
+    with work.new_array("train.npy", (len(train), dimensions), np.float32) as train_out, \
+            work.new_array("test.npy", (len(test), dimensions), np.float32) as test_out:
+        features.extract(encoder, train, recipe, train_out, "features of training images", work.threads)
+        features.extract(encoder, test, recipe, test_out, "features of test images", work.threads)
         seconds = time.monotonic() - started
-        if params.get("features_standardize"):
-            features.standardize(train, test)
-    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds}
+        if params.get("features_standardize") and recipe.mean is None:
+            mean, scale = features.moments(train_out)
+            recipe = dataclasses.replace(recipe, mean=mean, scale=scale)
+            features.standardize(recipe, train_out, test_out)
+    work.write_tensors(features.FILE, recipe.tensors())
+    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds,
+                    **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share})}
 
 
-def network_encoder(inputs, params, statistics, threads, data_residency):
-    network, layer = networks.from_params(params), params["features_layer"]
+def fit(encoder, images, params, threads):
+    """The features.Recipe with what is fitted to a sample of images, and the share of the variance that PCA keeps or None."""
+    recipe, share = features.Recipe.of(params), None
+    if "features_fit_rows" in params:
+        images = images[features.sample(len(images), params["features_fit_rows"], params["seed"])]
+    if "features_polarity_scale" in params:
+        recipe = features.fit_channels(encoder, images, recipe)
+    if "features_pca" in params:
+        recipe, share = features.fit_components(encoder, images, recipe, params["features_pca"],
+                                                params.get("features_standardize", False), threads)
+    return recipe, share
+
+
+def network_encoder(inputs, params, threads, data_residency):
+    """(encoder, shape of what it puts out)"""
+    network, layer, statistics = networks.from_params(params), params["features_layer"], Statistics.load(inputs["normalized"])
     values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
-    pool = 0 if params["features_pool"] == "none" else params["features_pool"]
-    encoder = Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads,
-                        until=layer, data_residency=data_residency)
-
-    def encode(images, out, label):
-        features.extract(encoder, images, out, pool, params["features_flip"], label)
-
-    return encode, features.dimensions(network.layer(layer).output_shape, pool)
+    return Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads, until=layer,
+                     data_residency=data_residency), network.layer(layer).output_shape
 
 
-def pixel_encoder(inputs, params, statistics, threads, data_residency):
-    def encode(images, out, label):
-        features.pixels(images, statistics, out)
-
-    return encode, int(np.prod(inputs["normalized"].array("train.npy").shape[1:]))
+def pixel_encoder(inputs, params, threads, data_residency):
+    return features.Pixels(Statistics.load(inputs["normalized"])), inputs["normalized"].array("train.npy").shape[1:]
 
 
 ENCODERS = {"network": network_encoder, "pixels": pixel_encoder}

@@ -115,7 +115,7 @@ def _keys(runs):
 def _stages(runs):
     """The stages that any run went through, in the order of the work."""
     found = {name for run in runs if run.summary for name in run.summary["seconds"]}
-    return [name for name in report.ROLES if name in found]
+    return report.in_order(found)
 
 
 def _written(value):
@@ -143,7 +143,7 @@ def context(runs):
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
         "charts": _charts(ran, series, labels),
-        "stage_heads": [report.ROLES[name] for name in _stages(ran)],
+        "stage_heads": [report.title(name) for name in _stages(ran)],
         "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
         "operations": _operations(ran, labels),
         "speed": _speed(ran, labels),

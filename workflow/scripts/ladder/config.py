@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import itertools
 import math
@@ -15,6 +16,7 @@ from .dataset_facts import FACTS
 from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
+WEIGHT = {"type": "number", "exclusiveMinimum": 0}
 
 
 def load(raw):
@@ -44,12 +46,13 @@ def resolve(config):
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "parts": _parts(config),
     }
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of the compare list: what it overrides, its resolved settings, and why it cannot run here, or ''."""
+    """One run of a list of them: what it overrides, its resolved settings, and why it cannot run here, or ''."""
 
     overrides: dict
     settings: dict
@@ -62,17 +65,62 @@ def entries(config):
     A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
     several such lists for all their combinations. Raises UserError with one line that names the entry.
     """
+    return [one for _, one in _entries("compare", config["compare"], {**config, "compare": []})]
+
+
+def _entries(key, listed, config):
+    """(its number, its Entry) of every run of this list, each the `config` with other values; key: what the list is called."""
     properties, found = load_schema()["properties"], []
-    for number, entry in enumerate(config["compare"], 1):
-        for overrides in _combinations(entry, properties):
+    for number, named in enumerate(listed, 1):
+        for overrides in _combinations(named, properties):
             try:
-                settings = resolve(load({**config, "compare": [], **overrides}))
+                found.append((number, entry(config, overrides)))
             except UserError as error:
-                raise UserError(f"{error} (entry {number} of compare)") from error
-            reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or "")
-            typed = {key: coerce(key, value, properties[key]) for key, value in overrides.items()}
-            found.append(Entry(typed, settings, reason))
+                raise UserError(f"{error} (entry {number} of {key})") from error
     return found
+
+
+def entry(config, overrides):
+    """The Entry of the loaded `config` with these keys' values in place of its own; raises UserError where they are wrong."""
+    properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
+    reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
+
+
+# Runs that a run needs.
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Features to append to a run's own: their weight, and the resolved settings of the run they are of."""
+
+    weight: float
+    settings: dict
+
+
+def every(settings):
+    """The resolved `settings`, those of every run that it needs, and of every run that those need."""
+    yield settings
+    for part in settings["parts"]:
+        yield from every(part.settings)
+
+
+def _parts(config):
+    """The Part of every entry of features_concatenate."""
+    listed, alone = config["features_concatenate"], {**config, "compare": [], "features_concatenate": []}
+    weights = [coerce("weight", named.get("weight", 1), WEIGHT) for named in listed]
+    others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
+    found = _entries("features_concatenate", others, alone)
+    for number, one in found:
+        _check_part(one.settings, config, f"(entry {number} of features_concatenate)")
+    return [Part(weights[number - 1], one.settings) for number, one in found]
+
+
+def _check_part(settings, config, where):
+    if settings["features_layer"] is None:
+        raise UserError(f"config: {settings['network']} has no features unless features_layer names a layer {where}")
+    if stages.data_params(settings) != stages.data_params(config):
+        raise UserError("config: features can be concatenated only where they are of the same images: leave dataset and limits "
+                        f"as they are {where}")
 
 
 def _combinations(entry, properties):
@@ -84,8 +132,9 @@ def _combinations(entry, properties):
     return [dict(combination) for combination in itertools.product(*choices)]
 
 
+@functools.cache
 def load_schema():
-    """The schema of config.yaml, with the rungs there are."""
+    """The schema of config.yaml, with the rungs there are; not to be changed."""
     schema = yaml.safe_load(SCHEMA.read_text())
     schema["properties"]["variant"]["enum"] += variants.VARIANTS
     return schema
@@ -172,7 +221,7 @@ def _check_together(config):
         if config[key] != "all" and config[key] > available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
                             f"at most {available}, or all")
-    images = facts.train if config["train_limit"] == "all" else config["train_limit"]
+    images = _training_images(config)
     if config["batch_size"] > images:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {images} training images; "
                         f"at most {images}")
@@ -191,6 +240,10 @@ def _check_training(config):
                         "patches")
 
 
+def _training_images(config):
+    return FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+
+
 def _check_features(config):
     """That the features' layer is one of the network, and its output can be pooled as asked."""
     network = networks.from_params(stages.network_params(config))
@@ -198,12 +251,25 @@ def _check_features(config):
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
                         f"{_nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
-    layer, grid = _features_layer(config), config["features_pool"]
-    if layer and grid != "none":
-        height, width, _ = network.layer(layer).output_shape
-        if height % grid or width % grid:
-            raise UserError(f"config: features_pool is {grid}, but layer {layer} puts out {height}x{width} pixels, which that "
-                            "does not divide")
+    if layer := _features_layer(config):
+        _check_maps(config, layer, network.layer(layer).output_shape)
+
+
+def _check_maps(config, layer, shape):
+    """That what `layer` puts out, (H, W, C), can be pooled and projected as asked."""
+    height, width, channels = shape
+    for key, off in (("features_max_pool", 1), ("features_pool", "none")):
+        size = config[key]
+        if size != off and (height % size or width % size):
+            put_out = f"layer {layer} puts out" if (height, width) == shape[:2] else "features_max_pool leaves"
+            raise UserError(f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which that does not divide")
+        if size != off:
+            height, width = (size, size) if key == "features_pool" else (height // size, width // size)
+    values = height * width * channels * (1 if config["features_two_polarity"] == "none" else 2)
+    rows = min(config["features_fit_rows"], _training_images(config))
+    for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
+        if config["features_pca"] != "none" and config["features_pca"] > most:
+            raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
 
 
 def _features_layer(config):

@@ -143,8 +143,8 @@ def filters(inputs):
     columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
     # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
-    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": fitted, "colour": first.shape[1] == 3, "count": len(first),
-            "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
+    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": fitted, "colour": first.shape[1] == 3,
+            "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
             "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
 
 
@@ -181,7 +181,7 @@ def passes(train, images):
 
 
 def loss_curve(inputs, average_image):
-    """The training loss by step, beside what the network is held against: the average image, or its own loss on test images.
+    """The training loss by step, beside what it is held against: the average image, or the network's loss on test images.
 
     None where nothing was trained.
     """

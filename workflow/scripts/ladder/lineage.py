@@ -12,7 +12,8 @@ from .artifacts import COMPLETE, MANIFEST
 
 VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 # Stage whose parameters belong to keys of the configuration by other names -> those names.
-KEYS = {"svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
+KEYS = {"joined": {"weights": "features_concatenate"},
+        "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
         "initial": {"file_sha256": "initial_weights"}}
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are no settings
 CONTROLS = {"svm_random": "random", "svm_pixels": "pixels"}

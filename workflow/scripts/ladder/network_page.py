@@ -121,7 +121,8 @@ def described(layer):
             return f"over the contrast of {of['kernel']} × {of['kernel']}"
         case "soft_threshold":
             return f"either sign beyond {of['threshold']:g}"
-    return {"batchnorm": "by channel", "position_norm": "each pixel to length 1", "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
+    return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
+            "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
 
 
 def _strided(attributes, usual):

@@ -1,8 +1,8 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
-Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where anything is trained; evaluate of a network that classifies; where an SVM classifies features
-also features, svm and, where the controls are on, features_random, svm_random, features_pixels, svm_pixels. Nothing here is
-computed anew that a stage has measured.
+Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
+of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
+features_random, svm_random, features_pixels, svm_pixels. Nothing here is computed anew that a stage has measured.
 """
 
 import math
@@ -18,12 +18,30 @@ ROLES = {
     "train": "train",
     "evaluate": "evaluate",
     "features": "features",
+    "joined": "features joined",
     "svm": "svm",
     "features_random": "features, untrained network",
+    "joined_random": "features joined, untrained network",
     "svm_random": "svm, untrained network",
     "features_pixels": "features, raw pixels",
     "svm_pixels": "svm, raw pixels",
 }
+
+
+def in_order(roles):
+    """Those of the roles that have a name, in the order of the work; features_part2 behind features."""
+    order = list(ROLES)
+    return sorted((role for role in roles if _whole(role) in ROLES), key=lambda role: (order.index(_whole(role)), role))
+
+
+def title(role):
+    """The role's name."""
+    _, _, part = role.partition("_part")
+    return ROLES[_whole(role)] + (f", part {part}" if part else "")
+
+
+def _whole(role):
+    return role.partition("_part")[0]
 
 
 def summary(inputs, version):
@@ -84,7 +102,8 @@ def context(inputs, numbers):
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
         "network_title": pages.network_title(numbers["network"]),
         "smoke_test": numbers["dataset"] == "digits",
-        "features": inputs["features"].metrics if "features" in inputs else None,
+        "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
+        if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
@@ -106,7 +125,7 @@ def context(inputs, numbers):
         "confusion": exhibits.confusion(numbers["confusion"], names),
         "confused": exhibits.most_confused(numbers["confusion"], names),
         "mistakes": exhibits.mistakes(inputs),
-        "stage_times": pages.bars({ROLES[role]: value for role, value in numbers["seconds"].items()}, pages.duration),
+        "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
         "operation_times": exhibits.operation_times(train),
         "memory": pages.bars(train.metrics["memory"], pages.size) if "memory" in train.metrics else [],
         "network": exhibits.layers(train.metrics),
@@ -116,8 +135,8 @@ def context(inputs, numbers):
 
 
 def _made(inputs):
-    """(role, artifact) in the order of the chain."""
-    return [(role, inputs[role]) for role in ROLES if role in inputs]
+    """(role, artifact) in the order of the work."""
+    return [(role, inputs[role]) for role in in_order(inputs)]
 
 
 def _accuracy(inputs, role):
@@ -144,13 +163,13 @@ def _machines(inputs):
         del facts["host"]
         libraries = facts.pop("blas")   # grows with what a stage imports
         _, roles, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
-        roles.append(ROLES[role])
+        roles.append(title(role))
         blas.update(libraries.split(", ") if libraries else [])
     return [{**facts, "roles": roles, "blas": ", ".join(sorted(blas))} for facts, roles, blas in machines.values()]
 
 
 def _artifacts(inputs):
-    return [{"role": ROLES[role], "version": one.version, "folder": _from_root(one.folder),
+    return [{"role": title(role), "version": one.version, "folder": _from_root(one.folder),
              "bytes": sum(file["bytes"] for file in one.manifest["files"].values()),
              "made": one.manifest["made"], "seconds": one.manifest["seconds"],
              "peak_memory_bytes": one.manifest["peak_memory_bytes"]} for role, one in _made(inputs)]
@@ -165,5 +184,5 @@ def _settings(inputs):
         if main != role:
             usual = inputs[main].manifest["spec"]["params"]
             params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
-        groups.append({"stage": ROLES[role], "control": main != role, "params": params})
+        groups.append({"stage": title(role), "control": main != role, "params": params})
     return groups

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import pathlib
 
 from . import networks, sources
@@ -61,6 +62,7 @@ STAGES = {
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
+    "joined": Stage("join_features.py"),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
     "network": Stage("make_network.py", ("layers", "network_page", "networks", "optimizers", "pages", "plan"), TEMPLATES,
                      runs_variant=True),
@@ -111,7 +113,7 @@ def chain(config):
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
 
-    add("data", "data", _data(config))
+    add("data", "data", data_params(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
     if fitted:
@@ -122,23 +124,48 @@ def chain(config):
     if classifies:
         add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
             weights="train")
-    if config["features_layer"]:
-        features = {"encoder": "network", **network, **_pick(config, "variant", "features_layer", "features_standardize",
-                                                             "features_pool", "features_flip")}
-        encoder = "fit" if config["training"] == "patches" else "train"
-        add("features", "features", features, normalized="normalized", weights=encoder)
-        add("svm", "svm", _svm(config), features="features", data="data")
-        if "random" in config["controls"]:
-            add("features_random", "features", features, normalized="normalized", weights="initial")
-            add("svm_random", "svm", _svm(config), features="features_random", data="data")
-        if "pixels" in config["controls"]:
-            add("features_pixels", "features", {"encoder": "pixels"}, normalized="normalized")
-            add("svm_pixels", "svm", _svm(config), features="features_pixels", data="data")
+    parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
+    for kind, weights in _kinds(config).items():
+        classified = f"features{kind}"
+        if weights:
+            add(classified, "features", _features(config), normalized="normalized", weights=weights)
+        else:
+            add(classified, "features", _pixel_features(config), normalized="normalized")
+        if parts and weights:
+            classified = f"joined{kind}"
+            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]])
+        add(f"svm{kind}", "svm", _svm(config), features=classified, data="data")
 
     called = _pick(config, *(key for key in ("name", "tags") if config[key]))
     add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called},
-        **{role: role for role in roles if role != "initial"})
+        **{role: role for role, keyed in roles.items() if keyed.stage != "initial"})
     return roles
+
+
+def _kinds(config):
+    """Suffix of the roles of each kind of features -> the role whose weights they are of; None for the pixels themselves."""
+    if not config["features_layer"]:
+        return {}
+    controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
+    own = "fit" if config["training"] == "patches" else "train"
+    return {"": own, **dict(of for name, of in controls.items() if name in config["controls"])}
+
+
+def _joined(kind, roles, parts, weights):
+    """The roles of this kind's features with those of other chains, the parts, appended, and of what those are made from."""
+    own, found = f"features{kind}", {}
+    for number, part in enumerate(parts, 2):
+        for keyed in _ancestry(part[own]):
+            if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
+                found[f"{keyed.role}_part{number}"] = keyed
+    joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]},
+                    part1=roles[own], **{f"part{number}": part[own] for number, part in enumerate(parts, 2)})
+    return {**found, joined.role: joined}
+
+
+def _ancestry(keyed):
+    """What it is made from, and itself, in the order of the work."""
+    return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
 
 
 def comparison(entries):
@@ -185,7 +212,8 @@ def _pick(config, *keys):
     return {key: config[key] for key in keys}
 
 
-def _data(config):
+def data_params(config):
+    """Which images there are, in which order."""
     keys = ["dataset", "train_limit", "test_limit"]
     if config["dataset"] == "cifar10":
         # Without a checksum nothing but the addresses says which archive it is.
@@ -211,6 +239,33 @@ def _train(config, classifies):
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     return _pick(config, *keys)
+
+
+# Options of the features that are in a version only where they are on, and what each is where it is off.
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
+
+
+def _features(config):
+    params = {"encoder": "network", **network_params(config),
+              **_pick(config, "variant", "features_layer", "features_standardize", "features_pool", "features_flip")}
+    on = {key for key, off in OFF.items() if config[key] != off}
+    if "features_two_polarity" not in on:
+        on -= {"features_polarity_scale"}
+    return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _pixel_features(config):
+    """Of the pixels only the options that need no maps; no PCA where it has no fewer components than there are pixels."""
+    on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
+    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+        on -= {"features_pca"}
+    return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
+
+
+def _with_what_is_fitted(config, on):
+    sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    return _pick(config, *sorted(on), *sampled)
 
 
 def _svm(config):
@@ -243,7 +298,7 @@ def why(keyed, results="results"):
     """
     if _read_spec(results, keyed.stage, keyed.version):
         return ""
-    kind = _kind(keyed.spec, results, {parent.version: parent.spec for parent in keyed.parents.values()})
+    kind = _kind(keyed.spec, results, {one.version: one.spec for one in _ancestry(keyed)})
     found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
     stages = {name: parent.stage for name, parent in keyed.parents.items()}
     return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
@@ -266,9 +321,8 @@ def _read_spec(results, stage, version):
 
 def _kind(spec, results, known):
     """What an artifact is of, so that a control is not compared with the trained network: encoder and kind of weights."""
-    if spec["stage"] == "svm":
-        parent = spec["parents"]["features"]
-        spec = known.get(parent) or _read_spec(results, "features", parent)
+    while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
+        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
     if spec is None or spec["stage"] != "features":
         return None
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]

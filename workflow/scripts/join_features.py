@@ -1,0 +1,35 @@
+"""Stage `joined`: the features of several layers or networks side by side.
+
+params: weights, one for each part.  inputs: part1, part2, ...: features artifacts of the same images.
+Writes train.npy and test.npy, float32 (N, dimensions): the parts' columns one after the other, each times its part's weight.
+"""
+
+import numpy as np
+
+from ladder import progress, stage
+from ladder.progress import log
+
+ROWS = 2048   # rows at a time
+
+
+def make(work, inputs, params):
+    parts = [inputs[f"part{number}"] for number in range(1, 1 + len(params["weights"]))]
+    widths = [part.metrics["dimensions"] for part in parts]
+    log.info("%s features side by side: %d", " + ".join(map(str, widths)), sum(widths))
+    for name in ("train.npy", "test.npy"):
+        join(work, name, [part.array(name) for part in parts], params["weights"])
+    work.metrics = {"dimensions": sum(widths), "parts": widths}
+
+
+def join(work, name, parts, weights):
+    """Write the rows (N, D1), (N, D2), ... of the parts as one file (N, D1 + D2 + ...), each times its weight."""
+    ends = np.cumsum([part.shape[1] for part in parts])
+    with work.new_array(name, (len(parts[0]), ends[-1]), np.float32) as out:
+        for start in progress.bar(range(0, len(out), ROWS), f"joining {name}", "block"):
+            rows = slice(start, start + ROWS)
+            for part, weight, end in zip(parts, weights, ends, strict=True):
+                np.multiply(part[rows], np.float32(weight), out=out[rows, end - part.shape[1]:end])
+
+
+if __name__ == "__main__":
+    stage.run(make)

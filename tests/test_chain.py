@@ -15,8 +15,8 @@ import pytest
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
-SUMMARY = ["dataset", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy",
-           "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
+SUMMARY = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
+           "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
            "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
 
 

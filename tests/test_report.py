@@ -12,9 +12,9 @@ import make_report
 import synthetic_run
 from ladder import artifacts, exhibits, pages, report, sources
 
-KEYS = ["dataset", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy",
-        "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement",
-        "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
+KEYS = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
+        "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
+        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
 

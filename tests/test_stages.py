@@ -97,8 +97,8 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
 
 def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
     params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
-    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "image", "variant", "features_layer",
-                                       "features_standardize", "features_pool", "features_flip"}
+    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",
+                                       "features_layer", "features_standardize", "features_pool", "features_flip"}
     assert params["features_pixels"] == {"encoder": "pixels"}
     features = {"features", "features_random", "svm", "svm_random", "report"}
     assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features

@@ -120,19 +120,14 @@ def reconstructions(inputs):
     }
 
 
-def filters(inputs):
+def filters(made, of, atoms=None):
     """The filters of the network's first layer with weights in one picture; None where they do not read the images' channels.
 
-    Of a layer that was fitted and not trained afterwards its atoms, the patches that its filters answer to. A dense layer's
-    units, which weigh every pixel, are shown as images.
+    made: the artifact with the weights; of: the networks.Network; atoms: what `atoms` says. A dense layer's units, which weigh
+    every pixel, are shown as images.
     """
-    of, made = network(inputs), made_by(inputs)
     layer = next(layer for layer in of.layers if layer.parameters)
-    fitted = "fit" in inputs and ("train" not in inputs or layer.name in inputs["train"].metrics["parts"][-1]["frozen"])
-    if fitted:
-        first = np.asarray(inputs["fit"].array("atoms.npy")).transpose(0, 3, 1, 2)
-    else:
-        first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"]
+    first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"] if atoms is None else atoms
     height, width, channels = of.input_shape
     if layer.kind == "dense" and first.shape[1] == height * width * channels:
         first = first.reshape(-1, channels, height, width)
@@ -143,9 +138,19 @@ def filters(inputs):
     columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
     # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
-    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": fitted, "colour": first.shape[1] == 3,
+    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": atoms is not None, "colour": first.shape[1] == 3,
             "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
             "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
+
+
+def atoms(inputs):
+    """The patches (filters, channels, kernel, kernel) that the filters of a fitted first layer answer to.
+
+    None where the layer was not fitted, or was trained afterwards.
+    """
+    if "fit" not in inputs or ("train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]):
+        return None
+    return np.asarray(inputs["fit"].array("atoms.npy")).transpose(0, 3, 1, 2)
 
 
 def mistakes(inputs):

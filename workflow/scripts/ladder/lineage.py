@@ -65,7 +65,7 @@ class Store:
         """Key of the configuration -> value, of all that can change the run of a report version."""
         roles = {"report": report, **self.parents(report)}
         if "train" in roles:
-            roles["initial"] = self.parents(roles["train"]).get("initial")
+            roles["initial"] = self.parents(roles.get("fit", roles["train"])).get("initial")
         found = {}
         for role, version in roles.items():
             manifest = self.manifest(version) if role not in CONTROLS and "_" not in role else None

@@ -329,14 +329,18 @@ class Builder:
 
     # Values.
 
+    def value(self, name):
+        """The buffer with what layer `name` puts out, or with the images."""
+        return self._values[name]
+
     def source(self, layer):
         """The buffer with the layer's only input."""
         (name,) = layer.inputs
-        return self._values[name]
+        return self.value(name)
 
     def sources(self, layer):
         """The buffers with the layer's inputs."""
-        return [self._values[name] for name in layer.inputs]
+        return [self.value(name) for name in layer.inputs]
 
     def activation(self, layer):
         """A new buffer for what the layer puts out."""

@@ -169,13 +169,15 @@ def _ancestry(keyed):
 
 
 def comparison(entries):
-    """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and train<n>.
+    """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and
+    train<n>: of a network that is not trained, the fit.
     """
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
-            parents |= {f"{role}{number}": roles[role] for role in ("report", "train") if role in roles}
+            made = roles["train"] if "train" in roles else roles["fit"]
+            parents |= {f"report{number}": roles["report"], f"train{number}": made}
     params = {"entries": [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]}
     return _keyed("compare", "compare", params, **parents)
 

@@ -60,7 +60,7 @@ def code_block(build, group):
     conv, *contrast, threshold, pool = group
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
     bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
-    image = {"image": build.sources(contrast[0])[1]} if contrast else {}
+    image = {"image": build.value(contrast[0].inputs[1])} if contrast else {}
     settings = {"contrast": contrast[0].attributes} if contrast else {}
     x, y = build.source(conv), build.activation(pool)
     build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs,

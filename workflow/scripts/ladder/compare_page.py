@@ -218,7 +218,8 @@ def _row(run, keys, series, ran):
         "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
                        for key, value in accuracies.items()},
         "error": f"± {100 * error:.1f}" if error else "", "best": best is not None and run.summary["test_accuracy"] == best,
-        "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
+        "loss": {"value": run.loss if math.isfinite(run.loss) else "",
+                 "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
         "speed": {"value": speed or "", "text": pages.rate(speed) if speed else ""},
         "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},
         "memory": {"value": run.memory, "text": pages.size(run.memory)},

@@ -17,9 +17,10 @@ ROWS_AT_ONCE = 1000
 POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps that each should be the mean of
 NEARLY = 0.9       # a class named right more often than this is nearly perfect
 LONG = 24          # a list of more layers than this is folded by stage
-# The rows of the accuracies by role: name and note, for an autoencoder and for a network that classifies.
+# The rows of the accuracies by role: name and note, for an autoencoder, a fitted encoder, and a network that classifies.
 ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control 1"),
             "svm_pixels": ("Raw pixels", "control 2")}
+FITTED = ENCODERS | {"svm": ("Fitted encoder", "this run")}
 CLASSIFIERS = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
                "svm_random": ("SVM, untrained network", "control 1"), "svm_pixels": ("SVM, raw pixels", "control 2")}
 
@@ -53,7 +54,7 @@ def accuracies(inputs):
     """The SVM's accuracy beside its controls and, where the network classifies, the network's own, on one scale."""
     if "svm" not in inputs:
         return None
-    labels = CLASSIFIERS if "evaluate" in inputs else ENCODERS
+    labels = CLASSIFIERS if "evaluate" in inputs else FITTED if "fit" in inputs else ENCODERS
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
     return figures.interval_chart([{"key": "own" if role == own else "", "name": name, "note": note,
@@ -341,6 +342,7 @@ def most_confused(matrix, names):
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
 
 
+FOUND_BY = {"kmeans": "k\u2011means", "random": "random patches"}   # a hyphen at which no line ends
 WHITENINGS = {"zca": "ZCA", "pca": "PCA", "rotation": "PCA, unscaled", "none": "none"}
 
 
@@ -352,7 +354,7 @@ def fit(inputs):
     """
     if "fit" not in inputs:
         return None
-    rows = [{**row, "whitening": WHITENINGS[row["whitening"]],
+    rows = [{**row, "whitening": WHITENINGS[row["whitening"]], "filters": FOUND_BY.get(row["atoms"], "none"),
              "kept": "" if row["explained"] == 1 else pages.percent(row["explained"]),
              "iterations": len(row["objective"])} for row in inputs["fit"].metrics["layers"]]
     parts = inputs["train"].metrics["parts"] if "train" in inputs else []

@@ -236,6 +236,7 @@ rule train_network:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("multiplier"),
         monitor=setting("monitor"),
         remake=remake,
     message:
@@ -246,6 +247,7 @@ rule train_network:
         " {params.inputs}"
         " --output results/train/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --option monitor={params.monitor}"
         " --threads {params.threads}"
         " --log {log:q}"
@@ -273,6 +275,7 @@ rule evaluate_network:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("test_multiplier"),
         remake=remake,
     message:
         "evaluate {wildcards.version}: {params.why}"
@@ -282,6 +285,7 @@ rule evaluate_network:
         " {params.inputs}"
         " --output results/evaluate/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"
@@ -308,6 +312,7 @@ rule extract_features:
         inputs=inputs,
         threads=THREADS,
         residency=setting("data_residency"),
+        multiplier=setting("test_multiplier"),
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -317,6 +322,7 @@ rule extract_features:
         " {params.inputs}"
         " --output results/features/{wildcards.version}"
         " --option data_residency={params.residency}"
+        " --option multiplier={params.multiplier:q}"
         " --threads {params.threads}"
         " --log {log:q}"
         " {params.remake}"

@@ -3,7 +3,7 @@ import re
 import pytest
 import yaml
 
-from ladder import backends, config, datasets, networks, variants
+from ladder import backends, config, datasets, multipliers, networks, variants
 from ladder.dataset_facts import FACTS
 from ladder.errors import UserError
 from ladder.sources import ROOT
@@ -82,6 +82,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
     ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
+    ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
+     "or the file of a table; did you mean am32?"),
+    ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
@@ -98,6 +102,22 @@ def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
     with pytest.raises(UserError, match="there are 128 features"):
         config.load(raw | {"features_pool": 1, "features_pca": 200})
     assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
+
+
+def test_what_multipliers_are_called_in_versions(raw, tmp_path):
+    def resolved(**keys):
+        return config.resolve(config.load(raw | keys))
+
+    found = resolved(multiplier="am32", multiplier_in=["weight_grad", "forward"])
+    assert found["multiplier_in"] == ["forward", "weight_grad"]
+    assert found["multiplier_identity"] == found["test_multiplier"] == found["test_multiplier_identity"] == "am32"
+    assert resolved(multiplier="am32", multiplier_in=["weight_grad"])["test_multiplier_identity"] == "exact"
+    assert resolved(multiplier="am32", test_multiplier="exact")["test_multiplier_identity"] == "exact"
+    table = tmp_path / "mine.bin"
+    table.write_bytes(multipliers.tabulated("mbm", 3).tobytes())
+    found = resolved(test_multiplier=str(table))
+    assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
+    assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
 
 
 def test_a_missing_key_is_named(raw):

@@ -203,6 +203,12 @@ def test_add():
     assert np.array_equal(y, a + b)
 
 
+def test_scale():
+    x, y = normal(3, 5, 7, 3), poisoned((3, 5, 7, 3))
+    step("scale", {"x": x}, {"y": y}, factor=1 / 1024)
+    assert np.array_equal(y, x / 1024)
+
+
 def philox(seed, stream, at_step, count):
     """NumPy's `count` 64-bit numbers."""
     return np.random.Philox(key=np.array((seed, stream), np.uint64), counter=(0, 0, 0, at_step)).random_raw(count)

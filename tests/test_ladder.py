@@ -177,6 +177,7 @@ def plans(rung):
     for network in FORWARD.values():
         made += inferred_in(network, rung, 64, "float32")
     made += [trained_in(NETWORK, rung, 64, frozen=NETWORK.encoder), *inferred_in(networks.build("patch_net"), rung, 64)]
+    made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
     for network, batch in DEEP:
         made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]
     return tuple(made)

@@ -166,6 +166,19 @@ def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
     assert "svm" not in changed(settings | {"svm_kernel": "linear"}, svm_gamma=0.1)
 
 
+def test_a_multiplier_counts_where_it_makes_products(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    am32 = {"multiplier_identity": "am32"}
+    assert changed(lenet, **am32) == {"train", "evaluate", "report"}   # evaluate by its parent
+    assert changed(lenet, multiplier_in=[]) == changed(lenet, loss_scale=2.0) == changed(lenet | am32, loss_scale=2.0) == set()
+    assert changed(lenet | am32, multiplier_in=["forward"]) == {"train", "evaluate", "report"}
+    assert "train" in changed(lenet | {"multiplier_identity": "fp16"}, loss_scale=2.0)
+    assert changed(lenet, test_multiplier_identity="am32") == {"evaluate", "report"}
+    assert changed(settings, test_multiplier_identity="am32") == {
+        "features", "svm", "features_random", "svm_random", "report"}
+    assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
+
+
 def test_addresses_say_which_archive_it_is_only_without_a_checksum(settings):
     cifar10 = settings | {"dataset": "cifar10"}
     assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()

@@ -8,6 +8,7 @@ import pytest
 
 from ladder import executors, layers, networks, plan, training, weights
 from ladder.errors import UserError
+from ladder.multipliers import MULTIPLIERS, Products
 from ladder.optimizers import Optimizer
 
 # Every group of layers the cpu rung knows, on sizes that are multiples of nothing but the two poolings.
@@ -94,6 +95,40 @@ def test_gradient_scale_batch_is_mean_times_the_elements_of_an_image():
     batch = finish(start(optimizer=Optimizer("sgd"), learning_rate=1e-3, epochs=1, gradient_scale="batch"))
     for name, value in batch.values.items():
         assert np.allclose(value, mean.values[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_scale_of_a_power_of_two_changes_no_byte():
+    plain, scaled = finish(start(epochs=1)), finish(start(epochs=1, loss_scale=1024))
+    assert plain.losses == scaled.losses
+    assert all(np.array_equal(plain.values[name], scaled.values[name]) for name in plain.values)
+    assert "scale" in {step.operation for step in scaled.plan.steps}
+
+
+def test_a_loss_scale_keeps_gradients_that_are_too_small_for_halves():
+    half = Products(*[MULTIPLIERS["fp16"]] * 3)
+    moved = [finish(start(epochs=1, optimizer=Optimizer("sgd"), learning_rate=0.1, products=half, loss_scale=scale,
+                          images=IMAGES // 64)).values["a.weight"] for scale in (1, 2.0 ** -20)]
+    assert not np.array_equal(*moved)
+    assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
+
+
+def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exact_one():
+    am16 = Products(*[MULTIPLIERS["am16"]] * 3)
+    first, second, exact = finish(start(products=am16)), finish(start(products=am16)), finish(start())
+    assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
+    assert not np.array_equal(first.values["a.weight"], exact.values["a.weight"])
+    assert first.losses[-1] < first.losses[0]
+
+
+@pytest.mark.parametrize("settings, words", [
+    ({}, "try a smaller learning_rate, or a gradient_clip$"),
+    ({"products": Products(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
+    ({"products": Products(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
+     "or a smaller loss_scale than 1.07374e.09: a product of fp16 is infinite above 65504"),
+])
+def test_a_loss_that_is_not_finite_is_one_line_that_says_what_to_try(settings, words):
+    with pytest.raises(UserError, match=words):
+        finish(start(optimizer=Optimizer("sgd"), learning_rate=1e12, **settings))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])

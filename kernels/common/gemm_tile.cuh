@@ -1,4 +1,5 @@
-// A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k.
+// A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k; the products are
+// those of common/multiplier.cuh.
 //
 // The block walks along k in steps of 8. While its threads multiply one step out of shared memory, each keeping an
 // M_THREAD x N_THREAD piece of C in registers, the next step is on its way from global memory into registers; it then goes
@@ -8,6 +9,7 @@
 //     load()        fetch this thread's share of the next step into registers
 //     store(tile)   write it to tile[k][line], line being m or n
 #pragma once
+#include "common/multiplier.cuh"
 #include "common/vector.cuh"
 
 // M x N elements of C by a block, M_THREAD x N_THREAD of them by a thread; all multiples of 4.
@@ -15,7 +17,8 @@ template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    static constexpr int BLOCKS = 512 / THREADS;   // on a multiprocessor, for __launch_bounds__: at most 128 registers
+    // On a multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 where a product takes its own.
+    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? 512 : 256) / THREADS;
     // A warp is 4 x 8 threads where the tile has as many each way: few different words for one shared access.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;
@@ -97,10 +100,7 @@ __device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Til
 #pragma unroll
             for (int quad = 0; quad < Tile::N_THREAD / 4; quad++)
                 load(b_piece[quad], &b_tile[now][k][quad * Tile::COLUMNS * 4 + column]);
-#pragma unroll
-            for (int i = 0; i < Tile::M_THREAD; i++)
-#pragma unroll
-                for (int j = 0; j < Tile::N_THREAD; j++) sum[i][j] += a_piece[i / 4][i % 4] * b_piece[j / 4][j % 4];
+            add_products(a_piece, b_piece, sum);
         }
         if (more) {
             a.store(a_tile[1 - now]);

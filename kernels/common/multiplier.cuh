@@ -160,6 +160,11 @@ struct table {
 
 using Chosen = MULTIPLIER;
 
+template <class Multiplier>
+constexpr bool IS_EXACT = false;
+template <>
+constexpr bool IS_EXACT<exact> = true;
+
 // Whether no operand of a piece is infinite or NaN and no product can overflow.
 template <int m, int n>
 __device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n][4]) {

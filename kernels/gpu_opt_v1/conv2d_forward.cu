@@ -30,7 +30,7 @@
 #endif
 using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_forward(
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
     int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride, int relu) {
     conv2d_forward_tile<Tile, WIDE>(x, weight, bias, y, {batch, height, width, channels, filters, kernel, padding, stride},

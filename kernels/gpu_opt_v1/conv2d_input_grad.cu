@@ -31,7 +31,7 @@
 #endif
 using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_input_grad(
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
     int channels, int filters, int kernel, int padding, int stride) {
     conv2d_input_grad_tile<Tile, WIDE_DY, WIDE_WEIGHT>(dy, weight, dx,

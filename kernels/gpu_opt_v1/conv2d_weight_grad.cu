@@ -35,7 +35,7 @@
 #endif
 using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS) conv2d_weight_grad(
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_weight_grad(
     const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ partials, int batch, int height, int width,
     int channels, int filters, int kernel, int padding, int stride, int pixels_per_split) {
     conv2d_weight_grad_tile<Tile, WIDE_DY, WIDE_X>(

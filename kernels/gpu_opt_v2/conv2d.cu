@@ -27,7 +27,6 @@
 #define TILE 128, 128, 8, 8
 #endif
 using Tile = GemmTile<TILE>;
-constexpr int BLOCKS = 512 / Tile::THREADS;   // on a multiprocessor: 128 registers a thread
 
 // The 2x2 windows that this thread holds: their maxima, then ReLU, which is what the maximum of ReLUs is.
 __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
@@ -81,7 +80,7 @@ __device__ __forceinline__ void forward(const float* x, const float* weight, con
         store_rows<Tile>(y, sum, first_pixel, pixels, first_filter, filters);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_forward(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
                    float* __restrict__ y, int batch, int height, int width, int channels, int filters, int kernel,
                    int padding, int relu) {
@@ -89,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
 }
 
 // With ReLU.
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_pool_forward(const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias,
                         float* __restrict__ y, unsigned char* __restrict__ index, int batch, int height, int width,
                         int channels, int filters, int kernel, int padding) {
@@ -111,7 +110,7 @@ __device__ __forceinline__ void input_grad(const Images<kind>& dy, const float* 
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch,
                       int height, int width, int channels, int filters, int kernel, int padding) {
     int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
@@ -119,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
                       kernel, padding);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_input_grad_behind_relu(const float* __restrict__ dy, const float* __restrict__ y,
                                   const float* __restrict__ weight, float* __restrict__ dx, int batch, int height,
                                   int width, int channels, int filters, int kernel, int padding) {
@@ -128,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
                             kernel, padding);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_input_grad_behind_pool(const float* __restrict__ dy, const unsigned char* __restrict__ index,
                                   const float* __restrict__ weight, float* __restrict__ dx, int batch, int height,
                                   int width, int channels, int filters, int kernel, int padding) {

@@ -26,7 +26,6 @@
 #define TILE 128, 128, 8, 8
 #endif
 using Tile = GemmTile<TILE>;
-constexpr int BLOCKS = 512 / Tile::THREADS;   // on a multiprocessor: 128 registers a thread
 
 // Taps of the 3x3 filter that tap 0 to 3 of the collapsed one stands for: 2; 1 and 2; 0 and 1; 0.
 __device__ __forceinline__ int first_tap(int t) { return max(0, 2 - t); }
@@ -46,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // Output pixel (2 r + p, 2 c + q) of phase (p, q) takes the pixels of x from (r + p - 1, c + q - 1) on, by taps (3 - p, 3 - q),
 // two fewer a step.
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_forward(const float* __restrict__ x, const float* __restrict__ collapsed,
                             const float* __restrict__ bias, float* __restrict__ y, int batch, int height, int width,
                             int channels, int filters, int relu) {
@@ -86,14 +85,14 @@ __device__ __forceinline__ void input_grad(const Images<kind>& dy, const float* 
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ collapsed, float* __restrict__ dx,
                                int batch, int height, int width, int channels, int filters) {
     input_grad<PLAIN>({dy, nullptr, nullptr, 2 * height, 2 * width, filters}, collapsed, dx, batch, height, width,
                       channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_input_grad_behind_relu(const float* __restrict__ dy, const float* __restrict__ y,
                                            const float* __restrict__ collapsed, float* __restrict__ dx, int batch,
                                            int height, int width, int channels, int filters) {

@@ -23,9 +23,8 @@
 #define TILE 128, 48, 4, 12
 #endif
 using Tile = GemmTile<TILE>;
-constexpr int BLOCKS = 512 / Tile::THREADS;   // on a multiprocessor: 128 registers a thread
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_taps(const float* __restrict__ x, const float* __restrict__ collapsed, float* __restrict__ taps,
                          int batch, int height, int width, int channels, int filters) {
     int pixels = batch * height * width, first_pixel = blockIdx.x * Tile::M, first_tap = blockIdx.y * Tile::N;

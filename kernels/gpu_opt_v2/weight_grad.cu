@@ -25,7 +25,6 @@
 #define TILE 128, 128, 8, 8
 #endif
 using Tile = GemmTile<TILE>;
-constexpr int BLOCKS = 512 / Tile::THREADS;   // on a multiprocessor: 128 registers a thread, 168 for 48 x 64
 
 template <class A, class B>
 __device__ __forceinline__ void part(A& a, B& b, float* parts, int rows, int columns, int pixels) {
@@ -62,7 +61,7 @@ __device__ __forceinline__ void upsample_weight_grad(const float* x, const Image
     part(a, b, parts, 16 * dy.channels, channels, last - first);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ parts, int batch,
                        int height, int width, int channels, int filters, int kernel, int padding, int pixels_per_split) {
     int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
@@ -70,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
                        kernel, padding, pixels_per_split);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_weight_grad_behind_relu(const float* __restrict__ x, const float* __restrict__ dy, const float* __restrict__ y,
                                    float* __restrict__ parts, int batch, int height, int width, int channels, int filters,
                                    int kernel, int padding, int pixels_per_split) {
@@ -79,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
                              kernel, padding, pixels_per_split);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     conv2d_weight_grad_behind_pool(const float* __restrict__ x, const float* __restrict__ dy,
                                    const unsigned char* __restrict__ index, float* __restrict__ parts, int batch,
                                    int height, int width, int channels, int filters, int kernel, int padding,
@@ -89,14 +88,14 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
                              channels, kernel, padding, pixels_per_split);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_weight_grad(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ parts,
                                 int batch, int height, int width, int channels, int filters, int pixels_per_split) {
     upsample_weight_grad<PLAIN>(x, {dy, nullptr, nullptr, 2 * height, 2 * width, filters}, parts, batch, height, width,
                                 channels, pixels_per_split);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_weight_grad_behind_relu(const float* __restrict__ x, const float* __restrict__ dy,
                                             const float* __restrict__ y, float* __restrict__ parts, int batch, int height,
                                             int width, int channels, int filters, int pixels_per_split) {

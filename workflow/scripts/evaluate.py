@@ -1,7 +1,8 @@
 """Stage `evaluate`: what a network that classifies makes of the test images, each of them once.
 
-params: network with its options, image, classes, variant.  inputs: normalized, data, weights: an artifact with the weights.
-options: data_residency.
+params: network with its options, image, classes, variant, multiplier where it is not exact.
+inputs: normalized, data, weights: an artifact with the weights.
+options: data_residency, multiplier: a name or the file of a table.
 Writes predictions.npy uint8 (N,) and probabilities.npy float32 (N, classes).
 """
 
@@ -9,7 +10,7 @@ import time
 
 import numpy as np
 
-from ladder import metrics, networks, progress, stage, weights
+from ladder import metrics, multipliers, networks, progress, stage, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.progress import log
@@ -21,7 +22,7 @@ def make(work, inputs, params, options):
     images, labels = inputs["normalized"].array("test.npy"), np.asarray(inputs["data"].array("test_labels.npy"))
     values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
     model = Inference(network, params["variant"], values, statistics.scale, statistics.offset, work.threads,
-                      data_residency=options["data_residency"])
+                      data_residency=options["data_residency"], products=multipliers.products(params, options["multiplier"]))
     started = time.monotonic()
     scores = classify(model, images, params["classes"])
     seconds = time.monotonic() - started

@@ -3,9 +3,9 @@
 params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes where it classifies, variant,
 features_layer (whose output it takes), features_standardize, features_pool, features_flip. The other options of the features,
 and for pixels these too, only where they are on: features_two_polarity, features_polarity_scale, features_max_pool,
-features_pca; with what is fitted to a sample features_fit_rows and seed.
+features_pca; with what is fitted to a sample features_fit_rows and seed; multiplier.
 inputs: normalized, and for a network weights: an artifact with weights.
-options: data_residency.
+options: data_residency, multiplier: a name or the file of a table.
 Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: what was fitted (features.Recipe).
 """
 
@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from ladder import features, networks, progress, stage, weights
+from ladder import features, multipliers, networks, progress, stage, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.progress import log
@@ -22,7 +22,7 @@ from ladder.progress import log
 
 def make(work, inputs, params, options):
     train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
-    encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options["data_residency"])
+    encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
     recipe, share = fit(encoder, train, params, work.threads)
     values = int(np.prod(recipe.pooled_shape(shape)))
     dimensions = values if recipe.components is None else recipe.components.shape[1]
@@ -57,15 +57,16 @@ def fit(encoder, images, params, threads):
     return recipe, share
 
 
-def network_encoder(inputs, params, threads, data_residency):
+def network_encoder(inputs, params, threads, options):
     """(encoder, shape of what it puts out)"""
     network, layer, statistics = networks.from_params(params), params["features_layer"], Statistics.load(inputs["normalized"])
     values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
     return Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads, until=layer,
-                     data_residency=data_residency), network.layer(layer).output_shape
+                     data_residency=options["data_residency"],
+                     products=multipliers.products(params, options["multiplier"])), network.layer(layer).output_shape
 
 
-def pixel_encoder(inputs, params, threads, data_residency):
+def pixel_encoder(inputs, params, threads, options):
     return features.Pixels(Statistics.load(inputs["normalized"])), inputs["normalized"].array("train.npy").shape[1:]
 
 

@@ -3,9 +3,11 @@
 params: network with its options, image, classes where it classifies, training, variant, batch_size, epochs or steps,
 decoder_epochs (how long the decoder of a fitted encoder is trained alone, first or, for `patches`, at all), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed (those that the others make meaningless are absent).
+warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (those that the others make meaningless
+are absent).
 inputs: normalized, initial or fit, data where the network classifies.
-options: data_residency, monitor (log the loss whenever so many steps are done, 0 for never).
+options: data_residency, monitor (log the loss whenever so many steps are done, 0 for never), multiplier: what the parameter
+stands for, a name or the file of a table.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
 classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
 test images as the network gives them back.
@@ -16,7 +18,7 @@ import dataclasses
 
 import numpy as np
 
-from ladder import networks, plan, stage, training, weights
+from ladder import multipliers, networks, plan, stage, training, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.optimizers import Optimizer
@@ -31,9 +33,10 @@ def make(work, inputs, params, options):
     initial = weights.load(inputs.get("fit", inputs.get("initial")).path(weights.file_name(network)), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
+    products = multipliers.products(params, options["multiplier"])
 
     values, parts = initial, []
-    for name, part in phases(network, params):
+    for name, part in phases(network, params, products):
         run = training.Training(part, images, statistics.scale, statistics.offset, values, work.threads,
                                 options["data_residency"], labels)
         train(run, work, work.folder / f"checkpoint{name}.safetensors", int(options["monitor"]))
@@ -50,16 +53,16 @@ def make(work, inputs, params, options):
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
-def phases(network, params):
+def phases(network, params, products):
     """(name, training.Settings) of each part of the training: of a fitted encoder's decoder alone, of all layers."""
-    whole = settings(network, params)
+    whole = settings(network, params, products)
     if params["training"] == "gradient":
         return [("", whole)]
     decoder = dataclasses.replace(whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder)
     return [("_decoder", decoder)] + ([("", whole)] if params["training"] == "patches_then_gradient" else [])
 
 
-def settings(network, params):
+def settings(network, params, products):
     schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
@@ -67,7 +70,7 @@ def settings(network, params):
         network, params["variant"], params["batch_size"], params.get("epochs"),
         Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
         params["learning_rate"], schedule, params.get("gradient_scale", "mean"), params["seed"], params.get("steps"),
-        plan.Augmentation(params["augment_flip"], params["augment_crop"]))
+        plan.Augmentation(params["augment_flip"], params["augment_crop"]), products, params.get("loss_scale", 1))
 
 
 def train(run, work, checkpoint, monitor):
@@ -86,7 +89,7 @@ def train(run, work, checkpoint, monitor):
 
 def reconstruct(run, samples, statistics, threads):
     decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics.scale, statistics.offset,
-                        threads)
+                        threads, products=multipliers.Products(forward=run.settings.products.forward))
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 

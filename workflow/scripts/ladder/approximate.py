@@ -140,6 +140,7 @@ def _halves(b):
         return b.astype(np.float16).astype(np.float32)
 
 
+_NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
 OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves}
 
 
@@ -354,6 +355,41 @@ def _any_table(a, b, table):
     return _ranged(a, b, np.uint32(a & EXPONENT) + np.uint32(b & EXPONENT) + words[np.uint32(row), np.uint32(column)])
 
 
+# ---- one product, for loops that make them one by one
+
+CODES = {name: np.int64(code) for code, name in enumerate(("fp16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
+FP16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
+
+
+def coded(multiplier):
+    """What single() takes for a multiplier; None, without a test in the loop, for the exact one."""
+    if isinstance(multiplier, Table):
+        return CODES["table"], (multiplier.words, np.int64(23 - multiplier.bits))
+    return None if multiplier.name == "exact" else (CODES[multiplier.name], (_NO_TABLE[0], np.int64(_NO_TABLE[1])))
+
+
+@compiled
+def single(a, b, multiplier):
+    """The product of two float32 numbers; multiplier: see coded(). Of any float type where that is None."""
+    if multiplier is None:
+        return a * b
+    code, table = multiplier
+    a_bits, b_bits = _bits(a), _bits(b)
+    if code == FP16:
+        return _half(_half(a) * _half(b))
+    if code == ACC16:
+        return _any_acc16(a_bits, b_bits, table)
+    if code == MIT32:
+        return _any_mit32(a_bits, b_bits, table)
+    if code == MIT16:
+        return _any_mit16(a_bits, b_bits, table)
+    if code == AM32:
+        return _any_am32(a_bits, b_bits, table)
+    if code == AM16:
+        return _any_am16(a_bits, b_bits, table)
+    return _any_table(a_bits, b_bits, table)
+
+
 # ---- the loops
 
 @compiled
@@ -479,7 +515,6 @@ def _any_table_sums(table, a, panels, out):
     _sums(_add_singly, _as_it_is, _any_table, table, a, panels, out)
 
 
-_NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
 _LOOPS = {   # multiplier -> the loops where nothing overflows and all is finite, those for anything (None: the same)
     "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
     "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),

@@ -11,7 +11,7 @@ import pathlib
 import jsonschema
 import yaml
 
-from . import backends, networks, runtime, stages, variants
+from . import backends, multipliers, networks, runtime, stages, variants
 from .dataset_facts import FACTS
 from .errors import UserError
 
@@ -47,6 +47,7 @@ def resolve(config):
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
         "parts": _parts(config),
+        **_multipliers(config),
     }
 
 
@@ -270,6 +271,20 @@ def _check_maps(config, layer, shape):
     for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
         if config["features_pca"] != "none" and config["features_pca"] > most:
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
+
+
+def _multipliers(config):
+    """The multiplier of the test as find() takes it, and what both are called in versions."""
+    trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
+    tested = trained if config["test_multiplier"] == "same" else config["test_multiplier"]
+    identities = {}
+    for key, name in (("multiplier", config["multiplier"]), ("test_multiplier", tested)):
+        try:
+            identities[f"{key}_identity"] = multipliers.identity(name)
+        except UserError as error:
+            raise UserError(f"config: {key}: {error}") from error
+    used = [direction for direction in multipliers.DIRECTIONS if direction in config["multiplier_in"]]
+    return {"multiplier_in": used, "test_multiplier": tested, **identities}
 
 
 def _features_layer(config):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import executors, plan
+from . import executors, multipliers, plan
 
 BATCH = 64
 
@@ -14,8 +14,9 @@ class Inference:
     + offset. The batch is BATCH whatever the training's was, so that features of the untrained network do not depend on it.
     """
 
-    def __init__(self, network, variant, values, scale, offset, threads, until=None, data_residency="auto"):
-        self.network, self.variant, self.until = network, variant, until
+    def __init__(self, network, variant, values, scale, offset, threads, until=None, data_residency="auto",
+                 products=multipliers.EXACT):
+        self.network, self.variant, self.until, self.products = network, variant, until, products
         self._bound = {**values, "scale": scale, "offset": offset}
         self.executor = executors.create(variant, threads, data_residency)
 
@@ -31,7 +32,8 @@ class Inference:
         for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
-            steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip)
+            steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip,
+                                        products=self.products)
             arrays = self.executor.allocate(steps, placed)
             while start + batch <= len(images):
                 self.executor.run(steps, arrays)

@@ -117,6 +117,46 @@ def find(name):
                     + (f"; did you mean {near[0]}?" if near else ""))
 
 
+def identity(name):
+    """What the multiplier that `name` says is called in versions: its name, or 'table' and the digest of its entries.
+
+    Raises UserError as find().
+    """
+    multiplier = find(name)
+    return f"table {multiplier.digest}" if isinstance(multiplier, Table) else multiplier.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Products:
+    """Which multiplier makes the products of convolutions and dense layers, by direction (DIRECTIONS)."""
+
+    forward: object = MULTIPLIERS["exact"]
+    input_grad: object = MULTIPLIERS["exact"]
+    weight_grad: object = MULTIPLIERS["exact"]
+
+    @property
+    def exact(self):
+        """Whether all are."""
+        return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
+
+
+DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
+EXACT = Products()
+
+
+def products(params, name):
+    """The Products that a stage's parameters ask for: `multiplier` and `multiplier_in`; without the first all are exact.
+
+    name: what find() takes; without `multiplier_in` all directions use it. Raises UserError as find(), and where the table in
+    the file is not the one that the run was planned with.
+    """
+    if "multiplier" not in params:
+        return EXACT
+    if identity(name) != params["multiplier"]:
+        raise UserError(f"{name} changed after this run was planned; run it again")
+    return Products(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
+
+
 def load_table(path):
     """The Table in a file (see read_entries). Raises UserError where it is none."""
     return Table(str(path), read_entries(path))

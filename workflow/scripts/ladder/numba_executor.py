@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from . import randomness, runtime
+from .approximate import coded, single
 
 
 class Executor:
@@ -37,9 +38,11 @@ class Executor:
     def run(self, plan, arrays):
         for step in plan.steps:
             operands = {role: arrays[name] for role, name in (*step.reads.items(), *step.writes.items())}
-            operation = OPERATIONS[step.operation]
+            operation, attributes = OPERATIONS[step.operation], dict(step.attributes)
+            if "multiplier" in attributes:
+                attributes["multiplier"] = coded(attributes["multiplier"])
             known, started = _compilations(operation), time.perf_counter()
-            operation(**operands, **step.attributes)
+            operation(**operands, **attributes)
             if _compilations(operation) == known:   # else the time is Numba's, which compiled it
                 self.seconds[step.work] = self.seconds.get(step.work, 0.0) + time.perf_counter() - started
 
@@ -101,7 +104,7 @@ def load_augmented_batch(images, permutation, counters, scale, offset, augmentat
 
 
 @compiled
-def conv2d_forward(x, weight, bias, y, stride, padding):
+def conv2d_forward(x, weight, bias, y, stride, padding, multiplier=None):
     count, height, width, channels = x.shape
     filters, kernel = weight.shape[:2]
     for n in range(count):
@@ -118,12 +121,12 @@ def conv2d_forward(x, weight, bias, y, stride, padding):
                             if from_column < 0 or from_column >= width:
                                 continue
                             for c in range(channels):
-                                total += x[n, from_row, from_column, c] * weight[o, i, j, c]
+                                total += single(x[n, from_row, from_column, c], weight[o, i, j, c], multiplier)
                     y[n, row, column, o] = total
 
 
 @compiled
-def conv2d_input_grad(dy, weight, dx, stride, padding):
+def conv2d_input_grad(dy, weight, dx, stride, padding, multiplier=None):
     count, height, width, channels = dx.shape
     filters, kernel = weight.shape[:2]
     dx[...] = 0
@@ -141,11 +144,11 @@ def conv2d_input_grad(dy, weight, dx, stride, padding):
                             if to_column < 0 or to_column >= width:
                                 continue
                             for c in range(channels):
-                                dx[n, to_row, to_column, c] += gradient * weight[o, i, j, c]
+                                dx[n, to_row, to_column, c] += single(gradient, weight[o, i, j, c], multiplier)
 
 
 @compiled
-def conv2d_weight_grad(x, dy, dweight, stride, padding):
+def conv2d_weight_grad(x, dy, dweight, stride, padding, multiplier=None):
     count, height, width, channels = x.shape
     filters, kernel = dweight.shape[:2]
     dweight[...] = 0
@@ -163,7 +166,7 @@ def conv2d_weight_grad(x, dy, dweight, stride, padding):
                             if from_column < 0 or from_column >= width:
                                 continue
                             for c in range(channels):
-                                dweight[o, i, j, c] += gradient * x[n, from_row, from_column, c]
+                                dweight[o, i, j, c] += single(gradient, x[n, from_row, from_column, c], multiplier)
 
 
 @compiled
@@ -178,31 +181,31 @@ def conv2d_bias_grad(dy, dbias):
 
 
 @compiled
-def dense_forward(x, weight, bias, y):
+def dense_forward(x, weight, bias, y, multiplier=None):
     for n in range(x.shape[0]):
         for o in range(weight.shape[0]):
             total = bias[o]
             for c in range(x.shape[3]):
-                total += x[n, 0, 0, c] * weight[o, 0, 0, c]
+                total += single(x[n, 0, 0, c], weight[o, 0, 0, c], multiplier)
             y[n, 0, 0, o] = total
 
 
 @compiled
-def dense_input_grad(dy, weight, dx):
+def dense_input_grad(dy, weight, dx, multiplier=None):
     dx[...] = 0
     for n in range(dy.shape[0]):
         for o in range(weight.shape[0]):
             for c in range(dx.shape[3]):
-                dx[n, 0, 0, c] += dy[n, 0, 0, o] * weight[o, 0, 0, c]
+                dx[n, 0, 0, c] += single(dy[n, 0, 0, o], weight[o, 0, 0, c], multiplier)
 
 
 @compiled
-def dense_weight_grad(x, dy, dweight):
+def dense_weight_grad(x, dy, dweight, multiplier=None):
     dweight[...] = 0
     for n in range(x.shape[0]):
         for o in range(dweight.shape[0]):
             for c in range(x.shape[3]):
-                dweight[o, 0, 0, c] += dy[n, 0, 0, o] * x[n, 0, 0, c]
+                dweight[o, 0, 0, c] += single(dy[n, 0, 0, o], x[n, 0, 0, c], multiplier)
 
 
 @compiled
@@ -217,6 +220,12 @@ def dense_bias_grad(dy, dbias):
 def add_forward(a, b, y):
     for at in np.ndindex(y.shape):
         y[at] = a[at] + b[at]
+
+
+@compiled
+def scale(x, y, factor):
+    for at in np.ndindex(x.shape):
+        y[at] = x[at] * x.dtype.type(factor)
 
 
 @compiled
@@ -581,7 +590,7 @@ def advance(counters, batch):
 
 OPERATIONS = {function.__name__: function for function in (
     load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
-    conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, add_forward, pad_forward,
+    conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, add_forward, scale, pad_forward,
     pad_backward, flatten_forward, flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward,
     avgpool2d_forward, avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward,
     upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,

@@ -26,7 +26,7 @@ MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 
 def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
     """y = the convolution, plus its bias, then with `index` (the place of each maximum) a 2x2 max-pool, and ReLU."""
-    windows = _windows(x.shape, weight.shape, stride, padding)
+    windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix = windows.taken(weight)
     if windows.count <= FEW_WINDOWS and index is None:
         seen = windows.of_all(executor, x, "convolution forward")
@@ -49,7 +49,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
 
     contrast: kernel and epsilon, pool: window, stride and padding, each as keyword arguments.
     """
-    windows = _windows(x.shape, weight.shape, stride, padding)
+    windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix, threshold = windows.taken(weight), x.dtype.type(threshold)
     even = np.ones(windows.out, x.dtype)
 
@@ -70,7 +70,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
 
 def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
     """dweight, dbias and dx where there are such operands; y and `index` are what the forward pass put out."""
-    windows = _windows(x.shape, weight.shape, stride, padding)
+    windows = windows_of(x.shape, weight.shape, stride, padding)
     gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
     to_pixels = None if dx is None else _ToPixels(windows, weight, dx)
     by_filter = weight.size >= MANY_WEIGHTS and windows.work <= CHUNK_NUMBERS
@@ -115,7 +115,7 @@ def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu
     channels, filters = len(collapsed), collapsed.shape[3]
     matrix = collapsed.reshape(channels, -1)
     gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
-    windows = _windows(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
+    windows = windows_of(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
 
     def work(worker, start, stop):
         sums = blocks.Sums(worker, matrix.shape, dbias, x.dtype)
@@ -218,7 +218,7 @@ class _ToPixels:
                         and per_image * filters <= 2 * out * channels)
         if self.gathers:   # a convolution of dy with the filters turned by 180 degrees
             turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
-            self.seen = _windows((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
+            self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
             self.matrix = self.seen.taken(turned)
         else:
             self.matrix = windows.taken(weight)
@@ -244,7 +244,7 @@ class _ToPixels:
 
 
 @functools.cache
-def _windows(shape, weight_shape, stride, padding, every_tap=False):
+def windows_of(shape, weight_shape, stride, padding, every_tap=False):
     return _Windows(shape, weight_shape, stride, padding, every_tap)
 
 

@@ -6,7 +6,7 @@ still in the cache. Where there are more weights than pixels the threads share o
 up per thread and then in the order of the threads, so the bytes depend on the number of threads and on nothing else.
 
 Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in numpy_convolution.py,
-numpy_winograd.py, numpy_pooling.py, numpy_layers.py and numpy_training.py.
+numpy_winograd.py, numpy_approximate.py, numpy_pooling.py, numpy_layers.py and numpy_training.py.
 """
 
 import itertools
@@ -19,10 +19,11 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from . import numpy_convolution, numpy_layers, numpy_pooling, numpy_training, numpy_winograd, runtime
+from . import numpy_approximate, numpy_convolution, numpy_layers, numpy_pooling, numpy_training, numpy_winograd, runtime
 
 OPERATIONS = {function.__name__: function
-              for module in (numpy_convolution, numpy_winograd, numpy_pooling, numpy_layers, numpy_training)
+              for module in (numpy_convolution, numpy_winograd, numpy_approximate, numpy_pooling, numpy_layers,
+                             numpy_training)
               for function in module.OPERATIONS}
 SMALL = 2 ** 18   # numbers that one thread works through before it could wake another
 LINE = 64         # bytes; where arrays begin, so that no two threads write to the same line of the cache

@@ -34,6 +34,16 @@ def add_forward(executor, a, b, y, relu=False):
     executor.parallel(y.size, work, y.size)
 
 
+def scale(executor, x, y, factor):
+    x, y = x.reshape(-1), y.reshape(-1)
+
+    def work(worker, start, stop):
+        np.multiply(x[start:stop], x.dtype.type(factor), out=y[start:stop])
+        worker.lap("update")
+
+    executor.parallel(x.size, work, x.size)
+
+
 def pad_forward(executor, x, y, amount):
     def work(worker, start, stop):
         y[start:stop] = 0
@@ -218,7 +228,7 @@ def soft_threshold_forward(executor, x, y, threshold):
     executor.parallel(len(x), work, 3 * x.size)
 
 
-OPERATIONS = (relu_forward, relu_backward, add_forward, pad_forward, pad_backward, flatten_forward, flatten_backward,
+OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
               batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
               lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
 

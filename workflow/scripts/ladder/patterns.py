@@ -9,12 +9,14 @@ class Pattern:
     """Consecutive layer kinds that become a rung's operations together, each read by the next one alone.
 
     emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and returns a function that
-    appends the backward steps, or None where there are none; accepts: whether it covers layers with these attributes.
+    appends the backward steps, or None where there are none; accepts: whether it covers layers with these attributes;
+    exact_only: it cannot be told which multiplier to use, or forms other products than the layers' definition has.
     """
 
     kinds: tuple
     emit: Callable
     accepts: Callable = lambda group: True
+    exact_only: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from . import optimizers
+from . import multipliers, optimizers
 from .errors import UserError
 from .layers import KINDS
 from .networks import INPUT, Network
@@ -29,7 +29,7 @@ WORK = (
     (r"pool", "pooling"),
     (r"upsample", "upsampling"),
     (r"mse|cross_entropy", "loss"),
-    (r"update|advance", "update"),
+    (r"update|advance|scale", "update"),
     (r"load|augmentation", "input"),
     (r"^(add|pad|flatten)", "shortcuts and shapes"),
     (r"dropout|lrn", "dropout and LRN"),
@@ -37,6 +37,10 @@ WORK = (
     (r"threshold", "thresholds"),
     (r"", "other"),
 )
+
+# Operation -> the direction (multipliers.DIRECTIONS) of its products. Where their multiplier is not exact it is an attribute.
+PRODUCTS = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
+            for direction in multipliers.DIRECTIONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,26 +142,29 @@ class Augmentation:
 
 
 def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True, augmentation=Augmentation(), seed=0, frozen=()):
+                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1, frozen=()):
     """One training step: load a batch, forward, loss, backward, update.
 
     gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
     images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
     their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
-    frozen: names of layers whose parameters stay as they are; nothing leads a gradient to them.
-    Raises ValueError where the variant has no operation for a layer or a frozen layer reads one that learns, UserError where
-    the network cannot be trained.
+    products: the multipliers; loss_scale: all gradients are so many times too large until the updates, for which they are
+    divided by it; exact where it is a power of two and nothing overflows. frozen: names of layers whose parameters stay as they
+    are; nothing leads a gradient to them. Raises ValueError where the variant has no operation for a layer or a frozen layer
+    reads one that learns, UserError where the network cannot be trained.
     """
     for layer in network.layers:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
-    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, frozen=frozen)
-    if fuse_update and getattr(build.rung, "FUSES_UPDATE", False):
+    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products, frozen=frozen)
+    if fuse_update and loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
     build.load_batch(dataset, augmentation=augmentation)
     build.lower()
     build.loss(dataset, gradient_scale, length)
+    if loss_scale != 1:
+        build.scale_gradients(loss_scale)
     build.go_back()
     for name in learning(network, frozen):
         if name not in build.updated:
@@ -171,10 +178,11 @@ def learning(network, frozen=()):
     return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
-def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32"):
+def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
+                   products=multipliers.EXACT):
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
     layers = network.needed_for(until or network.layers[-1].name)
-    build = Builder(network, layers, variant, batch, dtype, training=False)
+    build = Builder(network, layers, variant, batch, dtype, training=False, products=products)
     build.load_batch(dataset, flip)
     build.lower()
     build.advance()
@@ -189,9 +197,9 @@ class Builder:
     (`gradient`) before it goes on.
     """
 
-    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, frozen=()):
+    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT, frozen=()):
         self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
-        self.layers, self.training, self.seed = layers, training, seed
+        self.layers, self.training, self.seed, self.products = layers, training, seed, products
         self.rung = rung(variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
         if self.launches is not None:
@@ -199,6 +207,7 @@ class Builder:
         self.buffers, self.steps, self.kernels = {}, [], []
         self.fused = None      # (optimizer, length) for steps that update the weights whose gradient they compute
         self.updated = set()   # the parameters that such steps update
+        self.loss_scale = 1    # of the gradients
         self.output = INPUT
         self._values = {INPUT: INPUT}   # layer -> the buffer that holds what it puts out
         self._parts = {}                # value -> buffers whose sum is its gradient
@@ -227,8 +236,15 @@ class Builder:
 
     def plan(self):
         steps = self.steps if self.launches is None else [
-            dataclasses.replace(step, launches=self.launches[step.operation](step, self)) for step in self.steps]
+            dataclasses.replace(step, launches=self._launches_of(step)) for step in self.steps]
         return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
+
+    def _launches_of(self, step):
+        launches = self.launches[step.operation](step, self)
+        if "multiplier" not in step.attributes:
+            return launches
+        defines = multipliers.kernel_defines(step.attributes["multiplier"])
+        return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
 
     def lower(self):
         """Cover the layers with the variant's patterns, at each place the first (longest) that fits."""
@@ -244,7 +260,8 @@ class Builder:
     def _pattern(self, layers):
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
-            if tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group):
+            fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
+            if fits and (self.products.exact or not pattern.exact_only):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
@@ -292,8 +309,20 @@ class Builder:
         self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
                      flop=4 * elements * self.batch, divisor=divisor)
 
+    def scale_gradients(self, factor):
+        """Make the gradient of the output, and so all gradients, `factor` times as large until the updates."""
+        self.loss_scale = factor
+        (gradient,) = self._parts[self.output]
+        scaled = self._buffer(f"{self.output}.gradient.scaled", self.shape(self.output), self.dtype, "gradient")
+        self._append("scale", "", {"x": gradient}, {"y": scaled}, factor=float(factor))
+        self._parts[self.output] = [scaled]
+
     def update(self, name, optimizer, length):
-        reads = {"gradient": self.parameter_gradient(name), **self._schedule(length)}
+        gradient = self.parameter_gradient(name)
+        if self.loss_scale != 1:
+            scaled, gradient = gradient, self._buffer(f"{name}.gradient.unscaled", self.shape(name), self.dtype, "gradient")
+            self._append("scale", name.rpartition(".")[0], {"x": scaled}, {"y": gradient}, factor=1 / self.loss_scale)
+        reads = {"gradient": gradient, **self._schedule(length)}
         self._append(f"{optimizer.name}_update", name.rpartition(".")[0], reads,
                      {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
 
@@ -325,6 +354,8 @@ class Builder:
 
     def step(self, operation, group, reads, writes, flop=0, **attributes):
         """Append a step of a group of layers; flop: of one image."""
+        if operation in PRODUCTS and (multiplier := getattr(self.products, PRODUCTS[operation])).name != "exact":
+            attributes["multiplier"] = multiplier
         self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 
     # Values.

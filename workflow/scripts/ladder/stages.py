@@ -51,7 +51,7 @@ def variant_sources(variant):
 
 
 # What every stage runs that computes with the network.
-NETWORK = ("inference", "layers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
+NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -64,14 +64,14 @@ STAGES = {
     "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
     "joined": Stage("join_features.py"),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
-    "network": Stage("make_network.py", ("layers", "network_page", "networks", "optimizers", "pages", "plan"), TEMPLATES,
-                     runs_variant=True),
+    "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
+                     TEMPLATES, runs_variant=True),
     "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
                                          "randomness", "report", "weights"), TEMPLATES),
     "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
                     TEMPLATES),
-    "parity": Stage("make_parity.py", ("comparison", "layers", "networks", "optimizers", "pages", "parity", "plan",
-                                       "randomness", "weights"), TEMPLATES, runs_variant=True),
+    "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
+                                       "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
 
 
@@ -122,8 +122,8 @@ def chain(config):
         start = {"fit": "fit"} if fitted else {"initial": "initial"}
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     if classifies:
-        add("evaluate", "evaluate", {**network, **_pick(config, "variant")}, normalized="normalized", data="data",
-            weights="train")
+        encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
     for kind, weights in _kinds(config).items():
         classified = f"features{kind}"
@@ -240,7 +240,21 @@ def _train(config, classifies):
     keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
-    return _pick(config, *keys)
+    return {**_pick(config, *keys), **_multiplier(config)}
+
+
+def _multiplier(config):
+    """Of the training; nothing where it is exact. Halves need their gradients scaled."""
+    name, used = config["multiplier_identity"], config["multiplier_in"]
+    if name == "exact" or not used:
+        return {}
+    scaled = name == "fp16" and used != ["forward"]
+    return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
+
+
+def _tested_multiplier(config):
+    name = config["test_multiplier_identity"]
+    return {} if name == "exact" else {"multiplier": name}
 
 
 # Options of the features that are in a version only where they are on, and what each is where it is off.
@@ -250,7 +264,8 @@ OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "featur
 
 def _features(config):
     params = {"encoder": "network", **network_params(config),
-              **_pick(config, "variant", "features_layer", "features_standardize", "features_pool", "features_flip")}
+              **_pick(config, "variant", "features_layer", "features_standardize", "features_pool", "features_flip"),
+              **_tested_multiplier(config)}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import safetensors
 
-from . import artifacts, executors, optimizers, plan, progress, randomness
+from . import artifacts, executors, multipliers, optimizers, plan, progress, randomness
 from .errors import UserError
 from .networks import Network
 from .optimizers import Optimizer
@@ -23,7 +23,8 @@ SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
 class Settings:
     """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, frozen: see plan.training_plan.
+    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale, frozen: see
+    plan.training_plan.
     """
 
     network: Network
@@ -37,6 +38,8 @@ class Settings:
     seed: int
     steps: int | None = None
     augmentation: plan.Augmentation = plan.Augmentation()
+    products: multipliers.Products = multipliers.EXACT
+    loss_scale: float = 1
     frozen: tuple = ()
 
 
@@ -184,7 +187,7 @@ class Training:
         bound = plan.training_plan(settings.network, settings.variant, batch,
                                    plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
                                    self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
-                                   frozen=settings.frozen)
+                                   products=settings.products, loss_scale=settings.loss_scale, frozen=settings.frozen)
         return bound, self.executor.allocate(bound, self._shared)
 
     def _fetch(self, names):
@@ -210,8 +213,16 @@ class Training:
             step = self.step + int(broken[0])
             epoch = step // self.length.steps_per_epoch + 1
             raise UserError(f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
-                            f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip")
+                            f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}")
         self.step = done
+
+    def _of_multiplier(self):
+        """What the multiplier may have to do with a loss that is not finite, and what to do about it."""
+        if self.settings.products.exact:
+            return ""
+        if self.settings.loss_scale != 1:
+            return f", or a smaller loss_scale than {self.settings.loss_scale:g}: a product of fp16 is infinite above 65504"
+        return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):
         """'step: 100, loss: 0.082, accuracy: 45.188%', the means over these steps."""

@@ -1,6 +1,15 @@
 """The cpu rung: fused groups for the NumPy executor."""
 
-from ..patterns import LAYERS, Pattern, batchnorm_gradients, batchnorm_operands, is_2x2, sliding
+from ..patterns import (
+    LAYERS,
+    Pattern,
+    batchnorm_gradients,
+    batchnorm_operands,
+    convolution,
+    is_2x2,
+    sliding,
+    weight_gradients,
+)
 
 NARROW = 16   # channels or filters below which a Winograd convolution's transforms cost more than they save
 
@@ -67,6 +76,23 @@ def code_block(build, group):
                **sliding(conv), threshold=threshold.attributes["threshold"], pool=pool.attributes, **settings)
 
 
+def approximate_conv(build, group):
+    """conv2d or dense alone, by products as its definition has them."""
+    (conv,) = group
+    (x, weight, bias), y, attributes, flop = convolution(build, conv), build.activation(conv), sliding(conv), 2 * conv.macs
+    build.step("approximate_conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
+
+    def backward():
+        dy = build.gradient(y)
+        if build.wants_gradient(x):
+            build.step("approximate_conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)},
+                       flop=flop, **attributes)
+        build.step("approximate_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop,
+                   **attributes)
+
+    return backward
+
+
 def batchnorm_block(build, group):
     """Batch normalisation with the ReLU that follows it, where one does."""
     norm, relu = group[0], len(group) == 2
@@ -111,20 +137,23 @@ def _is_same_3x3(group):
 
 # Longest first: the plan takes the first that fits.
 PATTERNS = (
-    Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block),
-    Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block),
-    Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group)),
-    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2])),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
-    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
-    Pattern(("conv2d", "relu"), winograd_block, _suits_winograd),
-    Pattern(("conv2d", "relu"), conv_block),
-    Pattern(("dense", "relu"), conv_block),
+    Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+    Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+    Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group),
+            exact_only=True),
+    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True),
+    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True),
+    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
+    Pattern(("conv2d", "relu"), winograd_block, _suits_winograd, exact_only=True),
+    Pattern(("conv2d", "relu"), conv_block, exact_only=True),
+    Pattern(("dense", "relu"), conv_block, exact_only=True),
     Pattern(("batchnorm", "relu"), batchnorm_block),
     Pattern(("add", "relu"), add_relu),
-    Pattern(("conv2d",), winograd_block, _suits_winograd),
-    Pattern(("conv2d",), conv_block),
-    Pattern(("dense",), conv_block),
+    Pattern(("conv2d",), winograd_block, _suits_winograd, exact_only=True),
+    Pattern(("conv2d",), conv_block, exact_only=True),
+    Pattern(("dense",), conv_block, exact_only=True),
+    Pattern(("conv2d",), approximate_conv),
+    Pattern(("dense",), approximate_conv),
     Pattern(("batchnorm",), batchnorm_block),
     *LAYERS,
 )

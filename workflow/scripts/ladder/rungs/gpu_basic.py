@@ -198,6 +198,12 @@ def add_forward(step, build):
     return _one("add.cu", "add_forward", elements(build, y), (a, b, y, *integers(elements(build, y))))
 
 
+def scale(step, build):
+    x, y = step.reads["x"], step.writes["y"]
+    return _one("scale.cu", "scale", elements(build, y),
+                (x, y, *integers(elements(build, y)), *floats(step.attributes["factor"])))
+
+
 def dropout_forward(step, build):
     y, attributes = step.writes["y"], step.attributes
     arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
@@ -327,8 +333,8 @@ LAUNCHES = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
-        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, dropout_forward, dropout_backward,
-        lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
+        batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
+        dropout_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
         soft_threshold_forward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),

@@ -89,8 +89,8 @@ def _is_same_3x3(group):
 
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, _pools_2x2),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3),
-    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3),
+    Pattern(("upsample2d", "conv2d", "relu"), upsample_conv_block, _is_same_3x3, exact_only=True),
+    Pattern(("upsample2d", "conv2d"), upsample_conv_block, _is_same_3x3, exact_only=True),
     Pattern(("conv2d", "relu"), conv_block, _has_stride_1),
     Pattern(("conv2d",), conv_block, _has_stride_1),
     Pattern(("conv2d", "relu"), strided_block),

@@ -1,0 +1,14 @@
+// An array times one number: loss scaling, and its undoing.
+//
+// Rung: the first on the GPU. One thread per element, global memory only.
+// Layout: any, the arrays are walked as they lie; float32. `count`: elements.
+// Launches: block (256), grid (ceil(count / 256)).
+// What bounds it: memory. 8 bytes per element; below about 100,000 of them the launch itself.
+// Predicted, not measured, for the 1.2 M weights of a 3x3 convolution of 369 -> 369 channels at 4.3 TB/s: 2.3 us.
+// Measured: not measured.
+
+extern "C" __global__ void __launch_bounds__(256) scale(const float* __restrict__ x, float* __restrict__ y, int count,
+                                                        float factor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = x[i] * factor;
+}

@@ -57,8 +57,11 @@ def chromium():
 REPORTS = {"digits": {}, "cifar10": {"dataset": "cifar10"},
            "lenet": {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
            "dense": {"dataset": "mnist", "network": "lenet_300_100", "epochs": 1},
-           "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5}}
-DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn resnet": ("resnet50", (28, 28, 1))}
+           "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5},
+           "fitted": {"dataset": "cifar10", "epochs": 1, "fitted": True},
+           "patch net": {"dataset": "cifar10", "network": "patch_net", "fitted": True}}
+DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn patch net": ("patch_net", (32, 32, 3)),
+            "drawn resnet": ("resnet50", (28, 28, 1))}
 
 
 def report_of(folder, settings):

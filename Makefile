@@ -1,4 +1,5 @@
 # make report               the whole chain on the embedded digits: results/report.html
+# make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make test                 linters and all tests
 # make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
@@ -6,15 +7,21 @@
 # make clean                everything made but the environments; results too
 # PYTHON=python3.12         the interpreter to make .venv with
 # DEVICE=cpu                leave out the GPU set where there is an NVIDIA GPU
+# PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
 DEVICE ?= auto
+PORT ?= 8000
 
-.PHONY: report test check benchmark pins clean environment test-environment
+.PHONY: report demo test check benchmark pins clean environment test-environment
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
 	@.venv/bin/python workflow/scripts/next_step.py
+
+demo: environment
+	@envs/install demo
+	@.venv/bin/python workflow/scripts/demo.py --port $(PORT) $(RUN)
 
 environment:
 	@envs/install cpu
@@ -37,7 +44,7 @@ check: test-environment
 	@.venv/bin/python -m pytest -n 2 --dist worksteal -k $(RUNG) tests/test_ladder.py tests/test_kernels_$(RUNG).py
 
 test-environment:
-	@envs/install cpu test $(if $(filter Linux,$(shell uname)),kernels)
+	@envs/install cpu test demo $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -51,7 +58,7 @@ benchmark: environment
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu
+	.venv/bin/python envs/pins.py test gpu demo
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -2,9 +2,10 @@
 #
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
-# default); results/compare.html: the runs of the configuration's compare list; results/diff.html: two versions; history: all
-# runs; gc: what nothing reaches; results/network.html: a drawing of the network; and results/parity.html: every rung of the
-# ladder that this machine can run, checked and timed.
+# default); results/compare.html: the runs of the configuration's compare list; results/multipliers.html: those of its list
+# of multipliers; results/diff.html: two versions; history: all runs; gc: what nothing reaches; results/network.html: a drawing
+# of the network; results/parity.html: every rung of the ladder that this machine can run, checked and timed; and
+# results/predictions.html: pictures of your own, named by the model.
 
 
 configfile: "config.yaml"
@@ -29,8 +30,10 @@ localrules:
     diff,
     history,
     gc,
+    predictions,
     publish_report,
     publish_compare,
+    publish_multipliers,
     publish_network,
     publish_parity,
 
@@ -388,6 +391,101 @@ rule fit_svm:
         " {params.remake}"
 
 
+rule fit_linear:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("linear"),
+    output:
+        "results/linear/{version}/manifest.json",
+    log:
+        "logs/linear/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_linear.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/linear/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule classify_knn:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("knn"),
+    output:
+        "results/knn/{version}/manifest.json",
+    log:
+        "logs/knn/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/classify_knn.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/knn/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule map_features:
+    input:
+        features=parent("features"),
+        sources=sources("map"),
+    output:
+        "results/map/{version}/manifest.json",
+    log:
+        "logs/map/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=THREADS,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_feature_map.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/map/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule make_report:
     input:
         parents,
@@ -479,6 +577,52 @@ rule publish_compare:
         "{output}: copied from {params.folder}"
     shell:
         "for name in compare.html compare.json compare.csv; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}"
+
+
+rule compare_multipliers:
+    input:
+        parents,
+        sources=sources("multipliers"),
+    output:
+        "results/multipliers/{version}/manifest.json",
+    log:
+        "logs/multipliers/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "multipliers {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_multipliers.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/multipliers/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_multipliers:
+    input:
+        made("multipliers"),
+    output:
+        FIXED["multipliers"],
+    log:
+        "logs/publish_multipliers.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["multipliers"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in multipliers.html multipliers.json multipliers.csv; do"
         " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
         " done 2> {log:q}"
 
@@ -607,6 +751,41 @@ rule history:
         "{params.python:q} workflow/scripts/make_history.py --output {output} | tee {log:q}"
 
 
+rule predictions:
+    input:
+        every_time,
+        made(*stages.prediction_roles(CHAIN)),
+    output:
+        "results/predictions.html",
+        "results/predictions.json",
+        "results/predictions.csv",
+    log:
+        "logs/predictions.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: THREADS
+    params:
+        python=PYTHON,
+        pictures=SETTINGS["predict"],
+        inputs=" ".join(
+            f"--input {role}={CHAIN[role].folder}"
+            for role in stages.prediction_roles(CHAIN)
+        ),
+        threads=THREADS,
+        residency=SETTINGS["data_residency"],
+        multiplier=SETTINGS["test_multiplier"],
+    message:
+        "predictions: {params.pictures}"
+    shell:
+        "{params.python:q} workflow/scripts/make_predictions.py"
+        " {params.inputs}"
+        " --data-residency {params.residency}"
+        " --multiplier {params.multiplier:q}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " -- {params.pictures:q}"
+
+
 rule gc:
     log:
         "logs/gc.log",
@@ -617,7 +796,7 @@ rule gc:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",
     message:
-        "gc: what neither this configuration, its compare list, presets/ nor keep reaches"
+        "gc: what neither this configuration, its lists, presets/ nor keep reaches"
     shell:
         "printf %s {params.keep:q} > logs/gc.json &&"
         " {params.python:q} workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"
@@ -626,6 +805,7 @@ rule gc:
 
 onstart:
     cannot_run_here(workflow.dag.needrun_jobs())
+    cannot_find_pictures(workflow.dag.needrun_jobs())
 
 
 onerror:

@@ -5,7 +5,8 @@
 
 Needs NumPy, CuPy (for CUDA 12 or 13) and NVRTC; PyTorch is measured beside where it is installed. Sections: machine, ceilings
 (copy, float32, tensor); of the autoencoder parity and same bytes twice, training steps by batch (scaled to an epoch of 50,000
-images), extraction of 60,000 images, memory, PyTorch; of LeNet-5, ResNet-18 and ResNet-50 parity, training steps, PyTorch.
+images), extraction of 60,000 images, memory, PyTorch; of LeNet-5, ResNet-18 and ResNet-50 parity, training steps, PyTorch; of
+ResNet-18 with half as many filters training steps under every multiplier.
 Every step draws images of its own; timed steps are run again untimed and must end in the same bytes; a time below the roofline
 is refused. benchmarks/table.py makes kernels/README.md's table of the record.
 """
@@ -20,7 +21,7 @@ import sys
 import time
 
 import timing
-from ladder import comparison, cuda_executor, driver, executors, networks, nvrtc, plan, progress, variants, weights
+from ladder import comparison, cuda_executor, driver, executors, multipliers, networks, nvrtc, plan, progress, variants, weights
 from ladder.errors import UserError
 from ladder.inference import Inference
 from timing import roofline
@@ -41,10 +42,19 @@ class Case:
     batch: int
     images: int
     steps: int = 200
+    options: tuple = ()   # of the network, (name, value)
+    multiplier: str = "exact"
 
     @property
     def network(self):
-        return networks.build(self.name, self.input_shape)
+        return networks.build(self.name, self.input_shape, **dict(self.options))
+
+    @property
+    def settings(self):
+        """Keyword arguments of plan.training_plan."""
+        multiplier = multipliers.find(self.multiplier)
+        return {"products": multipliers.Products(multiplier, multiplier, multiplier),
+                "loss_scale": LOSS_SCALE if self.multiplier == "fp16" else 1}
 
     @property
     def label(self):
@@ -55,6 +65,8 @@ AUTOENCODERS = tuple(Case("autoencoder", (32, 32, 3), batch, 50_000) for batch i
 # In their forms for CIFAR-10 and for MNIST; the lowest rung takes long for the large ones.
 OTHERS = (Case("lenet_5", (28, 28, 1), 64, 60_000), Case("resnet18", (32, 32, 3), 128, 50_000, steps=20),
           Case("resnet50", (28, 28, 1), 32, 60_000, steps=20))
+LOSS_SCALE = 1024
+MULTIPLIED = tuple(Case("resnet18", (32, 32, 3), 128, 50_000, 20, (("width", 32),), name) for name in multipliers.MULTIPLIERS)
 
 
 def main(arguments=None):
@@ -92,6 +104,10 @@ class Record:
             self.time(section, case, rungs, ceilings)
         for variant in reversed(rungs):
             self.add(self.data, "extraction", variant, extraction, shown.network, variant)
+        for case in MULTIPLIED:
+            for variant in reversed(rungs):
+                self.add(self.data, "multipliers", f"{case.label}, {case.multiplier}, {variant}", train_steps, case, variant,
+                         ceilings)
         for case in others:
             self.time(self.data, case, rungs, ceilings)
 
@@ -161,7 +177,8 @@ def train_steps(case, variant, ceilings):
 
     def run(clock=None):
         executor = executors.create(variant, 1, "device")
-        made, arrays = timing.bind(executor, network, variant, case.batch, case.images, warm_up + case.steps)
+        made, arrays = timing.bind(executor, network, variant, case.batch, case.images, warm_up + case.steps,
+                                   **case.settings)
         clock = clock and timing.Clock(executor)
         for number in range(warm_up + case.steps):
             if clock and number >= warm_up:
@@ -173,14 +190,15 @@ def train_steps(case, variant, ceilings):
         return made, times, trained, executor.device_bytes()
 
     made, times, trained, used = run(clock=True)
-    checked = case in (AUTOENCODERS[0], *OTHERS)   # the other batches would take as long again
+    checked = case in (AUTOENCODERS[0], *OTHERS, *MULTIPLIED)   # the other batches would take as long again
     if checked and not all(np.array_equal(trained[name], value) for name, value in run()[2].items()):
         raise RuntimeError("two runs of the same steps end in different bytes")
     if not all(np.isfinite(value).all() for value in trained.values()):
         raise RuntimeError("the weights are not finite")
     refuse_impossible(times["median_us"] / 1e6, made, ceilings)
     seconds, steps = times["median_us"] / 1e6, -(-case.images // case.batch)
-    return {"variant": variant, "batch": case.batch, **times, "scaled_epoch_seconds": steps * seconds,
+    return {"variant": variant, "batch": case.batch, "multiplier": case.multiplier, **times,
+            "scaled_epoch_seconds": steps * seconds,
             "scaled": f"{steps} steps of the median, not an epoch that was run", "same_bytes_twice": checked or "not tried",
             "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
             "tflop_per_second": made.flop / seconds / 1e12, "share_of_fp32_ceiling": made.flop / seconds / ceilings.flop,

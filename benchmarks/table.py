@@ -16,6 +16,7 @@ sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
 import roofline  # noqa: E402
 from ladder import networks, optimizers, plan, variants  # noqa: E402
+from ladder.multipliers import MULTIPLIERS  # noqa: E402
 
 README = HERE.parent / "kernels/README.md"
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
@@ -24,6 +25,7 @@ HEAD = ("rung", "the one change", "launches", "GFLOP", "MB", "FLOP/byte", "bound
         "MHz", "TFLOP/s", "% of ceiling", "% of cuDNN", "x rung below", "error / tolerance")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of cuDNN",
                "error / tolerance")
+MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: median us (spread)", "x the fastest exact rung")
 NOT_MEASURED = "not measured"
 
 
@@ -55,14 +57,14 @@ def newest_record(folder):
 
 
 def table(record):
-    """The table in Markdown, under it what it was measured on, and what the record has of other networks."""
+    """The table in Markdown, under it what it was measured on, and what the record has of other networks and multipliers."""
     rows = [HEAD, tuple("---" for _ in HEAD)]
     below = None
     for variant in gpu_rungs():
         measured = measurement(record, variant)
         rows.append(row(variant, step_plan(variant, BATCH), measured, below, record))
         below = measured
-    return "\n".join([*markdown(rows), "", note(record), "", *others(record)])
+    return "\n".join([*markdown(rows), "", note(record), "", *others(record), *multiplied(record)])
 
 
 def markdown(rows):
@@ -79,6 +81,16 @@ def others(record):
                          spread(one), f"{one['tflop_per_second']:.1f}", f"{one['scaled_epoch_seconds']:.2f}",
                          share(cudnn, one), deviations(section, one["variant"])))
     return [*markdown(rows), ""] if len(rows) > 2 else []
+
+
+def multiplied(record):
+    """Lines of the table of a network's steps under every multiplier, none where the record has none."""
+    rows, found = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)], record.get("multipliers", [])
+    exact = min((one["median_us"] for one in found if one["multiplier"] == "exact"), default=None)
+    for one in sorted(found, key=lambda one: (list(MULTIPLIERS).index(one["multiplier"]), gpu_rungs().index(one["variant"]))):
+        ratio = f"{one['median_us'] / exact:.2f}" if exact else NOT_MEASURED
+        rows.append((one["multiplier"], one["variant"], spread(one), ratio))
+    return [*markdown(rows), ""] if found else []
 
 
 def spread(measured):

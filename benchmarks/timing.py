@@ -18,11 +18,15 @@ COPY_BYTES, COPIES = 512 << 20, 20
 ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: about 9 TFLOP a launch
 
 
-def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0):
-    """(plan, arrays) of a training step over `rows` random images, or more: `steps` of them, each on images of its own."""
+def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0, **settings):
+    """(plan, arrays) of a training step over `rows` random images, or more: `steps` of them, each on images of its own.
+
+    settings: more keyword arguments of plan.training_plan.
+    """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
-    made = plan.training_plan(network, variant, batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer(optimizer), length)
+    made = plan.training_plan(network, variant, batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer(optimizer), length,
+                              **settings)
     return made, executor.allocate(made, executor.place({
         **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
         "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),

@@ -52,12 +52,14 @@ class Browser:
         self.profile.cleanup()
 
     def open(self, path, width=1280, height=900, scheme="light"):
-        """Show a file at this width (CSS pixels) in the colour scheme light or dark; waits until it is loaded."""
+        """Show a file, or an http address, at this width (CSS pixels) in the colour scheme light or dark; waits until it is
+        loaded."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
-        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri())
+        address = str(path)
+        self.call("Page.navigate", url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message())
 

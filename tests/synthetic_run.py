@@ -20,8 +20,13 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; features_layer: None where no SVM is asked for, which an autoencoder always is; fitted:
-    whether the encoder is fitted to patches, after which only a decoder is trained."""
+    """steps: None for whole epochs; features_layer: None where no SVM is asked for, which an autoencoder always is.
+
+    fitted: whether the encoder is fitted to patches, after which only a decoder is trained.
+    accuracy: of a network that classifies, None for that of ACCURACIES.
+    evaluations: classifiers beside the SVM; seeds: others whose scores there are; ablated: how many entries of that list;
+    options: of the features, beside the usual ones; parts: weights of features joined to the run's own; mapped: test images.
+    """
 
     dataset: str = "digits"
     network: str = "autoencoder"
@@ -32,6 +37,13 @@ class Settings:
     test: int = 360
     features_layer: str | None = None
     fitted: bool = False
+    accuracy: float | None = None
+    evaluations: tuple = ()
+    seeds: tuple = ()
+    ablated: int = 0
+    options: dict = dataclasses.field(default_factory=dict)
+    parts: tuple = ()
+    mapped: int = 0
 
 
 def make(results, dataset="digits", **settings):
@@ -51,8 +63,24 @@ def make(results, dataset="digits", **settings):
     if layer:
         for kind in ("", *settings.controls):
             suffix = f"_{kind}" if kind else ""
-            run[f"features{suffix}"] = _features(results, suffix, {**params, "variant": "cpu", "features_layer": layer})
+            of = {**params, "variant": "cpu", "features_layer": layer, **settings.options}
+            run[f"features{suffix}"] = read = _features(results, suffix, of)
+            if settings.parts and kind != "pixels":
+                run |= _joined(results, suffix, read, of, settings)
+                read = run[f"joined{suffix}"]
             run[f"svm{suffix}"] = _svm(results, suffix, run["data"], settings, random)
+            for name in settings.evaluations:
+                run[f"{name}{suffix}"] = _score(results, name, suffix, read, run["data"], settings, random)
+    for number in range(1, settings.ablated + 1):
+        run[f"score_ablation{number}"] = _score(results, "svm", f"_ablation{number}", read, run["data"], settings, random)
+    scores = [role for role in run if role.partition("_")[0] in ("evaluate", "svm", *settings.evaluations)]
+    for seed in settings.seeds:
+        for role in scores:
+            stage = role.partition("_")[0]
+            run[f"{role}_seed{seed}"] = _score(results, stage, f"{role.removeprefix(stage)}_seed{seed}", read, run["data"],
+                                               settings, random)
+    if settings.mapped:
+        run["map"] = _map(results, run["data"], settings, random)
     return run
 
 
@@ -183,7 +211,8 @@ def _history(network, sizes, random):
 def _evaluate(results, data, network_params, settings, random):
     work, finish = _artifact(results, "evaluate", {**network_params, "variant": "cpu"},
                              {"normalized": version("normalized"), "data": data.version, "weights": version("train")}, 1.3)
-    predictions = _predictions(data, ACCURACIES[settings.dataset]["evaluate"], random)
+    accuracy = settings.accuracy or ACCURACIES[settings.dataset]["evaluate"]
+    predictions = _predictions(data, accuracy, random)
     sure = random.uniform(0.4, 1, len(predictions))
     probabilities = np.repeat((1 - sure[:, None]) / 9, 10, axis=1)
     probabilities[np.arange(len(predictions)), predictions] = sure
@@ -194,11 +223,15 @@ def _evaluate(results, data, network_params, settings, random):
 
 
 def _features(results, suffix, params):
-    params = {"encoder": "pixels"} if suffix == "_pixels" else {"encoder": "network", **params}
-    parents = {"": {"weights": version("train")}, "_random": {"weights": version("initial")}, "_pixels": {}}[suffix]
+    pixels = {"encoder": "pixels", **{key: params[key] for key in ("features_flip", "features_pca") if key in params}}
+    params = pixels if suffix == "_pixels" else {"encoder": "network", **params}
+    parents = {"": {"weights": version("train")}, "_random": {"weights": version("initial")},
+               "_pixels": {}}[suffix.partition("_part")[0]]
     work, finish = _artifact(results, "features", params, {"normalized": version("normalized"), **parents}, 6.0, suffix)
     work.write_array("train.npy", np.zeros((4, 3), np.float32))
     work.metrics = {"dimensions": 3072 if suffix == "_pixels" else 8192, "images_per_second": 731.5}
+    if "features_pca" in params:
+        work.metrics |= {"dimensions_before_pca": 8192, "variance_kept": 0.917}
     return finish()
 
 
@@ -209,6 +242,37 @@ def _svm(results, suffix, data, settings, random):
     work.write_array("predictions.npy", predictions)
     work.metrics = {**_classified(data, predictions), "backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
                     "support_vectors": 1022, "fit_seconds": 7.2, "predict_seconds": 1.1}
+    return finish()
+
+
+def _score(results, stage, suffix, read, data, settings, random):
+    """Of another classifier, seed or run."""
+    params = {"linear": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
+    work, finish = _artifact(results, stage, params, {"features": read.version, "data": data.version}, 2.0, suffix)
+    usual = ACCURACIES[settings.dataset].get(f"svm{suffix.partition('_seed')[0]}", ACCURACIES[settings.dataset]["svm"])
+    predictions = _predictions(data, usual + random.uniform(-0.03, 0.01), random)
+    work.write_array("predictions.npy", predictions)
+    work.metrics = _classified(data, predictions)
+    return finish()
+
+
+def _joined(results, suffix, own, params, settings):
+    """Roles of features joined, of the parts and of the whole."""
+    numbers = range(2, 2 + len(settings.parts))
+    parts = {f"features{suffix}_part{number}": _features(results, f"{suffix}_part{number}", params) for number in numbers}
+    names = {f"part{number}": one.version for number, one in enumerate([own, *parts.values()], 1)}
+    work, finish = _artifact(results, "joined", {"weights": [1, *settings.parts]}, names, 0.4, suffix)
+    work.metrics = {"dimensions": 8192 * len(names), "parts": [8192] * len(names)}
+    return {**parts, f"joined{suffix}": finish()}
+
+
+def _map(results, data, settings, random):
+    work, finish = _artifact(results, "map", {"seed": 1}, {"features": version("features")}, 3.1)
+    labels = np.asarray(data.array("test_labels.npy"))[:settings.mapped]
+    centres = np.stack([np.cos(labels * 0.63), np.sin(labels * 0.63)], axis=1)
+    places = 0.5 + 0.35 * centres + random.normal(0, 0.05, centres.shape)
+    work.write_array("rows.npy", np.arange(len(labels)))
+    work.write_array("places.npy", np.clip(places, 0, 1).astype(np.float32))
     return finish()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -10,14 +11,17 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
 SUMMARY = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
            "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-           "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
+           "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
+           "ablation", "test_scores"]
 
 
 def copy_project(folder):
@@ -112,6 +116,25 @@ def test_a_loss_that_explodes_stops_with_step_and_learning_rate(done, tmp_path):
     last = output.strip().splitlines()[-1]
     assert status != 0
     assert "step" in last and "1e+12" in last
+
+
+def test_a_persons_own_pictures_are_answered(done, tmp_path):
+    project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
+    folder.mkdir()
+    images, digits = (np.load(next((done / "results").glob(f"data/*/train_{name}.npy"))) for name in ("images", "labels"))
+    for row in range(10):
+        Image.fromarray(255 - images[row]).save(folder / f"dark – {row}.png")
+    (folder / "torn.png").write_bytes(b"\x89PNG")
+    for _ in range(2):   # anew each time
+        status, output = run(project, "results/predictions.html", f"predict={folder}")
+        assert status == 0 and "10 pictures answered, 1 skipped" in output, output
+    found = json.loads((project / "results/predictions.json").read_text())
+    assert [one["class"] for one in found["pictures"]] == [str(digit) for digit in digits[:10]]
+    assert [one["nearest"][0]["row"] for one in found["pictures"]] == list(range(10))
+    assert [pathlib.Path(one["name"]).name for one in found["skipped"]] == ["torn.png"]
+
+    status, output = run(project, "results/predictions.html", f"predict={folder / 'torn.png'}")
+    assert status != 0 and "none of the 1 files could be read" in output.strip().splitlines()[-1] and "Traceback" not in output
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")

@@ -3,16 +3,19 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 import browser
 import synthetic_results
-from ladder import compare_page, diff_page, history_page, lineage
+from ladder import compare_page, diff_page, history_page, lineage, multiplier_runs, multipliers, multipliers_page
+from synthetic_cells import REASON, Cells
 from test_report_in_browser import FAINT_TEXTS, TOO_WIDE, show
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 
-PAGES = ("few", "many", "mixed", "empty", "diff", "diff of many layers", "history", "long history", "no history")
+PAGES = ("few", "many", "mixed", "empty", "diff", "diff of many layers", "history", "long history", "no history",
+         "multipliers", "no multipliers")
 OF_HISTORY = "[...document.querySelectorAll('#history tbody tr')].filter(row => row.checkVisibility())"
 
 
@@ -69,6 +72,20 @@ def long_history(results, runs, folder):
     return history(folder)
 
 
+def multiplied(results):
+    """Of two networks with every multiplier and tables with long names."""
+    tables = [str(results / f"{name}.npy") for name in ("a_table", "another_table_with_quite_a_long_name", "third", "fourth")]
+    cells = Cells(results)
+    results.mkdir()
+    for bits, path in enumerate(tables, 2):
+        np.save(path, multipliers.tabulated("mbm", bits))
+    for number, multiplier in enumerate([*multipliers.MULTIPLIERS, *tables]):
+        for seed in (1, 2)[:1 + (number < 2)]:
+            cells.add(multiplier, seed, 0.98 - 0.01 * number + 0.001 * seed, slower=1 + number, loss=1 + number / 9)
+    cells.add("exact", network="lenet_5", batch_size=32).add("fp16", network="lenet_5", batch_size=32, reason=REASON)
+    return multipliers_page.page(multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries)))
+
+
 @pytest.fixture(scope="module")
 def pages(results, runs, tmp_path_factory):
     """Name -> path of the page, made when it is asked for."""
@@ -85,6 +102,7 @@ def pages(results, runs, tmp_path_factory):
         "diff": lambda: differing(results, runs, 0, 1), "diff of many layers": lambda: differing(results, runs, 3, 4),
         "history": lambda: history(results), "long history": lambda: long_history(results, runs, folder / "long"),
         "no history": lambda: history(folder / "none"),
+        "multipliers": lambda: multiplied(folder / "cells"), "no multipliers": lambda: multipliers_page.page([]),
     }
 
     def path(name):
@@ -186,6 +204,27 @@ def test_a_run_that_is_pointed_at_stands_out_among_the_curves(chromium, pages):
     assert sorted(chromium.value(curves)) == ["behind", "behind", "pointed"]
     chromium.value("document.activeElement.blur()")
     assert "pointed" not in chromium.value(curves)
+
+
+def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
+    chromium.open(pages("multipliers"))
+    colours = chromium.value("""(() => {
+      const group = document.querySelector("section");
+      const of = (selector, property) => [...group.querySelectorAll(selector)].map(one => getComputedStyle(one)[property]);
+      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"), of(".curve", "stroke"),
+              of(".strips .track i:nth-of-type(1)", "backgroundColor"), of(".bars .bar", "backgroundColor")];
+    })()""")
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all that are left
+    assert all(found == colours[0] for found in colours[1:])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width):
+    chromium.open(pages("multipliers"), width)
+    heights = chromium.value("[...document.querySelectorAll('.bars tr, .strips .who')].map(row => row.offsetHeight)")
+    assert len(heights) > 20 and max(heights) < 90
+    widths = chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")
+    assert min(widths) > 70
 
 
 def filter_by(chromium, text):

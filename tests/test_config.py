@@ -45,6 +45,20 @@ def test_the_digits_are_as_many_as_the_limits_assume():
     assert (FACTS["digits"].train, FACTS["digits"].test) == (len(digits.train_labels), len(digits.test_labels))
 
 
+def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
+    loaded = config.load(raw | {"multipliers": [{"network": ["lenet_5", "small_cnn"], "seed": [1, "2"]}],
+                                "compare": [{"seed": 9}]})
+    cells = config.entries(loaded, "multipliers")
+    assert [(cell.settings["network"], cell.settings["seed"]) for cell in cells] == [
+        ("lenet_5", 1), ("lenet_5", 2), ("small_cnn", 1), ("small_cnn", 2)]
+    assert cells[1].overrides == {"network": "lenet_5", "seed": 2}
+    assert [cell.settings["seed"] for cell in config.entries(loaded)] == [9]
+    assert all(cell.settings[key] == [] for cell in cells for key in config.LISTS)
+    (forward,) = config.entries(config.load(raw | {"multipliers": [{"multiplier": "am32", "multiplier_in": [["forward"]]}]}),
+                                "multipliers")
+    assert (forward.settings["multiplier_in"], forward.settings["test_multiplier"]) == (["forward"], "am32")
+
+
 @pytest.mark.parametrize("key, text, value", [
     ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
     ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True),
@@ -94,16 +108,6 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
-    on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
-    assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
-    with pytest.raises(UserError, match="features_pool is 8, but features_max_pool leaves 4x4 pixels"):
-        config.load(raw | {"features_max_pool": 2, "features_pool": 8})
-    with pytest.raises(UserError, match="there are 128 features"):
-        config.load(raw | {"features_pool": 1, "features_pca": 200})
-    assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
-
-
 def test_what_multipliers_are_called_in_versions(raw, tmp_path):
     def resolved(**keys):
         return config.resolve(config.load(raw | keys))
@@ -118,6 +122,16 @@ def test_what_multipliers_are_called_in_versions(raw, tmp_path):
     found = resolved(test_multiplier=str(table))
     assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
     assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
+
+
+def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
+    on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
+    assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
+    with pytest.raises(UserError, match="features_pool is 8, but features_max_pool leaves 4x4 pixels"):
+        config.load(raw | {"features_max_pool": 2, "features_pool": 8})
+    with pytest.raises(UserError, match="there are 128 features"):
+        config.load(raw | {"features_pool": 1, "features_pca": 200})
+    assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
 
 
 def test_a_missing_key_is_named(raw):

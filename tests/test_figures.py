@@ -95,6 +95,19 @@ def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale():
     assert not figures.line_chart(line((1, 1.0), (2, 0.1), (3, 0.0)), 3, figures.loss_scale)["stretched"]
 
 
+@pytest.mark.parametrize("values", [(0.45, 0.32), (2.1, 0.02), (0.31, 0.31)])
+def test_the_logarithmic_scale_has_ticks_and_even_ratios_also_where_values_are_close(values):
+    height, ticks, stretched = figures.log_scale(values)
+    low, top = min(values), max(values)
+    assert stretched and len(ticks) > 1 and all(0 <= height(value) <= 1 + 1e-9 for value, _ in ticks)
+    assert height(top) == pytest.approx(1)
+    assert height(low) - height(low / 1.1) == pytest.approx(height(top) - height(top / 1.1))
+
+
+def test_a_zero_has_no_logarithm_but_a_scale():
+    assert figures.log_scale([0.0, 1.0])[2] is False
+
+
 def test_a_line_chart_of_one_step_and_one_of_zeros_can_be_drawn():
     assert figures.line_chart(line((0.5, 0.4)), 1, figures.loss_scale)["lines"][0]["points"][0]["x"] == 50
     assert figures.line_chart(line((1, 0.0), (2, 0.0)), 2, figures.loss_scale)["lines"][0]["points"][0]["y"] == 100

@@ -38,7 +38,9 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(kernel, "WARM_UP", 1)
     monkeypatch.setattr(kernel, "REPETITIONS", 3)
     cases = {"AUTOENCODERS": tuple(gpu.Case("small", (4, 4, 3), batch, 8, 4) for batch in (2, 3)),
-             "OTHERS": (gpu.Case("labelled", (4, 4, 3), 2, 7, 3),)}
+             "OTHERS": (gpu.Case("labelled", (4, 4, 3), 2, 7, 3),),
+             "MULTIPLIED": tuple(gpu.Case("labelled", (4, 4, 3), 2, 7, 3, multiplier=name)
+                                 for name in ("exact", "am32", "fp16"))}
     for name, value in {"ROWS": 12, "WARM_UP": 1, **cases}.items():
         monkeypatch.setattr(gpu, name, value)
     monkeypatch.setattr(gpu.networks, "build", lambda name, input_shape: {"small": NETWORK, "labelled": LABELLED}[name])
@@ -184,6 +186,9 @@ def test_the_record_has_every_section_and_makes_the_table(machine, tmp_path):
     assert other["parity"]["gpu_basic"]["passed"] and other["parity"]["gpu_basic"]["parity"]["sgd"]["tolerance"] == 8e-3
     assert [(row["batch"], row["repetitions"], row["same_bytes_twice"]) for row in other["steps"]] == [(2, 3, True)]
     assert other["steps"][0]["scaled_epoch_seconds"] == pytest.approx(4 * other["steps"][0]["median_us"] / 1e6)
+    exact, am32, fp16 = record["multipliers"]
+    assert (exact["multiplier"], am32["multiplier"], fp16["multiplier"]) == ("exact", "am32", "fp16")
+    assert exact["launches"] == am32["launches"] < fp16["launches"]   # which scales its gradients
 
 
 def test_nothing_is_begun_after_the_deadline(machine, tmp_path):
@@ -270,6 +275,17 @@ def test_other_networks_of_a_record_have_a_table_of_their_own():
         "| resnet18 | 128 | gpu_basic | 300 | 426.0 | 60000 (7900-8100) | 53.2 | 3.13 | 10 | not measured |",
         "| resnet18 | 128 | gpu_opt_v2 | 300 | 426.0 | 8000 (7900-8100) | 53.2 | 3.13 | 75 | 1.0e-05 / 8e-03 |", ""]
     assert table.others({"networks": {"resnet18": {"batch": 128}}}) == table.others({}) == []
+
+
+def test_multipliers_of_a_record_have_a_table_of_their_own_with_ratios_to_the_fastest_exact_rung():
+    rows = [{"multiplier": multiplier, "variant": variant, "median_us": median, "low_us": 1.0, "high_us": 2.0}
+            for multiplier, variant, median in (("am32", "gpu_gemm", 30000.0), ("exact", "gpu_opt_v2", 12000.0),
+                                                ("exact", "gpu_gemm", 10000.0))]
+    assert table.multiplied({"multipliers": rows})[2:] == [
+        "| exact | gpu_opt_v2 | 12000 (1-2) | 1.20 |", "| exact | gpu_gemm | 10000 (1-2) | 1.00 |",
+        "| am32 | gpu_gemm | 30000 (1-2) | 3.00 |", ""]
+    assert table.multiplied({"multipliers": rows[:1]})[2].endswith("| not measured |")
+    assert table.multiplied({}) == []
 
 
 def test_a_text_without_markers_is_refused():

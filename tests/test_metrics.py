@@ -37,3 +37,10 @@ def test_a_class_without_rows_is_null_in_json():
 def test_names_and_classes_have_to_match():
     with pytest.raises(ValueError):
         metrics.per_class(np.eye(3), ["cat", "dog"])
+
+
+def test_probabilities_are_those_of_the_definition_also_of_scores_whose_exponentials_overflow():
+    scores = np.array([[1.0, 2.0, 3.0], [1000.0, 999.0, -1000.0]], np.float32)
+    expected = np.exp([[-2, -1, 0], [0, -1, -2000]]) / np.exp([[-2, -1, 0], [0, -1, -2000]]).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(metrics.softmax(scores), expected, rtol=1e-12)
+    np.testing.assert_allclose(metrics.log_softmax(scores)[:, :2], np.log(expected[:, :2]), rtol=1e-12)

@@ -14,7 +14,8 @@ from ladder import artifacts, exhibits, pages, report, sources
 
 KEYS = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
         "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights"]
+        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
+        "ablation", "test_scores"]
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
 
@@ -279,10 +280,16 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     assert made.path("report.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_worst_confusion_is_named_only_where_it_is_more_than_a_single_image():
-    classes = ["cat", "dog"]
-    assert exhibits.most_confused([[8, 2], [1, 9]], classes) == {"true": "cat", "named": "dog", "count": 2}
-    assert exhibits.most_confused([[9, 1], [1, 9]], classes) is None
+def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
+    labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
+    pairs = exhibits.most_confused(digits)
+    assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
+    for pair in pairs:
+        rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
+        assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
+        images = digits["data"].array("test_images.npy")
+        assert pair["images"] == [exhibits.figures.png_uri(images[row]) for row in rows[:exhibits.PAIR_IMAGES]]
+    assert exhibits.most_confused({role: digits[role] for role in ("data", "train")}) == []
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():

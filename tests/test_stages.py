@@ -67,7 +67,7 @@ def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not(settings):
 
 
 def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
-    trained = {"train", "features", "svm", "report"}
+    trained = {"train", "features", "svm", "map", "report"}
     assert changed(settings, learning_rate=0.5) == trained
     assert changed(settings, seed=2) == trained | {"initial", "features_random", "svm_random"}
     assert changed(settings, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
@@ -100,7 +100,7 @@ def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings)
     assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",
                                        "features_layer", "features_standardize", "features_pool", "features_flip"}
     assert params["features_pixels"] == {"encoder": "pixels"}
-    features = {"features", "features_random", "svm", "svm_random", "report"}
+    features = {"features", "features_random", "svm", "svm_random", "map", "report"}
     assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
     assert changed(settings, features_fit_rows=500) == changed(settings, features_polarity_scale="channel") == set()
     polar = settings | {"features_two_polarity": 0.5}
@@ -125,7 +125,7 @@ def versions(settings):
 def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once(settings):
     alone = versions(settings)
     both = versions(resolved(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}]))
-    assert {role for role in alone if alone[role] != both[role]} == {"svm", "svm_random", "report"}
+    assert {role for role in alone if alone[role] != both[role]} == {"svm", "svm_random", "map", "report"}
     assert both.keys() - alone.keys() == {"features_part2", "features_random_part2", "joined", "joined_random"}
     assert both["features_part2"] == versions(resolved(features_layer="enc1_pool"))["features"]
     assert [one.stage for one in stages.chain(settings).values()].count("train") == 1
@@ -146,12 +146,50 @@ def test_features_of_two_networks_are_joined_with_all_that_the_second_is_made_of
 @pytest.mark.parametrize("entry, words", [
     ({"weight": 0}, "weight is 0, but must be a number above 0"), ({"sed": 1}, "there is no key 'sed'; did you mean seed?"),
     ({"features_layer": "enc3"}, "no such layer; did you mean enc2? (entry 1 of features_concatenate)"),
-    ({"train_limit": 100}, "of the same images"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
+    ({"train_limit": 100}, "dataset and limits must stay"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
 ])
 def test_a_wrong_part_is_one_line(entry, words):
     with pytest.raises(UserError) as caught:
         resolved(features_concatenate=[entry])
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(settings):
+    chain = stages.chain(resolved(evaluations=["linear", "knn"], features_concatenate=[{"features_layer": "enc1_pool"}]))
+    for kind in ("", "_random", "_pixels"):
+        read = {chain[f"{name}{kind}"].parents["features"].version for name in ("svm", "linear", "knn")}
+        assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
+    both = settings | {"evaluations": ["linear", "knn"]}
+    knn = {"knn", "knn_random", "knn_pixels", "report"}
+    assert changed(both, knn_k=3) == changed(both, knn_distance="euclidean") == knn
+    assert changed(settings, knn_k=3) == set() and changed(settings, feature_map=False) == {"map", "report"}
+
+
+def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores():
+    chain = stages.chain(resolved(seeds=[0, 1, 2, 0], evaluations=["knn"]))
+    for seed in (0, 2):
+        other = versions(resolved(seed=seed, evaluations=["knn"]))
+        for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
+            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "what that run alone would make"
+    assert "svm_seed1" not in chain["report"].parents, "it is this run"
+    assert {role: one.version for role, one in chain.items() if role != "report"} == {
+        role: version for role, version in versions(resolved(evaluations=["knn"])).items() if role != "report"}
+
+
+def test_an_entry_of_the_ablation_is_the_score_of_that_run():
+    settings = resolved(ablation=[{"features_flip": [False, True]}, {"variant": "gpu_basic"}], seeds=[2])
+    report = stages.chain(settings)["report"]
+    listed = report.spec["params"]["ablation"]
+    assert [one["overrides"] for one in listed] == [{"features_flip": False}, {"features_flip": True}, {"variant": "gpu_basic"}]
+    assert report.parents["score_ablation2"].version == versions(resolved(features_flip=True))["svm"]
+    lenet = stages.chain(resolved(network="lenet_5", ablation=[{"epochs": 2}]))["report"]
+    assert lenet.parents["score_ablation1"].version == versions(resolved(network="lenet_5", epochs=2))["evaluate"]
+
+
+def test_every_run_that_is_needed_is_named_once_with_what_it_needs_itself():
+    settings = resolved(seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}])
+    runs = [(one["seed"], one["epochs"], one["normalization"]) for one in config.every(settings)]
+    assert runs == [(1, 10, "unit"), (1, 10, "zca"), (2, 10, "unit"), (2, 10, "zca"), (1, 3, "unit"), (1, 3, "zca")]
 
 
 def test_the_size_of_a_network_counts_where_it_has_one(settings):
@@ -175,7 +213,7 @@ def test_a_multiplier_counts_where_it_makes_products(settings):
     assert "train" in changed(lenet | {"multiplier_identity": "fp16"}, loss_scale=2.0)
     assert changed(lenet, test_multiplier_identity="am32") == {"evaluate", "report"}
     assert changed(settings, test_multiplier_identity="am32") == {
-        "features", "svm", "features_random", "svm_random", "report"}
+        "features", "svm", "map", "features_random", "svm_random", "report"}
     assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
 
 
@@ -230,3 +268,19 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path)
     finish(tmp_path, keyed)
     (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
     assert stages.why(keyed, tmp_path) == "first run"
+
+
+def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_from_and_no_control(settings):
+    assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
+    fitted = stages.chain(resolved(training="patches"))
+    assert stages.prediction_roles(fitted) == ["data", "normalized", "fit", "train", "features", "svm"]
+    alone = stages.chain(resolved(training="patches", network="patch_net"))
+    assert stages.prediction_roles(alone) == ["data", "normalized", "fit", "features", "svm"]
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
+    both = stages.chain(lenet | {"features_layer": "fc1"})
+    assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
+
+
+def test_a_picture_to_answer_changes_no_version(settings):
+    assert changed(settings, predict=["pictures"]) == set()

@@ -1,5 +1,6 @@
 """One-vs-one machines against scikit-learn's SVC, their files, their limits, and the stage that makes them."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -65,6 +66,23 @@ def test_wide_rows_as_the_encoder_gives_them():
     rows, tests = np.maximum(TRAIN @ encode, 0), np.maximum(TEST @ encode, 0)
     model, _ = svm.fit(rows, TRAIN_LABELS)
     np.testing.assert_array_equal(svm.predict(model, tests), reference(rows=rows).predict(tests))
+
+
+def test_votes_and_margins_are_those_of_the_pairs_one_by_one():
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS)
+    found = decisions(model, TEST[:40])
+    votes, best = svm.votes(model, found), svm.predict(model, TEST[:40])
+    margins = svm.margins(model, found, best)
+    np.testing.assert_array_equal(model.classes[np.argmax(votes, axis=1)], best)
+    for row in range(40):
+        wins, expected = np.zeros(10), np.zeros(10)
+        for pair, (i, j) in enumerate(itertools.combinations(range(10), 2)):
+            winner, loser = (i, j) if found[row, pair] > 0 else (j, i)
+            wins[winner] += 1
+            if best[row] in (i, j):
+                expected[loser if winner == best[row] else winner] = abs(found[row, pair]) * (1 if winner == best[row] else -1)
+        np.testing.assert_array_equal(votes[row], wins)
+        np.testing.assert_allclose(margins[row], expected)
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)

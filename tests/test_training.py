@@ -65,6 +65,22 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch
     assert run.losses[0] == pytest.approx(one_batch.losses[0], rel=1e-6)
 
 
+def test_the_estimate_does_not_take_the_first_step_for_a_usual_one(monkeypatch, caplog):
+    clock, run = [0.0], start(batch_size=2)
+    steps, run_step = [], run.executor.run
+
+    def slow(*bound):
+        clock[0] += 2.0 if steps else 1000.0   # the first one compiles
+        steps.append(bound)
+        run_step(*bound)
+
+    monkeypatch.setattr(run.executor, "run", slow)
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
+    with caplog.at_level(logging.INFO):
+        run.run_epoch()
+    assert f"estimate: {2 * run.length.steps} s for {run.length.steps} steps" in caplog.text
+
+
 def test_training_lowers_the_loss():
     run = finish(start(epochs=30, learning_rate=3e-2))
     assert run.losses[-1] < 0.5 * run.losses[0]

@@ -34,14 +34,15 @@ def make(work, inputs, params, options):
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
-              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv")}
+              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv"),
+              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv")}
     for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
 if __name__ == "__main__":
     stage.run(make)
 '''
-ALL = ["data", "features", "features", "features", "initial", "normalized", "report", "svm", "svm", "svm", "train"]
+ALL = ["data", "features", "features", "features", "initial", "map", "normalized", "report", "svm", "svm", "svm", "train"]
 
 
 class Project:
@@ -139,7 +140,7 @@ def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
     assert project.page()["batch_size"] == 64
 
     project.snakemake(*changed)
-    assert project.ran() == ["features", "report", "svm", "train"]
+    assert project.ran() == ["features", "map", "report", "svm", "train"]
     assert project.page()["batch_size"] == 32
     assert "results/report.html" in project.snakemake("-n"), "a dry run says that the page would be replaced"
     assert project.page()["batch_size"] == 32, "a dry run changes nothing"
@@ -340,7 +341,7 @@ def test_a_network_that_is_only_fitted_has_no_training(project):
 
 def test_the_svm_reads_the_layer_that_is_named(project):
     project.snakemake("report", "--config", "network=lenet_5", "features_layer=fc1", "controls=[]")
-    assert project.ran() == ["evaluate", "features", "initial", "report", "svm", "train"]
+    assert project.ran() == ["evaluate", "features", "initial", "map", "report", "svm", "train"]
     output = project.snakemake("report", "--config", "network=lenet_5", "features_layer=pol1")
     assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
 
@@ -349,14 +350,41 @@ def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(pro
     joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
     output = project.snakemake(*joined)
     assert project.status == 0, output
-    assert project.ran() == ["features", "features", "joined", "joined", "report", "svm", "svm"]
+    assert project.ran() == ["features", "features", "joined", "joined", "map", "report", "svm", "svm"]
     assert "Nothing to be done" in project.snakemake(*joined)
     project.snakemake(*joined, "-R", "train_network")
-    assert project.ran() == ["features", "features", "joined", "report", "svm", "train"]
+    assert project.ran() == ["features", "features", "joined", "map", "report", "svm", "train"]
     other = ("report", "--config", "features_concatenate=[{seed: 9}]", "controls=[]")
     assert "joined" in reasons(project.snakemake("-n", *other))
     project.snakemake(*other)
-    assert project.ran() == ["features", "initial", "joined", "report", "svm", "train"]
+    assert project.ran() == ["features", "initial", "joined", "map", "report", "svm", "train"]
+
+
+def test_other_classifiers_run_beside_the_svm_and_reuse_the_features(project):
+    project.snakemake("report", "--config", "evaluations=[linear, knn]")
+    assert project.status == 0 and project.ran() == ["knn", "knn", "knn", "linear", "linear", "linear", "report"]
+    project.snakemake("report", "--config", "evaluations=[linear, knn]", "knn_k=3")
+    assert project.ran() == ["knn", "knn", "knn", "report"]
+
+
+def test_other_seeds_are_run_where_they_are_missing_and_used_again(project):
+    seeds = ("report", "--config", "seeds=[0, 1, 2]", "controls=[]")
+    output = project.snakemake(*seeds)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["report", *2 * ["initial", "train", "features", "svm"]])
+    assert "Nothing to be done" in project.snakemake(*seeds)
+    project.snakemake("report", "--config", "seed=2", "controls=[]")
+    assert project.ran() == ["map", "report"], "that run's scores were there"
+
+
+def test_what_options_add_is_made_from_what_is_there(project):
+    ablation = ("report", "--config", "ablation=[{features_flip: true}, {svm_C: 1}, {epochs: 3}]")
+    output = project.snakemake(*ablation)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["report", "features", "svm", "svm", "train", "features", "svm"])
+    assert "Nothing to be done" in project.snakemake(*ablation)
+    output = project.snakemake("report", "--config", "ablation=[{epoch: 3}]")
+    assert "did you mean epochs? (entry 1 of ablation)" in output.splitlines()[-1]
 
 
 def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_changes(project):
@@ -388,13 +416,42 @@ def test_runs_of_the_compare_list_are_made_where_they_are_missing_and_nothing_el
     project.ran()
     output = project.snakemake(*compare)
     assert project.status == 0, output
-    assert project.ran() == ["compare", "features", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
+    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
     assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
     if variants.no_gpu():
         assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
     project.snakemake(*compare)
     assert project.ran() == []
+
+
+def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
+    cells = ("--config", "multipliers=[{seed: [1, 2]}]", "compare=[{seed: 3}]")
+    project.snakemake("report", "--config", "seed=2")
+    project.ran()
+    output = project.snakemake("results/multipliers.html", *cells)
+    assert project.status == 0, output
+    assert project.ran() == ["multipliers"]   # both runs are there, and the compare list is not asked for
+    entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
+    assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
+    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
+    project.snakemake("results/multipliers.html", *cells)
+    assert project.ran() == []
+    assert "There is nothing to remove" in project.snakemake("gc", *cells)
+    assert "Nothing reaches" in project.snakemake("gc")
+
+
+def test_cells_made_again_make_their_page_again(project):
+    cells = ("results/multipliers.html", "--config", "multipliers=[{seed: 1}]")
+    project.snakemake(*cells)
+    project.ran()
+    project.snakemake(*cells, "-R", "make_report")
+    assert project.ran() == ["multipliers", "report"]
+
+
+def test_a_wrong_entry_names_the_list_it_is_in(project):
+    output = project.snakemake("-n", "--config", "multipliers=[{}, {sead: 3}]")
+    assert project.status == 1 and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
 
 
 @pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
@@ -411,14 +468,31 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
         assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
 
 
+def test_pictures_that_are_not_there_are_named_before_anything_is_trained_for_them(fresh):
+    for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
+        output = fresh.snakemake("results/predictions.html", *config)
+        assert fresh.status != 0 and words in output.splitlines()[-1] and fresh.ran() == []
+
+
+def test_answers_for_pictures_need_what_classifies_and_no_report_nor_control(project):
+    predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "each time it is asked for, with what is there"
+    assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
+        "initial", "train", "evaluate", "predictions"}
+    assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")
+    shutil.rmtree(project.folder / "results")
+    assert set(reasons(project.snakemake(*predict))) == {"data", "normalized", "initial", "train", "features", "svm",
+                                                         "predictions"}
+
+
 def test_two_versions_are_held_against_each_other(project):
     project.snakemake("normalized", "--config", "normalization=zca")
     versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
     output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
     assert project.status == 0 and "normalization" in output, output
     assert "name the two versions" in project.snakemake("results/diff.html").splitlines()[-1]
-    output = project.snakemake("results/diff.html", "--config", "diff=[t0,t1]")
-    assert project.status != 0 and "there is no version t0" in output.splitlines()[-1]
+    output = project.snakemake("results/diff.html", "--config", "diff=[z0,z1]")
+    assert project.status != 0 and "there is no version z0" in output.splitlines()[-1]
 
 
 def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(project):

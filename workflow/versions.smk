@@ -30,10 +30,14 @@ RULES = {
     "features": "extract_features",
     "joined": "join_features",
     "svm": "fit_svm",
+    "linear": "fit_linear",
+    "knn": "classify_knn",
+    "map": "map_features",
     "report": "make_report",
     "parity": "compare_rungs",
     "network": "draw_network",
     "compare": "compare_runs",
+    "multipliers": "compare_multipliers",
 }
 # The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
 # stay until they are asked for again: `variant: auto` goes by those of parity.
@@ -42,9 +46,18 @@ FIXED = {
     "parity": ["results/parity.html", "results/parity.json"],
     "network": ["results/network.html"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
+    "multipliers": [
+        "results/multipliers.html",
+        "results/multipliers.json",
+        "results/multipliers.csv",
+    ],
 }
 # Pages about whatever is in results/ just then: made each time they are asked for.
-PAGES_OF_RESULTS = ["results/diff.html", "results/history.html"]
+PAGES_OF_RESULTS = [
+    "results/diff.html",
+    "results/history.html",
+    "results/predictions.html",
+]
 # Options with which Snakemake only looks.
 LOOKING = set(
     "--lint --list -l --list-rules --list-target-rules --summary --detailed-summary --dag --rulegraph --filegraph"
@@ -53,11 +66,12 @@ LOOKING = set(
 
 
 def load_settings():
-    """(settings, chain) of the active configuration, then of every entry of its compare list that can run here."""
+    """(settings, chain) of the active configuration, then of every entry of its lists that can run here."""
     try:
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
-        entries = configuration.entries(loaded)
+        lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
+        entries = [entry for listed in lists.values() for entry in listed]
         runs = [settings, *(entry.settings for entry in entries if not entry.reason)]
         _, *chains = [
             (needed, stages.chain(needed))
@@ -67,7 +81,8 @@ def load_settings():
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
             "network": stages.network_page(settings),
-            "compare": stages.comparison(entries),
+            "compare": stages.comparison(lists["compare"]),
+            "multipliers": stages.multiplier_comparison(lists["multipliers"]),
         }
         return [(settings, active), *chains]
     except UserError as error:
@@ -193,7 +208,7 @@ def why(wildcards):
 
 
 def reached():
-    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its compare list, presets/ and keep."""
+    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
         overrides = yaml.safe_load(preset.read_text())
@@ -281,6 +296,17 @@ def cannot_run_here(jobs):
                 and (reason := module.unavailable(params[key]))
             ):
                 sys.exit(reason)
+
+
+def cannot_find_pictures(jobs):
+    """Say in one line, and stop, where pictures are asked for that are not there: before the model is trained for them."""
+    if any(job.rule.name == "predictions" for job in jobs):
+        from ladder import pictures
+
+        try:
+            pictures.find(SETTINGS["predict"])
+        except UserError as error:
+            sys.exit(str(error))
 
 
 # Lines of Snakemake's that say nothing about the work. A failed stage has said why itself, and says it again at the end;

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from ladder import metrics, multipliers, networks, progress, stage, weights
+from ladder import metrics, multipliers, networks, progress, scoring_record, stage, weights
 from ladder.inference import Inference
 from ladder.normalization import Statistics
 from ladder.progress import log
@@ -26,13 +26,14 @@ def make(work, inputs, params, options):
     started = time.monotonic()
     scores = classify(model, images, params["classes"])
     seconds = time.monotonic() - started
-    probabilities = softmax(scores)
+    probabilities = metrics.softmax(scores)
     predictions = np.argmax(scores, axis=1).astype(np.uint8)
     work.write_array("predictions.npy", predictions)
     work.write_array("probabilities.npy", probabilities.astype(np.float32))
     work.metrics = {**metrics.classification(labels, predictions, inputs["data"].metrics["classes"]),
-                    "loss": float(-log_softmax(scores)[np.arange(len(labels)), labels].mean()),
+                    "loss": float(-metrics.log_softmax(scores)[np.arange(len(labels)), labels].mean()),
                     "images_per_second": len(images) / seconds}
+    scoring_record.record(work, inputs)
     log.info("test accuracy %.2f %%, loss %.4f, on %d images", 100 * work.metrics["accuracy"], work.metrics["loss"],
              len(images))
 
@@ -45,16 +46,6 @@ def classify(model, images, classes):
             scores[start:start + len(values)] = values.reshape(len(values), classes)
             bar.update(len(values))
     return scores
-
-
-def log_softmax(scores):
-    """float64 logarithms of the probabilities that scores (N, classes) stand for."""
-    shifted = scores.astype(np.float64) - scores.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-
-
-def softmax(scores):
-    return np.exp(log_softmax(scores))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Stage `features`: the feature vectors of all training and test images.
 
 params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes where it classifies, variant,
-features_layer (whose output it takes), features_standardize, features_pool, features_flip. The other options of the features,
-and for pixels these too, only where they are on: features_two_polarity, features_polarity_scale, features_max_pool,
-features_pca; with what is fitted to a sample features_fit_rows and seed; multiplier.
+features_layer (whose output it takes), features_standardize, features_pool, features_flip, multiplier where it is not exact.
+The other options of the features, and for pixels these too, only where they are on: features_two_polarity,
+features_polarity_scale, features_max_pool, features_pca; with what is fitted to a sample features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
 Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: what was fitted (features.Recipe).

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from ladder import metrics, stage, svm
+from ladder import metrics, scoring_record, stage, svm
 from ladder.progress import duration, log
 
 
@@ -29,6 +29,7 @@ def make(work, inputs, params):
         **metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"]),
         backend=params["backend"], solver=solver, kernel=model.kernel.name, C=model.C, gamma=model.kernel.gamma,
         support_vectors=len(model.support), fit_seconds=fitted - start, predict_seconds=predicted - fitted)
+    scoring_record.record(work, inputs)
     log.info("SVM by %s: accuracy %.1f %%, %d support vectors; fit %s, predict %s", solver,
              100 * work.metrics["accuracy"], len(model.support), duration(fitted - start), duration(predicted - fitted))
 

@@ -4,7 +4,7 @@ from ladder import report, stage
 
 
 def make(work, inputs, params):
-    numbers = report.summary(inputs, work.folder.name)
+    numbers = report.summary(inputs, work.folder.name, params.get("ablation", ()))
     page = report.page(inputs, numbers)
     work.write_json("summary.json", numbers)
     work.write_bytes("report.html", page.encode())

@@ -16,6 +16,8 @@ from .dataset_facts import FACTS
 from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
+LISTS = ("compare", "multipliers")   # keys that name runs
+ALONE = dict.fromkeys((*LISTS, "seeds", "ablation"), [])   # of a run that another one needs: it needs none for itself
 WEIGHT = {"type": "number", "exclusiveMinimum": 0}
 
 
@@ -46,8 +48,10 @@ def resolve(config):
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
-        "parts": _parts(config),
         **_multipliers(config),
+        "parts": _parts(config),
+        "repeats": _repeats(config),
+        "ablated": _ablated(config),
     }
 
 
@@ -60,13 +64,13 @@ class Entry:
     reason: str
 
 
-def entries(config):
-    """The Entry of every run that the compare list of the loaded `config` names, in its order.
+def entries(config, key="compare"):
+    """The Entry of every run that the list `key`, one of LISTS, of the loaded `config` names, in its order.
 
     A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
     several such lists for all their combinations. Raises UserError with one line that names the entry.
     """
-    return [one for _, one in _entries("compare", config["compare"], {**config, "compare": []})]
+    return [one for _, one in _entries(key, config[key], {**config, **ALONE})]
 
 
 def _entries(key, listed, config):
@@ -101,27 +105,42 @@ class Part:
 def every(settings):
     """The resolved `settings`, those of every run that it needs, and of every run that those need."""
     yield settings
-    for part in settings["parts"]:
-        yield from every(part.settings)
+    ablated = [one.settings for one in settings["ablated"] if not one.reason]
+    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated):
+        yield from every(needed)
+
+
+def _repeats(config):
+    """The resolved settings of the same run with each other seed of `seeds`."""
+    others = [seed for seed in dict.fromkeys(config["seeds"]) if seed != config["seed"]]
+    return [resolve(load({**config, **ALONE, "seed": seed})) for seed in others]
+
+
+def _ablated(config):
+    """The Entry of every run of the ablation list."""
+    found = _entries("ablation", config["ablation"], {**config, **ALONE})
+    for number, one in found:
+        _check_same_images(one.settings, config, f"(entry {number} of ablation)")
+    return [one for _, one in found]
 
 
 def _parts(config):
     """The Part of every entry of features_concatenate."""
-    listed, alone = config["features_concatenate"], {**config, "compare": [], "features_concatenate": []}
+    listed, alone = config["features_concatenate"], {**config, **ALONE, "features_concatenate": []}
     weights = [coerce("weight", named.get("weight", 1), WEIGHT) for named in listed]
     others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
     found = _entries("features_concatenate", others, alone)
     for number, one in found:
-        _check_part(one.settings, config, f"(entry {number} of features_concatenate)")
+        where = f"(entry {number} of features_concatenate)"
+        _check_same_images(one.settings, config, where)
+        if one.settings["features_layer"] is None:
+            raise UserError(f"config: {one.settings['network']} has no features unless features_layer names a layer {where}")
     return [Part(weights[number - 1], one.settings) for number, one in found]
 
 
-def _check_part(settings, config, where):
-    if settings["features_layer"] is None:
-        raise UserError(f"config: {settings['network']} has no features unless features_layer names a layer {where}")
+def _check_same_images(settings, config, where):
     if stages.data_params(settings) != stages.data_params(config):
-        raise UserError("config: features can be concatenated only where they are of the same images: leave dataset and limits "
-                        f"as they are {where}")
+        raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
 
 
 def _combinations(entry, properties):

@@ -7,10 +7,11 @@ import math
 
 import numpy as np
 
-from . import figures, networks, pages, weights
+from . import figures, metrics, networks, pages, weights
 
 SAMPLES = 8        # training images shown of every class
 MISTAKES = 16      # misclassified images shown
+PAIRS, PAIR_IMAGES = 6, 6   # of the most confused pairs of classes, and images of each
 PICTURES = 16      # reconstructions shown
 FILTER_LIMIT, UNIT_LIMIT = 256, 64   # first-layer filters shown, and units of a dense first layer
 ROWS_AT_ONCE = 1000
@@ -77,16 +78,14 @@ def _accuracy(value, n):
 def gain(inputs):
     """What training the network bought the SVM, image by image; None without the control.
 
-    won: images only the trained network's SVM names correctly, lost: only the untrained one's. By chance alone
-    won - lost is 0 with standard deviation sqrt(won + lost) (McNemar's test); `beyond_chance` asks for more than two.
+    won: images only the trained network's SVM names correctly, lost: only the untrained one's.
     """
     if "svm_random" not in inputs:
         return None
     labels = inputs["data"].array("test_labels.npy")
-    right, right_random = (inputs[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
-    won, lost = int((right & ~right_random).sum()), int((right_random & ~right).sum())
+    won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in ("svm", "svm_random")))
     return {"won": won, "lost": lost, "points": 100 * (won - lost) / len(labels),
-            "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
+            "beyond_chance": metrics.beyond_chance(won, lost)}
 
 
 # Pictures.
@@ -324,16 +323,24 @@ def _mistake_strength(share):
     return 15 + 85 * math.sqrt(share) if share else 0
 
 
-def most_confused(matrix, names):
-    """The largest number off the diagonal as {"true", "named", "count"}; None where no confusion happened twice."""
-    if matrix is None:
-        return None
+def most_confused(inputs):
+    """The largest numbers off the diagonal of the confusion matrix, largest first, with some of their images.
+
+    [{"true", "named", "count", "of", "images"}], of: all images of the true class; none where no confusion happened twice.
+    """
+    score = verdict(inputs)
+    if score is None:
+        return []
+    matrix, names = score.metrics["confusion"], inputs["data"].metrics["classes"]
     pairs = [(number, true, named) for true, row in enumerate(matrix) for named, number in enumerate(row)
              if true != named and number > 1]
-    if not pairs:
-        return None
-    number, true, named = max(pairs, key=lambda pair: pair[0])
-    return {"true": names[true], "named": names[named], "count": number}
+    labels, predictions = inputs["data"].array("test_labels.npy"), score.array("predictions.npy")
+    images, shown = inputs["data"].array("test_images.npy"), []
+    for number, true, named in sorted(pairs, key=lambda pair: -pair[0])[:PAIRS]:
+        rows = np.flatnonzero((labels == true) & (predictions == named))[:PAIR_IMAGES]
+        shown.append({"true": names[true], "named": names[named], "count": number, "of": sum(matrix[true]),
+                      "images": [figures.png_uri(images[row]) for row in rows]})
+    return shown
 
 
 # Work and layers.

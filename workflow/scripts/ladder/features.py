@@ -13,20 +13,17 @@ Means, deviations and directions are fitted on training images. What is fitted b
 sample of them alone, so that the whole vectors of all images, which PCA shortens, lie neither in memory nor on the disk.
 """
 
-import concurrent.futures
 import dataclasses
 
 import numpy as np
 import scipy.linalg
 import threadpoolctl
 
-from . import progress, randomness
+from . import products, progress, randomness
 from .errors import UserError
 
 FILE = "features.safetensors"   # the fitted numbers, in a features artifact
 ROWS = 2048      # rows at a time; a multiple of inference.BATCH, so that full batches stay full
-SHARE = 256      # of them in one product; the same whatever the number of threads, as are then the bits
-TILE = 512       # columns of a product of a matrix with itself at a time
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding
 
 
@@ -80,7 +77,7 @@ class Recipe:
         if self.mean is not None:
             rows -= self.mean
             rows *= self.scale
-        return rows if self.components is None else _product(rows, self.components, threads)
+        return rows if self.components is None else products.product(rows, self.components, threads)
 
 
 def blocks(encoder, images, recipe, threads=1):
@@ -243,7 +240,7 @@ def principal_components(rows, count, threads=1):
     the number of threads. Directions without variance are zeros. Raises UserError for values that are not finite.
     """
     tall = len(rows) >= rows.shape[1]
-    gram = _self_product(rows if tall else rows.T, threads)
+    gram = products.gram(rows if tall else rows.T, threads)
     total, size = float(np.trace(gram, dtype=np.float64)), len(gram)
     if not np.isfinite(total):
         raise UserError("the features hold NaN or Inf: the encoder diverged; train it with a lower learning_rate")
@@ -253,38 +250,8 @@ def principal_components(rows, count, threads=1):
     values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
     found = values > 1e-6 * values[0]
     if not tall:
-        vectors = _product(rows.T, np.ascontiguousarray(vectors), threads)
+        vectors = products.product(rows.T, np.ascontiguousarray(vectors), threads)
         vectors /= np.where(found, np.sqrt(values), 1)
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(count)]
     components = vectors * np.where(found, np.sign(largest), 0).astype(np.float32)
     return np.ascontiguousarray(components, np.float32), float(values[found].sum() / total) if total else 0.0
-
-
-def _self_product(columns, threads):
-    """Upper triangle, and some below it, of columns' columns (D, D) float32 of columns (K, D) float32."""
-    size = columns.shape[1]
-    out = np.zeros((size, size), np.float32, order="F")
-
-    def tile(start):
-        out[start:start + TILE, start:] = columns[:, start:start + TILE].T @ columns[:, start:]
-
-    _on_threads(tile, range(0, size, TILE), threads)
-    return out
-
-
-def _product(rows, matrix, threads):
-    """rows @ matrix, in shares that do not depend on the number of threads."""
-    out = np.empty((len(rows), matrix.shape[1]), np.float32)
-
-    def share(start):
-        np.matmul(rows[start:start + SHARE], matrix, out=out[start:start + SHARE])
-
-    _on_threads(share, range(0, len(rows), SHARE), threads)
-    return out
-
-
-def _on_threads(work, starts, threads):
-    """Call work(start) for each, so many at a time, each with BLAS on one thread."""
-    with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, starts):
-            pass

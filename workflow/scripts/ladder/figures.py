@@ -133,8 +133,17 @@ def loss_scale(values):
     low, top = min(values), max(values) or 1.0
     if not 0 < LOG_RATIO * low < top:
         return lambda value: value / top, ticks(0, top, 4), False
-    low *= 0.8
-    return lambda value: math.log(value / low) / math.log(top / low), log_ticks(low, top), True
+    return log_scale(values)
+
+
+def log_scale(values):
+    """As loss_scale, always logarithmic where no value is 0."""
+    low, top = 0.8 * min(values), max(values)
+    if low <= 0:
+        return loss_scale(values)
+    found = log_ticks(low, top)
+    return (lambda value: math.log(value / low) / math.log(top / low),
+            found if len(found) > 1 else [tick for tick in ticks(low, top, 4) if low <= tick[0]], True)
 
 
 def share_scale(values):

@@ -2,13 +2,14 @@
 
 Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
 of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
-features_random, svm_random, features_pixels, svm_pixels. Nothing here is computed anew that a stage has measured.
+features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear and knn as svm; map. Beside them the
+scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
 """
 
 import math
 import pathlib
 
-from . import exhibits, pages, sources, weights
+from . import evaluations, exhibits, feature_exhibits, pages, sources, weights
 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
 ROLES = {
@@ -25,6 +26,9 @@ ROLES = {
     "svm_random": "svm, untrained network",
     "features_pixels": "features, raw pixels",
     "svm_pixels": "svm, raw pixels",
+    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "knn")
+       for tail, of in (("", ""), ("_random", ", untrained network"), ("_pixels", ", raw pixels"))},
+    "map": "map of the features",
 }
 
 
@@ -44,9 +48,10 @@ def _whole(role):
     return role.partition("_part")[0]
 
 
-def summary(inputs, version):
+def summary(inputs, version, ablation=()):
     """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
 
+    ablation: the entries of that list, {"overrides", "reason"} each.
     loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
     classifies, else of the SVM.
     """
@@ -80,6 +85,10 @@ def summary(inputs, version):
         "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
         "svm": _svm(inputs),
         "weights": _from_root(train.folder / weights.file_name(network)),
+        "evaluations": evaluations.accuracies(inputs),
+        "seeds": evaluations.seeds(inputs, settings["seed"]),
+        "ablation": evaluations.ablation(inputs, ablation),
+        "test_scores": evaluations.test_scores(inputs),
     }
 
 
@@ -123,8 +132,15 @@ def context(inputs, numbers):
         "filters": exhibits.filters(train, exhibits.network(inputs), exhibits.atoms(inputs)),
         "classes": exhibits.classes(inputs),
         "confusion": exhibits.confusion(numbers["confusion"], names),
-        "confused": exhibits.most_confused(numbers["confusion"], names),
+        "confused": exhibits.most_confused(inputs),
         "mistakes": exhibits.mistakes(inputs),
+        "classifiers": evaluations.classifier_table(numbers["evaluations"]),
+        "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
+        "seeds": evaluations.seed_table(numbers["seeds"]),
+        "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
+        "feature_parts": feature_exhibits.parts(inputs),
+        "pixels": feature_exhibits.pixels(inputs),
+        "feature_map": feature_exhibits.feature_map(inputs),
         "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
         "operation_times": exhibits.operation_times(train),
         "memory": pages.bars(train.metrics["memory"], pages.size) if "memory" in train.metrics else [],

@@ -12,10 +12,11 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
 # The frame around the work: nothing in these files can change a byte of an artifact's data. What a download brings is held
-# against its checksum; executors and variants say which modules run, and those are declared.
+# against its checksum; executors and variants say which modules run, and those are declared; the record of what was scored
+# lies beside the artifacts.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "__init__", "artifacts", "download", "driver", "errors", "executors", "progress", "rungs/__init__", "runtime", "sources",
-    "stage", "variants"))
+    "__init__", "artifacts", "download", "driver", "errors", "executors", "progress", "rungs/__init__", "runtime",
+    "scoring_record", "sources", "stage", "variants"))
 
 
 def closure(script):

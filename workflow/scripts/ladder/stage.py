@@ -42,15 +42,15 @@ def run(make):
     try:
         _make(make, arguments)
     except KeyboardInterrupt:
-        _end(f"{name}: interrupted; the same command goes on from here", 130)
+        end(f"{name}: interrupted; the same command goes on from here", 130)
     except UserError as error:
-        _end(f"{name}: {error}", 1)
+        end(f"{name}: {error}", 1)
     except MemoryError as error:
-        _end(f"{name}: not enough memory ({error}); a smaller train_limit needs less", 1)
+        end(f"{name}: not enough memory ({error}); a smaller train_limit needs less", 1)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
-        _end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
+        end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
              "nothing that was finished is lost", 1)
 
 
@@ -96,7 +96,8 @@ def _pair(text):
     return name, value
 
 
-def _end(message, status):
+def end(message, status):
+    """End the process with `message` in its log and at the end of the workflow's output."""
     log.error("%s", message)
     if ERRORS in os.environ:
         with open(os.environ[ERRORS], "a") as file:

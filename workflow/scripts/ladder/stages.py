@@ -52,6 +52,11 @@ def variant_sources(variant):
 
 # What every stage runs that computes with the network.
 NETWORK = ("inference", "layers", "multipliers", "networks", "normalization", "optimizers", "plan", "randomness", "weights")
+# What tells the runs of the multipliers list apart, beside what any of them overrides.
+MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_identity", "multiplier_in", "test_multiplier",
+                   "test_multiplier_identity", "loss_scale")
+REPORT = ("evaluations", "exhibits", "feature_exhibits", "figures", "layers", "metrics", "networks", "pages", "randomness",
+          "report", "spread", "weights")
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
@@ -61,15 +66,18 @@ STAGES = {
     "fit": Stage("fit_patches.py", (*NETWORK, "patches"), runs_variant=True),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
-    "features": Stage("extract_features.py", (*NETWORK, "features"), runs_variant=True),
+    "features": Stage("extract_features.py", (*NETWORK, "features", "products"), runs_variant=True),
     "joined": Stage("join_features.py"),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
+    "linear": Stage("fit_linear.py", ("linear", "metrics", "products", "randomness")),
+    "knn": Stage("classify_knn.py", ("knn", "metrics", "products")),
+    "map": Stage("make_feature_map.py", ("feature_map", "features", "products", "randomness")),
     "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
                      TEMPLATES, runs_variant=True),
-    "compare": Stage("make_compare.py", ("compare_page", "exhibits", "figures", "layers", "lineage", "networks", "pages",
-                                         "randomness", "report", "weights"), TEMPLATES),
-    "report": Stage("make_report.py", ("exhibits", "figures", "layers", "networks", "pages", "randomness", "report", "weights"),
-                    TEMPLATES),
+    "compare": Stage("make_compare.py", (*REPORT, "compare_page", "lineage"), TEMPLATES),
+    "multipliers": Stage("make_multipliers.py", (*REPORT, "compare_page", "lineage", "multiplier_errors", "multiplier_runs",
+                                                 "multipliers", "multipliers_page"), TEMPLATES),
+    "report": Stage("make_report.py", REPORT, TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
                                        "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
 }
@@ -121,25 +129,54 @@ def chain(config):
     if trains:
         start = {"fit": "fit"} if fitted else {"initial": "initial"}
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
+    encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
         add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
     for kind, weights in _kinds(config).items():
         classified = f"features{kind}"
         if weights:
-            add(classified, "features", _features(config), normalized="normalized", weights=weights)
+            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
         else:
             add(classified, "features", _pixel_features(config), normalized="normalized")
         if parts and weights:
             classified = f"joined{kind}"
             roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]])
-        add(f"svm{kind}", "svm", _svm(config), features=classified, data="data")
+        for evaluation in ("svm", *config["evaluations"]):
+            add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
+        if config["feature_map"] and not kind:
+            add("map", "map", _pick(config, "seed"), features=classified)
 
     called = _pick(config, *(key for key in ("name", "tags") if config[key]))
-    add("report", "report", {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called},
-        **{role: role for role, keyed in roles.items() if keyed.stage != "initial"})
+    if config["ablated"]:
+        called["ablation"] = _listed(config["ablated"])
+    run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
+    shown = {role: keyed for role, keyed in roles.items() if keyed.stage != "initial"}
+    roles["report"] = _keyed("report", "report", run, **shown, **_scores_of_others(config))
     return roles
+
+
+def prediction_roles(chain):
+    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
+    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm", "train") if role in chain]
+    needed = set()
+    while wanted:
+        keyed = wanted.pop()
+        needed.add(keyed.version)
+        wanted += keyed.parents.values()
+    return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
+
+
+def _scores_of_others(config):
+    """The scores of other runs that the report shows: svm_seed2, score_ablation1 -> Keyed."""
+    found = {}
+    for repeat in config["repeats"]:
+        found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
+    for number, entry in enumerate(config["ablated"], 1):
+        scores = {} if entry.reason else chain(entry.settings)
+        if score := scores.get("evaluate", scores.get("svm")):
+            found[f"score_ablation{number}"] = score
+    return found
 
 
 def _kinds(config):
@@ -169,17 +206,34 @@ def _ancestry(keyed):
 
 
 def comparison(entries):
-    """The runs of the compare list beside each other; entries: config.Entry. The parents of entry n are report<n> and
-    train<n>: of a network that is not trained, the fit.
+    """The runs of the compare list beside each other; entries: config.Entry."""
+    return _runs_together("compare", entries, {"entries": _listed(entries)})
+
+
+def multiplier_comparison(entries):
+    """The runs of the multipliers list beside each other; entries: config.Entry.
+
+    Their `settings` are what can tell two of them apart: MULTIPLIER_CELL and whatever any entry overrides.
     """
+    keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
+    return _runs_together("multipliers", entries, {"entries": [
+        {"overrides": entry.overrides, "settings": _pick(entry.settings, *keys), "reason": entry.reason} for entry in entries]})
+
+
+def _runs_together(stage, entries, params):
+    """The parents of entry n are report<n> and train<n>, that of a network which is not trained its fit; none where it cannot
+    run here."""
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
             made = roles["train"] if "train" in roles else roles["fit"]
             parents |= {f"report{number}": roles["report"], f"train{number}": made}
-    params = {"entries": [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]}
-    return _keyed("compare", "compare", params, **parents)
+    return _keyed(stage, stage, params, **parents)
+
+
+def _listed(entries):
+    return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
 def network_params(config):
@@ -262,10 +316,9 @@ OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "feat
 OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
 
 
-def _features(config):
-    params = {"encoder": "network", **network_params(config),
-              **_pick(config, "variant", "features_layer", "features_standardize", "features_pool", "features_flip"),
-              **_tested_multiplier(config)}
+def _features(config, encoder):
+    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
+                                                       "features_flip")}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
@@ -288,6 +341,12 @@ def _with_what_is_fitted(config, on):
 def _svm(config):
     params = {"backend": config["svm_backend"], "kernel": config["svm_kernel"], "C": config["svm_C"]}
     return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
+
+
+# What classifies the features: a stage each -> its parameters.
+EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
+               "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
+SCORING = ("evaluate", *EVALUATIONS)   # the stages that end in an accuracy
 
 
 def canonical(value):

@@ -174,14 +174,31 @@ def predict(model, features):
 
     Raises UserError for features that are not finite or not as wide as the training rows.
     """
-    pairs = _pairs(len(model.classes))
-    votes = np.zeros((len(features), len(model.classes)), np.int64)
+    predicted = np.empty(len(features), model.classes.dtype)
     for start, decisions in decision_blocks(model, features):
-        block = votes[start:start + len(decisions)]
-        for decision, (i, j) in zip(decisions.T, pairs, strict=True):
-            block[:, i] += decision > 0
-            block[:, j] += decision <= 0
-    return model.classes[np.argmax(votes, axis=1)]
+        predicted[start:start + len(decisions)] = model.classes[np.argmax(votes(model, decisions), axis=1)]
+    return predicted
+
+
+def votes(model, decisions):
+    """How many of its k - 1 pairs each of model.classes wins, (rows, k) int64, by decisions (rows, pairs)."""
+    counts = np.zeros((len(decisions), len(model.classes)), np.int64)
+    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
+        counts[:, i] += decision > 0
+        counts[:, j] += decision <= 0
+    return counts
+
+
+def margins(model, decisions, of):
+    """By how much class of[row], an index into model.classes, wins against each class, (rows, k) float64; 0 against itself.
+
+    1 is how far support vectors within the penalty lie from the border between two classes; below 0 it lost.
+    """
+    found = np.zeros((len(decisions), len(model.classes)))
+    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
+        found[:, j] += np.where(of == i, decision, 0)
+        found[:, i] -= np.where(of == j, decision, 0)
+    return found
 
 
 def decision_blocks(model, features):

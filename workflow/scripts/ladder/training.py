@@ -121,7 +121,8 @@ class Training:
         order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(len(self.images))
         self.executor.fill(self._shared["permutation"], order)
         self.executor.fill(self._shared["counters"], [self.step, begun * self.settings.batch_size, begun])
-        started = looked = saved = time.monotonic()
+        looked = saved = time.monotonic()
+        warm = None
         with progress.bar(total=int(self._sizes(slice(self.step, last)).sum()), unit=" images",
                           label=f"epoch {epoch + 1}/{self.epochs}") as bar:
             for step in range(self.step, last):
@@ -129,9 +130,12 @@ class Training:
                 self.executor.run(*bound)
                 bar.update(bound[0].batch)
                 done = step + 1
-                if done == ESTIMATE_AFTER:
+                if done == 1:   # which also compiles
                     self.executor.synchronize()
-                    self._estimate((time.monotonic() - started) / done)
+                    warm = time.monotonic()
+                if done == ESTIMATE_AFTER and warm:
+                    self.executor.synchronize()
+                    self._estimate((time.monotonic() - warm) / (done - 1))
                 if done % LOOK_EVERY == 0 or done == last or (monitor and done % monitor == 0):
                     self._look(done)
                     now = time.monotonic()

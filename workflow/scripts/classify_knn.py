@@ -1,0 +1,28 @@
+"""Stage `knn`: classify the test features by the nearest training features.
+
+params: knn_k, knn_distance.  inputs: features, data (for the labels and the classes' names).
+Writes predictions.npy uint8 (test rows,).
+"""
+
+import time
+
+import numpy as np
+
+from ladder import knn, metrics, scoring_record, stage
+from ladder.progress import duration, log
+
+
+def make(work, inputs, params):
+    data, features = inputs["data"], inputs["features"]
+    start = time.perf_counter()
+    predictions = knn.predict(features.array("train.npy"), np.asarray(data.array("train_labels.npy")),
+                              features.array("test.npy"), params["knn_k"], params["knn_distance"], work.threads)
+    work.write_array("predictions.npy", predictions.astype(np.uint8))
+    work.metrics = metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"])
+    scoring_record.record(work, inputs)
+    log.info("%d nearest neighbours: accuracy %.1f %%, in %s", params["knn_k"], 100 * work.metrics["accuracy"],
+             duration(time.perf_counter() - start))
+
+
+if __name__ == "__main__":
+    stage.run(make)

@@ -1,0 +1,107 @@
+"""Open a page on this machine alone where a picture that is dropped, chosen, pasted or drawn is named by a run's model.
+
+The run is the one of config.yaml, with --configfile and --config as Snakemake takes them. Ends with Ctrl-C; with 2 and one line
+where that run is not trained yet, and where the port is taken.
+"""
+
+import argparse
+import pathlib
+import shlex
+import sys
+
+import yaml
+
+from ladder import RELEASED, artifacts, config, progress, runtime, stages
+from ladder.errors import UserError
+from ladder.progress import log
+
+
+def main():
+    arguments = parse()
+    progress.start_logging()
+    if RELEASED:
+        log.info(RELEASED)
+    try:
+        serve(arguments)
+    except UserError as error:
+        log.error("%s", error)
+        return 2
+    except KeyboardInterrupt:   # before there is a server; that one ends by itself
+        pass
+    return 0
+
+
+def serve(arguments):
+    settings = read_settings(arguments.configfile, arguments.config)
+    inputs = open_run(stages.chain(settings), options(arguments.configfile, arguments.config))
+    try:
+        from ladder import demo
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error.name} is not installed here; type: make demo, or .venv/bin/python -m pip install -r "
+                        "envs/demo.txt") from error
+    from ladder.predictor import Predictor
+
+    runtime.set_threads(settings["threads"])
+    with demo.listen(arguments.port) as listening:   # before the model is loaded, which may take a while
+        app = demo.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
+                                        settings["test_multiplier"]))
+        server = demo.create_server(app, listening)
+        log.info("http://%s:%d/ is the page, on this machine alone; Ctrl-C ends it", *listening.getsockname())
+        server.run()
+
+
+def read_settings(files, overrides):
+    """The resolved configuration of config.yaml with other files and KEY=VALUE texts over it, in this order."""
+    raw = {}
+    for path in ("config.yaml", *files):
+        try:
+            raw |= yaml.safe_load(pathlib.Path(path).read_text()) or {}
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        except (yaml.YAMLError, TypeError) as error:
+            raise UserError(f"{path} is not a file of keys and values: {' '.join(str(error).split())}") from error
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--config {text}: write KEY=VALUE")
+        raw[key] = yaml.safe_load(value)
+    return config.resolve(config.load(raw))
+
+
+def open_run(chain, given):
+    """Role -> Artifact of what answers; raises UserError with the command to type where the run is not finished.
+
+    given: the options, as text, that led to this chain.
+    """
+    roles = stages.prediction_roles(chain)
+    missing = [role for role in roles if not pathlib.Path(chain[role].manifest).exists()]
+    if missing:
+        made_on_the_way = {parent.role for role in missing for parent in chain[role].parents.values()}
+        targets = [role for role in missing if role not in made_on_the_way]
+        raise UserError(f"this run is not trained yet ({chain[targets[-1]].folder} is not there); type: "
+                        f".venv/bin/snakemake {' '.join(targets)}{given}")
+    return {role: artifacts.Artifact(chain[role].folder) for role in roles}
+
+
+def options(files, overrides):
+    """The options that chose the run, as they are typed."""
+    return "".join(f" {name} {shlex.join(values)}" for name, values in (("--configfile", files), ("--config", overrides))
+                   if values)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=port, default=8000, help="0: any that is free (default: %(default)s)")
+    parser.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="overrides, as those in presets/")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
+    return parser.parse_args()
+
+
+def port(text):
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port; a number from 0 to 65535 is")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Answer for a person's own pictures with the model of a run: predictions.html, predictions.json and predictions.csv.
+
+The rule `predictions` names the run's artifacts; pictures that cannot be read are skipped, with the reason on the page. Ends
+with 0, or with 2 and one line where no picture could be read, or none was found.
+"""
+
+import argparse
+import json
+import pathlib
+
+from ladder import artifacts, pictures, predictions_page, progress, runtime, stage
+from ladder.errors import UserError
+from ladder.predictor import Predictor
+
+
+def main():
+    arguments = parse()
+    progress.start_logging(arguments.log)
+    runtime.set_threads(arguments.threads)
+    try:
+        files, left_out = pictures.find(arguments.pictures)
+        inputs = {role: artifacts.Artifact(folder) for role, folder in arguments.input}
+        taken, skipped = take(files, inputs["data"].manifest["spec"]["params"]["dataset"])
+        if not taken:
+            raise UserError(f"predict: none of the {len(files)} files could be read: "
+                            f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
+        predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
+        answered = predictions_page.answers(predictor, taken)
+        write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
+    except UserError as error:
+        stage.end(str(error), 2)
+    for one in answered[:10]:
+        progress.log.info("%s: %s", one["file"], one["class"])
+    progress.log.info("%s: %d picture%s answered%s", arguments.output / "predictions.html", len(answered),
+                      "s" if len(answered) != 1 else "", f", {len(skipped)} skipped" if skipped else "")
+
+
+def take(files, dataset):
+    """(Pictures, Skipped) of these files."""
+    taken, skipped = [], []
+    for path in progress.bar(files, "pictures", "picture"):
+        try:
+            taken.append(pictures.take(path, dataset))
+        except pictures.PictureError as error:
+            skipped.append(predictions_page.Skipped(pictures.shown(path), str(error)))
+    return taken, skipped
+
+
+def write(folder, predictor, answered, skipped, left_out):
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = json.dumps(predictions_page.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
+    for suffix, text in (("json", f"{summary}\n"), ("csv", predictions_page.csv_text(predictor, answered, skipped)),
+                         ("html", predictions_page.page(predictor, answered, skipped, left_out))):
+        artifacts.write_atomically(folder / f"predictions.{suffix}", text.encode())
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="files, or folders of files")
+    parser.add_argument("--input", type=pair, action="append", default=[], metavar="ROLE=FOLDER")
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results"), help="the folder to write to")
+    parser.add_argument("--threads", type=int, default=runtime.available_cores())
+    parser.add_argument("--data-residency", default="auto")
+    parser.add_argument("--multiplier", default="exact", help="of the run's test: a name, or the file of a table")
+    parser.add_argument("--log", type=pathlib.Path)
+    return parser.parse_args()
+
+
+def pair(text):
+    role, _, folder = text.partition("=")
+    return role, folder
+
+
+if __name__ == "__main__":
+    main()

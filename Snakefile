@@ -22,6 +22,7 @@ localrules:
     report,
     data,
     normalized,
+    fit,
     train,
     evaluate,
     features,
@@ -57,6 +58,13 @@ rule normalized:
         made("normalized"),
     message:
         "normalized: {input}"
+
+
+rule fit:
+    input:
+        made("fit"),
+    message:
+        "fit: {input}"
 
 
 rule train:
@@ -177,10 +185,47 @@ rule initialize_weights:
         " {params.remake}"
 
 
+# Of layers that are fitted to patches.
+rule fit_patches:
+    input:
+        normalized=parent("normalized"),
+        initial=parent("initial"),
+        sources=sources("fit"),
+    output:
+        "results/fit/{version}/manifest.json",
+    log:
+        "logs/fit/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: threads_of
+    resources:
+        gpu=gpus,
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=stage_threads,
+        residency=setting("data_residency"),
+        remake=remake,
+    message:
+        "fit {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_patches.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/fit/{wildcards.version}"
+        " --option data_residency={params.residency}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule train_network:
     input:
         normalized=parent("normalized"),
         initial=parent("initial"),
+        fit=parent("fit"),
         data=parent("data"),
         sources=sources("train"),
     output:

@@ -126,6 +126,26 @@ def lrn(x, size, alpha, beta, k):
     return x * sums ** -beta, sums
 
 
+def position_norm(x, epsilon):
+    """(y, norms): each pixel's vector over the root of its sum of squares and epsilon."""
+    x = x.astype(np.float64)
+    norms = np.sqrt((x ** 2).sum(axis=3) + epsilon)
+    return x / norms[..., None], norms
+
+
+def local_contrast(x, image, kernel, epsilon):
+    """x over the root of the variance, and epsilon, of the window of `image` that each of its pixels is of."""
+    y = x.astype(np.float64)
+    for row, column in np.ndindex(x.shape[1:3]):
+        window = image[:, row:row + kernel, column:column + kernel].astype(np.float64)
+        y[:, row, column] /= np.sqrt(window.reshape(len(x), -1).var(axis=1) + epsilon)[:, None]
+    return y
+
+
+def soft_threshold(x, threshold):
+    return np.concatenate((relu(x - threshold), relu(-x - threshold)), axis=3)
+
+
 def mse(prediction, target, divisor):
     """(gradient, loss): the mean over all elements, its gradient that of the sum over `divisor`."""
     difference = prediction.astype(np.float64) - target

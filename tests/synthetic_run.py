@@ -23,6 +23,7 @@ class Settings:
     """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer:
     None where no SVM is asked for, which an autoencoder always is.
 
+    fitted: whether the encoder is fitted to patches, after which only a decoder is trained.
     accuracy: of a network that classifies, None for that of ACCURACIES.
     evaluations: classifiers beside the SVM; seeds: others whose scores there are; ablated: how many entries of that list;
     options: of the features, beside the usual ones; parts: weights of features joined to the run's own; mapped: test images.
@@ -37,6 +38,7 @@ class Settings:
     test: int = 360
     holdout: int = 0
     features_layer: str | None = None
+    fitted: bool = False
     accuracy: float | None = None
     evaluations: tuple = ()
     seeds: tuple = ()
@@ -54,7 +56,10 @@ def make(results, dataset="digits", **settings):
     layer = settings.features_layer or (None if network.classifies else network.features)
     run = {"data": _data(results, settings)}
     run["normalized"] = _normalized(results, run["data"])
-    run["train"] = _train(results, run["data"], network, params, settings, random)
+    if settings.fitted:
+        run["fit"] = _fit(results, network, params, random)
+    if network.trains:
+        run["train"] = _train(results, run["data"], network, params, settings, random)
     if network.classifies:
         run["evaluate"] = _evaluate(results, run["data"], params, settings, random)
     if layer:
@@ -82,7 +87,8 @@ def make(results, dataset="digits", **settings):
 
 
 def _network_params(settings):
-    options = {"autoencoder": {"autoencoder_filters": [256, 128]}, "resnet50": {"resnet_width": 4}}.get(settings.network, {})
+    options = {"autoencoder": {"autoencoder_filters": [256, 128]}, "resnet50": {"resnet_width": 4},
+               "patch_net": {"patch_net_filters": [80, 20, 30, 60]}}.get(settings.network, {})
     params = {"network": settings.network, **options, "image": list(SHAPES[settings.dataset])}
     return {**params, "classes": 10} if networks.from_params(params).classifies else params
 
@@ -131,6 +137,27 @@ def _normalized(results, data):
     return finish()
 
 
+def _fit(results, network, network_params, random):
+    work, finish = _artifact(results, "fit", {**network_params, "variant": "cpu", "patches_atoms": "kmeans", "seed": 1},
+                             {"normalized": version("normalized"), "initial": version("initial")}, 31.5)
+    values = weights.initialize(network, 1)
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, values)
+    work.write_array("atoms.npy", random.standard_normal(values[f"{network.fits[0].layer}.weight"].shape).astype(np.float32))
+    layers = []
+    for fit in network.fits:
+        _, kernel, _, channels = network.parameters[f"{fit.layer}.weight"]
+        layers.append({"layer": fit.layer, "patches": 120_000, "numbers": kernel * kernel * channels, "components": 256,
+                       "whitening": fit.whitening, "explained": 0.95 if fit.whitening == "pca" else 1.0, "seconds": 7.1,
+                       "atoms": "kmeans" if fit.atoms else None, "objective": [2.19, 2.27, 2.31] if fit.atoms else []})
+    made = plan.inference_plan(network, "cpu", 1, plan.Dataset(1, "uint8"))
+    work.metrics = {"layers": layers, "parameters": network.parameter_count, "network": network.table,
+                    "kernels": made.kernel_table, "layer_movement": {fit.layer: 1.1 for fit in network.fits},
+                    "seconds_by_operation": {"convolution forward": 12.0, "fit of conv1": 20.1},
+                    "device": "cpu: Example Processor, 2 threads"}
+    return finish()
+
+
 def _train(results, data, network, network_params, settings, random):
     images, batch = data.metrics["train"], settings.batch
     per_epoch = -(-images // batch)
@@ -139,7 +166,8 @@ def _train(results, data, network, network_params, settings, random):
               "weight_decay": 0, "gradient_clip": 0, "schedule": "constant", "seed": 1,
               **({"steps": settings.steps} if settings.steps else {"epochs": settings.epochs})}
     work, finish = _artifact(results, "train", params,
-                             {"normalized": version("normalized"), "initial": version("initial")}, 84.2)
+                             {"normalized": version("normalized"), **(
+                                 {"fit": version("fit")} if settings.fitted else {"initial": version("initial")})}, 84.2)
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
     sizes = np.array([min(batch, images - step % per_epoch * batch) for step in range(steps)])
@@ -169,6 +197,7 @@ def _train(results, data, network, network_params, settings, random):
                     for layer in network.layers],
         "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in step.kernels],
         "device": "cpu: Example Processor, 2 threads",
+        "parts": [{"steps": steps, "epochs": len(epochs), "frozen": list(network.encoder) if settings.fitted else []}],
     }
     return finish()
 

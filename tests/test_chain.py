@@ -18,10 +18,10 @@ from PIL import Image
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
-SUMMARY = ["dataset", "holdout", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss",
-           "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-           "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
-           "ablation", "test_scores"]
+SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
+           "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy",
+           "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
+           "evaluations", "seeds", "ablation", "test_scores"]
 
 
 def copy_project(folder):
@@ -180,3 +180,70 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     again = json.loads((project / "results/summary.json").read_text())
     assert again["svm"] and 0 <= again["control_accuracy"] <= 1
     assert again["loss"][0] < summary["loss"][0]
+
+
+FITTED = ("patches_samples=[2000]", "autoencoder_filters=[8,6]", "normalization=standardize", "controls=[]")
+
+
+def artifact(project, stage):
+    """The folder of the stage's artifact that the report is made from."""
+    versions = json.loads((project / "results/summary.json").read_text())["versions"]
+    return project / "results" / stage / versions[stage]
+
+
+def encoder_bytes(folder):
+    """The bytes of enc1 and enc2 in a weights file of FITTED: the first it holds."""
+    return (folder / "weights.bin").read_bytes()[:8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
+
+
+def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_trained_on(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
+    assert status == 0, output
+    assert "enc1: 2040 patches of 27 numbers" in output and "enc2: 2040 patches of 72 numbers" in output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and summary["training"] == "patches" and len(summary["loss"]) == 2
+    fit, train, features = (artifact(project, stage) for stage in ("fit", "train", "features"))
+    assert encoder_bytes(fit) == encoder_bytes(train)
+    assert (fit / "weights.bin").read_bytes() != (train / "weights.bin").read_bytes()
+    assert summary["layer_movement"]["enc1"] == summary["layer_movement"]["enc2"] == 0 < summary["layer_movement"]["dec1"]
+    assert json.loads((features / "manifest.json").read_text())["spec"]["parents"]["weights"] == fit.name
+    page = (project / "results/report.html").read_text()
+    assert "Fit to patches" in page and "Its decoder alone was trained for 2 epochs" in page and "atoms of" in page
+
+    status, output = run(project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1")
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert len(summary["loss"]) == 3 and min(summary["layer_movement"].values()) > 0
+    assert artifact(project, "fit") == fit and encoder_bytes(artifact(project, "train")) != encoder_bytes(fit)
+    features = json.loads((artifact(project, "features") / "manifest.json").read_text())
+    assert features["spec"]["parents"]["weights"] == summary["versions"]["train"]
+
+
+def test_a_network_that_is_fitted_alone_is_not_trained_and_is_beside_others_on_every_page(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    patch_net = ("network=patch_net", "training=patches", "patch_net_filters=[6,8,9,10]", "patches_samples=[1000]")
+    status, output = run(project, "report", *patch_net)
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and "train" not in summary["versions"]
+    assert summary["loss"] is summary["accuracy"] is summary["steps"] is None and 0 <= summary["test_accuracy"] <= 1
+    assert (project / summary["weights"]).name == "weights.safetensors"
+    page = (project / "results/report.html").read_text()
+    assert "Fit to patches" in page and 'id="training"' not in page
+
+    entries = "compare=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], " \
+              "patches_samples: [[1000]]}]"
+    for target in (["results/compare.html", "--config", entries], ["results/history.html"]):
+        process = subprocess.run([sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]], cwd=project, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert process.returncode == 0, process.stdout
+        assert summary["versions"]["report"] in (project / target[0]).read_text()
+
+
+def test_a_network_that_cannot_be_trained_or_fitted_as_asked_is_one_line(done):
+    for settings, message in ((("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
+                              (("network=lenet_5", "training=patches"), "lenet_5 has no layers that are fitted to patches"),
+                              (("network=patch_net", "training=patches_then_gradient"), "set training to patches")):
+        status, output = run(done, "report", *settings)
+        assert status != 0 and message in output and "Traceback" not in output

@@ -447,6 +447,41 @@ def test_lrn(shape, size):
     assert (np.abs(dx - wanted) <= bound + 1e-8).all()
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 7), (3, 10, 9, 3)], ids=str)
+def test_position_norm(shape):
+    x, dy = normal(*shape), normal(*shape, seed=1)
+    y, norms, dx = poisoned(shape), poisoned(shape[:3]), poisoned(shape)
+    step("position_norm_forward", {"x": x}, {"y": y, "norms": norms}, epsilon=0.01)
+    wanted, wanted_norms = references.position_norm(x, 0.01)
+    assert (np.abs(norms - wanted_norms) <= gamma(shape[3] + 3) * wanted_norms).all()
+    assert (np.abs(y - wanted) <= gamma(shape[3] + 4) * np.abs(wanted)).all()
+
+    step("position_norm_backward", {"y": y, "norms": norms, "dy": dy}, {"dx": dx}, epsilon=0.01)
+    wide = x.astype(float)
+    wanted = references.gradient(lambda: references.position_norm(wide, 0.01)[0], wide, dy)
+    along = np.abs(y * dy).sum(axis=3, keepdims=True)
+    bound = gamma(4 * shape[3] + 16) * (np.abs(dy) + np.abs(y) * along) / wanted_norms[..., None]
+    assert (np.abs(dx - wanted) <= bound + 1e-8).all()
+
+
+@pytest.mark.parametrize("image, kernel, values", [((1, 1, 1, 1), 1, 1), ((2, 9, 7, 3), 6, 5), ((3, 5, 19, 1), 2, 9)], ids=str)
+def test_local_contrast(image, kernel, values):
+    batch, height, width, _ = image
+    image, x = normal(*image), normal(batch, height - kernel + 1, width - kernel + 1, values, seed=1)
+    image[0, :kernel, :kernel] = 2   # a window without contrast
+    y = poisoned(x.shape)
+    step("local_contrast_forward", {"x": x, "image": image}, {"y": y}, kernel=kernel, epsilon=0.01)
+    np.testing.assert_allclose(y, references.local_contrast(x, image, kernel, 0.01), rtol=gamma(2 * image[0].size + 8))
+
+
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_soft_threshold_to_the_last_bit(shape):
+    x = integers(*shape) / np.float32(4)   # some at the threshold
+    y = poisoned((*shape[:3], 2 * shape[3]))
+    step("soft_threshold_forward", {"x": x}, {"y": y}, threshold=0.25)
+    assert np.array_equal(y, references.soft_threshold(x, 0.25))
+
+
 # ---- NaN
 
 # Operation -> (what it computes, its other reads by role, its other writes by role, attributes).
@@ -463,6 +498,10 @@ SPREADS = {
                         {"rate": 0.999, "seed": 0, "stream": 0}),
     "lrn_forward": (lambda x: references.lrn(x, 3, 1, 1, 1)[0], {}, {"sums": poisoned((2, 6, 5, 3))},
                     {"size": 3, "alpha": 1.0, "beta": 1.0, "k": 1.0}),
+    "position_norm_forward": (lambda x: x + x.sum(axis=3, keepdims=True), {}, {"norms": poisoned((2, 6, 5))},
+                              {"epsilon": 0.01}),
+    "local_contrast_forward": (lambda x: x, {"image": normal(2, 7, 6, 1)}, {}, {"kernel": 2, "epsilon": 0.01}),
+    "soft_threshold_forward": (lambda x: np.concatenate((x, x), axis=3), {}, {}, {"threshold": 0.25}),
     "batchnorm_forward": (lambda x: x + x.sum(axis=(0, 1, 2)), {"weight": normal(3), "bias": normal(3)},
                           {"mean": poisoned(3), "inverse": poisoned(3), "running_mean": normal(3), "running_var": normal(3)},
                           {"decay": 0.9, "epsilon": EPSILON}),

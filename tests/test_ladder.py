@@ -29,6 +29,7 @@ RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each makes the step smaller
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
+FORWARD = {**NETWORKS, **zoo.FITTED}   # what can be run forward
 SMALL = 5e-5   # deviation of networks with so few values that no rounding takes one to the other side of a ReLU's zero
 AUGMENTED = plan.Augmentation(flip=True, crop=2)
 EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one
@@ -123,11 +124,27 @@ def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(run
         assert other[name].tobytes() == value.tobytes(), name
 
 
+@pytest.mark.parametrize("rung", RUNGS)
+def test_frozen_layers_keep_their_bytes_and_the_others_train_as_on_the_cpu(rung):
+    network, protocol = zoo.ODD, parity.protocols(zoo.ODD)["momentum"]
+    reference, _ = trained_by_cpu("odd", "momentum", frozen=network.encoder)
+    trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference, frozen=network.encoder)
+    assert set(trained) == set(reference)
+    start = parity.initial(network)
+    for layer in network.layers:
+        for name in layer.parameters:
+            frozen = layer.name in network.encoder
+            assert all(value.tobytes() == start[name].tobytes() for value in trained[name]) == frozen, name
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in network.encoder}
+    deviations = parity.deviations(network, trained, learning)
+    assert max(deviations.values()) <= SMALL, deviations
+
+
 @pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", FORWARD)
 @pytest.mark.parametrize("rung", RUNGS)
 def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
-    network = NETWORKS[network]
+    network = FORWARD[network]
     random = np.random.default_rng(0)
     placed = {**parity.random_images(network, 2), **parity.initial(network)}
     for name in network.state:
@@ -157,7 +174,9 @@ def plans(rung):
         made.append(trained_in(network, rung, 64, "float32", Optimizer(name, momentum=0.9, clip=5.0), fuse_update=fuse))
     for network in NETWORKS.values():
         made += [trained_in(network, rung, 64, dtype, augmentation=AUGMENTED) for dtype in ("uint8", "float32")]
+    for network in FORWARD.values():
         made += inferred_in(network, rung, 64, "float32")
+    made += [trained_in(NETWORK, rung, 64, frozen=NETWORK.encoder), *inferred_in(networks.build("patch_net"), rung, 64)]
     made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
     for network, batch in DEEP:
         made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]

@@ -31,6 +31,8 @@ def resolved(layer, image):
     (layers.flatten("flat"), (5, 4, 2), (1, 1, 40)),
     (layers.dropout("dropout", 0.5), (5, 4, 2), (5, 4, 2)),
     (layers.lrn("lrn"), (5, 4, 2), (5, 4, 2)),
+    (layers.position_norm("norm"), (5, 4, 2), (5, 4, 2)),
+    (layers.soft_threshold("code", 0.5), (5, 4, 2), (5, 4, 4)),
 ], ids=str)
 def test_output_shapes(layer, image, output):
     assert resolved(layer, image).output_shape == output
@@ -51,7 +53,8 @@ def test_an_addition_has_the_shape_of_its_terms():
      {"bn.running_mean": (7,), "bn.running_var": (7,)}),
     *((layer, (4, 4, 2), {}, {}) for layer in (
         layers.relu("a"), layers.maxpool2d("a"), layers.avgpool2d("a"), layers.global_avgpool("a"), layers.upsample2d("a"),
-        layers.pad("a", 1), layers.flatten("a"), layers.dropout("a", 0.5), layers.lrn("a"))),
+        layers.pad("a", 1), layers.flatten("a"), layers.dropout("a", 0.5), layers.lrn("a"),
+        layers.position_norm("a"), layers.soft_threshold("a", 0.5))),
 ], ids=str)
 def test_parameters_and_state(layer, image, parameters, state):
     layer = resolved(layer, image)
@@ -84,3 +87,14 @@ def test_a_layer_that_cannot_read_its_input_says_why(layer, image, message):
 def test_only_layers_of_one_shape_are_added(other):
     with pytest.raises(UserError, match=r"layer sum: layers of shapes \(4, 6, 2\) and \(\d, \d, \d\) cannot be added"):
         networks.resolve("sum", (4, 6, 2), (layers.relu("a"), other, layers.add("sum", ("a", "b"))), "sum", "mse")
+
+
+def test_a_local_contrast_has_the_shape_of_what_it_scales():
+    table = layers.conv2d("a", 4, kernel=3, padding=0), layers.local_contrast("b", 3, ("a", networks.INPUT), 1e-3)
+    assert networks.resolve("even", (5, 7, 2), table, "b", None).layer("b").output_shape == (3, 5, 4)
+
+
+def test_a_local_contrast_is_of_the_windows_of_what_it_scales():
+    table = layers.conv2d("a", 4, kernel=3), layers.local_contrast("b", 3, ("a", networks.INPUT), 1e-3)
+    with pytest.raises(UserError, match="layer b: 5x7 pixels are not those of a window of 3x3 that slides over 5x7 pixels"):
+        networks.resolve("even", (5, 7, 2), table, "b", None)

@@ -17,8 +17,10 @@ def built(name, shape=None):
 
 
 def step(network, batch=8):
-    return plan.training_plan(network, "cpu", batch, plan.Dataset(batch, "uint8"), optimizers.Optimizer("adam"),
-                              plan.Length(1, 1))
+    dataset = plan.Dataset(batch, "uint8")
+    if network.name == "patch_net":
+        return plan.inference_plan(network, "cpu", batch, dataset)
+    return plan.training_plan(network, "cpu", batch, dataset, optimizers.Optimizer("adam"), plan.Length(1, 1))
 
 
 def drawn(network):
@@ -132,7 +134,8 @@ def test_blocks_alike_are_drawn_once_and_those_that_differ_are_not():
 
 @pytest.mark.parametrize("kind", layers.KINDS)
 def test_every_kind_of_layer_can_be_drawn_and_described(kind):
-    arguments = {"pad": (2,), "add": (("a", "b"),), "conv2d": (4,), "dense": (4,), "dropout": (0.5,)}
+    arguments = {"pad": (2,), "add": (("a", "b"),), "conv2d": (4,), "dense": (4,), "dropout": (0.5,),
+                 "local_contrast": (6, ("a", "b"), 0.1), "soft_threshold": (0.25,)}
     layer = getattr(layers, kind)("x", *arguments.get(kind, ()))
     assert layer.kind in network_page.NODES
     assert "{" not in network_page.described(layer) and (network_page.described(layer) or kind == "relu")

@@ -61,6 +61,45 @@ def test_an_autoencoder_too_deep_for_its_images_says_how_deep_it_may_be(image, f
         assert networks.build("autoencoder", image, filters=filters[:most]).layers[-1].output_shape == image
 
 
+def test_an_autoencoder_with_norm_has_two_convolutions_for_each_but_the_first_and_the_same_decoder():
+    network, plain = networks.build("autoencoder", norm=True), networks.build("autoencoder")
+    decoder = [layer.name for layer in plain.layers if layer.name.startswith("dec")]
+    assert [layer.name for layer in network.layers if layer.name.startswith("dec")] == decoder
+    assert {name: network.parameters[name] for name in plain.parameters if name.startswith("dec")} == {
+        name: shape for name, shape in plain.parameters.items() if name.startswith("dec")}
+    assert [layer.name for layer in network.layers[:8]] == [
+        "enc1", "enc1_relu", "enc1_pool", "enc2_whiten", "enc2_norm", "enc2", "enc2_relu", "latent"]
+    assert network.parameter_count == (
+        plain.parameter_count - convolution(3, 256, 128) + convolution(3, 256, 256) + convolution(1, 256, 128))
+    assert network.layer("latent").output_shape == (8, 8, 128)
+
+
+# ---- networks that are fitted to patches
+
+@pytest.mark.parametrize("network", [networks.build("autoencoder"), networks.build("autoencoder", norm=True),
+                                     networks.build("patch_net")], ids=["autoencoder", "norm", "patch_net"])
+def test_every_layer_of_the_encoder_is_fitted_in_order(network):
+    assert tuple(fit.layer for fit in network.fits) == network.encoder
+    assert network.encoder == tuple(layer.name for layer in network.needed_for(network.features) if layer.parameters)
+
+
+def test_the_patch_network_has_its_published_size():
+    network = networks.build("patch_net")
+    assert network.parameter_count == (convolution(6, 3, 800, bias=False) + convolution(1, 1600, 256) + convolution(3, 256, 400)
+                                       + convolution(1, 400, 1600))
+    assert [network.layer(name).output_shape for name in ("pool1", "whiten", "pool2")] == [
+        (13, 13, 1600), (11, 11, 400), (3, 3, 3200)]
+    assert not network.classifies and not network.trains
+
+
+@pytest.mark.parametrize("filters, message", [
+    ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but the patches it keeps directions of have 8 numbers; at most 8"),
+    ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but the patches it keeps directions of have 18 numbers; at most 18")])
+def test_a_patch_network_keeps_no_more_directions_than_its_patches_have(filters, message):
+    with pytest.raises(UserError, match=message):
+        networks.build("patch_net", filters=filters)
+
+
 # ---- classifiers
 
 def test_lenet_300_100_has_its_published_size():
@@ -90,7 +129,7 @@ def test_small_cnn_reads_what_is_left_of_two_convolutions_and_a_pooling():
     assert network.layer(network.features).output_shape == (1, 1, 128)
 
 
-@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder"}))
+@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "patch_net"}))
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(name, image):
     network = networks.build(name, image, classes=7)

@@ -222,6 +222,31 @@ def test_dropout_multiplies_by_the_drawn_mask_in_both_directions(rate):
 LRN = {"alpha": 0.7, "beta": 0.75, "k": 1.5}
 
 
+@pytest.mark.parametrize("channels", [1, 7])
+def test_position_norm_is_its_definition_and_its_gradient_is_a_finite_difference(channels):
+    x, dy = normal(2, 3, 4, channels), normal(2, 3, 4, channels, seed=1)
+    y, norms, dx = np.full_like(x, np.nan), np.full(x.shape[:3], np.nan), np.full_like(x, np.nan)
+    OPERATIONS["position_norm_forward"](x, y, norms, epsilon=0.01)
+    for got, expected in zip((y, norms), references.position_norm(x, 0.01), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    OPERATIONS["position_norm_backward"](y, norms, dy, dx)
+    assert_gradient(dx, lambda: references.position_norm(x, 0.01)[0], x, dy)
+
+
+def test_local_contrast_is_its_definition():
+    image, x = normal(2, 6, 5, 3), normal(2, 4, 3, 7, seed=1)
+    y = np.full_like(x, np.nan)
+    OPERATIONS["local_contrast_forward"](x, image, y, kernel=3, epsilon=0.01)
+    np.testing.assert_allclose(y, references.local_contrast(x, image, 3, 0.01), rtol=1e-12)
+
+
+def test_soft_threshold_is_its_definition():
+    x = normal(2, 3, 4, 5)
+    y = np.full((2, 3, 4, 10), np.nan)
+    OPERATIONS["soft_threshold_forward"](x, y, threshold=0.5)
+    np.testing.assert_array_equal(y, references.soft_threshold(x, 0.5))
+
+
 @pytest.mark.parametrize("channels, size", [(1, 5), (4, 1), (7, 5), (6, 4), (3, 9)])
 def test_lrn_is_its_definition_and_its_gradient_is_a_finite_difference(channels, size):
     x, dy = normal(2, 3, 2, channels), normal(2, 3, 2, channels, seed=1)
@@ -389,7 +414,8 @@ def test_nan_is_not_lost():
 
 ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
     layers.conv2d("conv1", 4, bias=False), layers.batchnorm("bn"), layers.relu("relu1"),
-    layers.lrn("lrn", size=3, alpha=0.5, k=1.0), layers.maxpool2d("pool", 3, 2, 1), layers.pad("padded", 1),
+    layers.lrn("lrn", size=3, alpha=0.5, k=1.0), layers.position_norm("lengths"), layers.maxpool2d("pool", 3, 2, 1),
+    layers.pad("padded", 1),
     layers.conv2d("conv2", 3, padding=0), layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
     layers.add("sum", ("conv2", "shortcut")), layers.relu("relu2"), layers.upsample2d("up"),
     layers.conv2d("conv3", 3, kernel=2, padding=1, stride=2), layers.avgpool2d("average", 3, 2, 1),
@@ -437,8 +463,8 @@ class OneStep:
         return found
 
 
-def test_all_kinds_of_layers_are_in_the_network_of_all_kinds():
-    assert {layer.kind for layer in ALL_KINDS.layers} == set(layers.KINDS)
+def test_all_kinds_of_layers_with_a_gradient_are_in_the_network_of_all_kinds():
+    assert {layer.kind for layer in ALL_KINDS.layers} == {name for name, kind in layers.KINDS.items() if kind.has_gradient}
 
 
 @pytest.mark.parametrize("network", [ALL_KINDS, networks.build("autoencoder", (4, 4, 2), filters=(3, 2))],
@@ -506,4 +532,4 @@ def test_every_kind_of_work_is_counted():
     step.loss()
     assert set(step.executor.seconds) == {
         "input", "convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling",
-        "upsampling", "shortcuts and shapes", "dropout and LRN", "loss", "update"}
+        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "loss", "update"}

@@ -379,6 +379,50 @@ def test_dropout_is_drawn_by_seed_layer_step_and_place(executor, shape, rate):
                        rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (2, 3, 3, 65)])
+def test_position_norm_and_its_gradient(executor, shape):
+    x, dy = normal(*shape), normal(*shape, seed=1)
+    y, norms = empty(*shape), empty(*shape[:3])
+    call(executor, "position_norm_forward", x=x, y=y, norms=norms, epsilon=0.01)
+    for found, wanted in zip((y, norms), references.position_norm(x, 0.01), strict=True):
+        assert np.allclose(found, wanted, rtol=1e-12)
+    expected = references.gradient(lambda: references.position_norm(x, 0.01)[0], x, dy)
+    assert np.allclose(backward(executor, "position_norm", shape, y=y, norms=norms, dy=dy), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("channels, kernel", [(1, 1), (3, 2), (2, 4)])
+def test_local_contrast(executor, channels, kernel):
+    image, x = normal(3, 6, 5, channels), normal(3, 7 - kernel, 6 - kernel, 4, seed=1)
+    image[0, :4, :4] = 2   # windows without contrast
+    y = empty(*x.shape)
+    call(executor, "local_contrast_forward", x=x, image=image, y=y, kernel=kernel, epsilon=0.01)
+    assert np.allclose(y, references.local_contrast(x, image, kernel, 0.01), rtol=1e-10)
+
+
+def test_soft_threshold(executor):
+    x = normal(3, 4, 5, 6)
+    x[0, 0, 0, :3] = 0.25, -0.25, np.nan
+    y = empty(3, 4, 5, 12)
+    call(executor, "soft_threshold_forward", x=x, y=y, threshold=0.25)
+    assert np.array_equal(np.nan_to_num(y, nan=9), np.nan_to_num(np.where(
+        np.isnan(np.concatenate((x, x), axis=3)), 9, references.soft_threshold(x, 0.25))))
+
+
+@pytest.mark.parametrize("contrast", [False, True])
+@pytest.mark.parametrize("pool", [(3, 2, 0), (2, 1, 1), (5, 3, 0)], ids=str)
+def test_a_convolution_with_contrast_threshold_and_pool_is_these_in_turn(executor, pool, contrast):
+    x, weight, bias = normal(3, 9, 8, 2), normal(5, 3, 3, 2, seed=1), normal(5, seed=2)
+    window, stride, padding = pool
+    answers = references.conv2d(x, weight, bias, padding=0)
+    if contrast:
+        answers = references.local_contrast(references.conv2d(x, weight, 0 * bias, padding=0), x, 3, 0.01)
+    expected = references.avgpool2d(references.soft_threshold(answers, 0.5), window, stride, padding)
+    y, own = empty(*expected.shape), {"image": x, "contrast": {"kernel": 3, "epsilon": 0.01}} if contrast else {"bias": bias}
+    call(executor, "conv2d_code_forward", x=x, weight=weight, y=y, stride=1, padding=0, threshold=0.5,
+         pool={"window": window, "stride": stride, "padding": padding}, **own)
+    assert np.allclose(y, expected, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("size", [1, 4, 5, 9])
 def test_lrn_and_its_gradient(executor, size):
     x, dy, constants = normal(3, 2, 3, 7), normal(3, 2, 3, 7, seed=1), {"size": size, "alpha": 0.3, "beta": 0.75, "k": 2.0}

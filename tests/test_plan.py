@@ -95,6 +95,30 @@ def test_images_and_what_is_made_of_them_without_parameters_get_no_gradient():
         "d.gradient", "c.weight.gradient", "c.bias.gradient"}
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_frozen_layers_get_no_gradient_and_no_update(variant):
+    made = plan.training_plan(NETWORK, variant, 4, plan.Dataset(20, "uint8"), Optimizer("adam"), LENGTH,
+                              frozen=NETWORK.encoder)
+    learns = {f"dec{number}.{role}" for number in (1, 2, 3) for role in ("weight", "bias")}
+    assert plan.learning(NETWORK, NETWORK.encoder).keys() == learns
+    written = {name for step in made.steps for name in step.writes.values()}
+    assert written & NETWORK.parameters.keys() == learns
+    assert not [name for name, buffer in made.buffers.items()
+                if name.startswith(("enc", "latent")) and buffer.kind in ("gradient", "optimizer")]
+    assert set(NETWORK.parameters) < set(made.buffers)
+
+
+def test_a_layer_that_reads_what_learns_cannot_be_frozen():
+    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads what a layer makes that learns"):
+        plan.training_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH, frozen=("enc2",))
+
+
+def test_a_network_with_a_layer_without_gradient_is_not_trained():
+    with pytest.raises(UserError, match=r"network patch_net cannot be trained by gradient: layer contrast \(local_contrast\) "
+                                        "has none; set training to patches"):
+        plan.training_plan(zoo.FITTED["patch_net"], "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+
+
 def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read():
     for variant in VARIANTS:
         _, made, _ = plans_of(zoo.ZOO, variant)

@@ -12,10 +12,10 @@ import make_report
 import synthetic_run
 from ladder import artifacts, exhibits, pages, report, sources
 
-KEYS = ["dataset", "holdout", "network", "variant", "device", "batch_size", "epochs", "steps", "seed", "versions", "loss",
-        "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
-        "ablation", "test_scores"]
+KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
+        "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
+        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
+        "seeds", "ablation", "test_scores"]
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
 
@@ -324,3 +324,25 @@ def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
             "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
     monkeypatch.setattr(exhibits, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
+
+
+# ---- layers fitted to patches
+
+def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tmp_path):
+    run = synthetic_run.make(tmp_path, fitted=True, epochs=1)
+    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
+    assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
+    assert "Its decoder alone was trained for 1 epoch, which no feature depends on." in text
+    assert "enc1120,00027ZCA256k\u2011means2.19 to 2.31 in 3" in text and "enc2120,0002,304PCA25695.0 %" in text
+    assert "Fitting the encoder gained" in text and "Fitted encoder" in text and "atoms of enc1" in text
+    assert numbers["versions"]["initial"] == synthetic_run.version("initial") and numbers["seconds"]["fit"] > 31
+
+
+def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
+    run = synthetic_run.make(tmp_path, network="patch_net", fitted=True)
+    page, numbers = page_of(run), report.summary(run, "r0123456789e")
+    text = text_of(page)
+    assert "The 4 layers with weights of a network" in text and "divided by its own contrast" in text
+    assert 'id="training"' not in page and 'id="reconstructions"' not in page and "None" not in text
+    assert numbers["training"] == "patches" and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
+    assert numbers["weights"].endswith("weights.safetensors")

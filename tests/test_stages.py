@@ -105,8 +105,8 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
 
 def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
     params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
-    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "image", "variant", "features_layer",
-                                       "features_standardize", "features_pool", "features_flip"}
+    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",
+                                       "features_layer", "features_standardize", "features_pool", "features_flip"}
     assert params["features_pixels"] == {"encoder": "pixels"}
     features = {"features", "features_random", "svm", "svm_random", "map", "report"}
     assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
@@ -280,6 +280,10 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path)
 
 def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_from_and_no_control(settings):
     assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
+    fitted = stages.chain(resolved(training="patches"))
+    assert stages.prediction_roles(fitted) == ["data", "normalized", "fit", "train", "features", "svm"]
+    alone = stages.chain(resolved(training="patches", network="patch_net"))
+    assert stages.prediction_roles(alone) == ["data", "normalized", "fit", "features", "svm"]
     lenet = settings | {"network": "lenet_5", "features_layer": None}
     assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
     both = stages.chain(lenet | {"features_layer": "fc1"})

@@ -86,6 +86,25 @@ def test_training_lowers_the_loss():
     assert run.losses[-1] < 0.5 * run.losses[0]
 
 
+def test_frozen_layers_keep_their_bytes_while_the_others_learn_to_rebuild():
+    run = finish(start(epochs=20, learning_rate=3e-2, frozen=SMALL.encoder))
+    assert run.losses[-1] < 0.9 * run.losses[0]
+    for name, before in weights.initialize(SMALL, 1).items():
+        assert (run.values[name].tobytes() == before.tobytes()) == (name.split(".")[0] in ("a", "b")), name
+    averages = run.memory()["optimizer"]
+    assert averages == 2 * 4 * sum(run.values[name].size for name in run.values if name[0] in "cd")
+
+
+def test_a_run_with_frozen_layers_resumes_in_the_same_bytes(tmp_path):
+    whole, part, rest = (start(frozen=SMALL.encoder) for _ in range(3))
+    finish(whole)
+    part.run_epoch()
+    part.save(tmp_path / "checkpoint.safetensors")
+    assert rest.restore(tmp_path / "checkpoint.safetensors")
+    finish(rest)
+    assert all(rest.values[name].tobytes() == value.tobytes() for name, value in whole.values.items())
+
+
 def test_gradient_scale_batch_is_mean_times_the_elements_of_an_image():
     elements = 12 * 8
     mean = finish(start(optimizer=Optimizer("sgd"), learning_rate=elements * 1e-3, epochs=1))

@@ -15,6 +15,7 @@ from ladder.layers import (
     lrn,
     maxpool2d,
     pad,
+    position_norm,
     relu,
     upsample2d,
 )
@@ -28,8 +29,8 @@ def reading(source, layer):
 # autoencoder on its own and in company.
 ODD = networks.resolve("odd", (14, 22, 3), (
     conv2d("a", 5, kernel=5, padding=2), relu("a_relu"), maxpool2d("a_pool"), upsample2d("up"), maxpool2d("pool"),
-    relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), conv2d("d", 8), relu("d_relu"), upsample2d("d_up"), conv2d("e", 20),
-    relu("e_relu"), conv2d("f", 3)), "pool", "mse")
+    relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), position_norm("c_norm"), conv2d("d", 8), relu("d_relu"),
+    upsample2d("d_up"), conv2d("e", 20), relu("e_relu"), conv2d("f", 3)), "pool", "mse")
 
 # Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows that overlap and lie over the
 # edge; values with two readers and three; a sum of a value with itself; as output, a sum.
@@ -63,4 +64,6 @@ NETWORKS = {
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
 }
-assert {layer.kind for network in NETWORKS.values() for layer in network.layers} == set(layers.KINDS)
+# Networks without a gradient, which are fitted to patches.
+FITTED = {"patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9))}
+assert {layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers} == set(layers.KINDS)

@@ -32,6 +32,7 @@ RULES = {
     "data": "prepare_data",
     "normalized": "normalize_images",
     "initial": "initialize_weights",
+    "fit": "fit_patches",
     "train": "train_network",
     "evaluate": "evaluate_network",
     "features": "extract_features",
@@ -142,8 +143,18 @@ if config["svm_backend"] == "auto":
 
 
 def made(*roles):
-    """Input function of a target: the manifests of these roles."""
-    return lambda wildcards: manifests(*(CHAIN[role] for role in roles))
+    """Input function of a target: the manifests of these roles. Ends with one line where the configuration has none of them."""
+
+    def inputs(wildcards):
+        for role in roles:
+            if role not in CHAIN:
+                there = ", ".join(one for one in RULES if one in CHAIN)
+                sys.exit(
+                    f"{role}: this configuration has no such stage; it has {there}"
+                )
+        return manifests(*(CHAIN[role] for role in roles))
+
+    return inputs
 
 
 def parent(name):

@@ -1,7 +1,7 @@
 """Stage `compare`: the runs of the configuration's compare list beside each other.
 
 params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
-inputs: report<n> and train<n> of each entry that ran, n counting all entries from 0.
+inputs: report<n> and train<n>, what made the weights, of each entry that ran, n counting all entries from 0.
 Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}]}, where the
 last two are the report's and None, beside a "reason", for what cannot run here.
 """

@@ -1,16 +1,20 @@
 """Stage `train`: train the network, with a checkpoint after each epoch.
 
-params: network with its options, image, classes where it classifies, variant, batch_size, epochs or steps, optimizer,
+params: network with its options, image, classes where it classifies, training, variant, batch_size, epochs or steps,
+decoder_epochs (how long the decoder of a fitted encoder is trained alone, first or, for `patches`, at all), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
 warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (those that the others make meaningless
 are absent).
-inputs: normalized, initial, data where the network classifies.  options: data_residency, monitor (log the loss whenever so many
-steps are done, 0 for never), multiplier: what the parameter stands for, a name or the file of a table.
+inputs: normalized, initial or fit, data where the network classifies.
+options: data_residency, monitor (log the loss whenever so many steps are done, 0 for never), multiplier: what the parameter
+stands for, a name or the file of a table.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
 classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
 test (or held-out) images as the network gives them back.
 Killed and started again, it goes on after the last checkpoint and ends in the same bytes.
 """
+
+import dataclasses
 
 import numpy as np
 
@@ -26,21 +30,36 @@ SAMPLES = 16
 def make(work, inputs, params, options):
     network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
-    initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
+    initial = weights.load(inputs.get("fit", inputs.get("initial")).path(weights.file_name(network)), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
-
     products = multipliers.products(params, options["multiplier"])
-    run = training.Training(settings(network, params, products), images, statistics.scale, statistics.offset, initial,
-                            work.threads, options["data_residency"], labels)
-    train(run, work, int(options["monitor"]))
+
+    values, parts = initial, []
+    for name, part in phases(network, params, products):
+        run = training.Training(part, images, statistics.scale, statistics.offset, values, work.threads,
+                                options["data_residency"], labels)
+        train(run, work, work.folder / f"checkpoint{name}.safetensors", int(options["monitor"]))
+        values, measured = run.values, metrics(run)
+        parts.append((run.history, measured))
     with work.file(weights.file_name(network)) as path:
-        weights.save(path, network, run.values)
-    work.write_tensors("history.safetensors", run.history)
+        weights.save(path, network, values)
+    work.write_tensors("history.safetensors", {name: np.concatenate([history[name] for history, _ in parts])
+                                               for name in run.history})
     if not network.classifies:
         samples = inputs["normalized"].array("test.npy")[:SAMPLES]
         work.write_array("reconstructions.npy", reconstruct(run, samples, statistics, work.threads))
-    work.metrics = metrics(run, initial)
+    work.metrics = joined([measured for _, measured in parts]) | {
+        "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
+
+
+def phases(network, params, products):
+    """(name, training.Settings) of each part of the training: of a fitted encoder's decoder alone, of all layers."""
+    whole = settings(network, params, products)
+    if params["training"] == "gradient":
+        return [("", whole)]
+    decoder = dataclasses.replace(whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder)
+    return [("_decoder", decoder)] + ([("", whole)] if params["training"] == "patches_then_gradient" else [])
 
 
 def settings(network, params, products):
@@ -54,10 +73,9 @@ def settings(network, params, products):
         plan.Augmentation(params["augment_flip"], params["augment_crop"]), products, params.get("loss_scale", 1))
 
 
-def train(run, work, monitor):
-    checkpoint = work.folder / "checkpoint.safetensors"
+def train(run, work, checkpoint, monitor):
     if run.restore(checkpoint):
-        work.seconds_before = run.seconds
+        work.seconds_before += run.seconds
         log.info("going on after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
@@ -75,25 +93,38 @@ def reconstruct(run, samples, statistics, threads):
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 
-def metrics(run, initial):
-    network = run.settings.network
+def metrics(run):
+    """Of one part of the training."""
     return {
         "loss": run.losses,
         "accuracy": run.accuracies,
-        "layer_movement": weights.movement(initial, run.values),
-        "images_per_second": run.images_seen / run.seconds,
+        "images": run.images_seen,
+        "seconds": run.seconds,
         "steps": run.length.steps,
         "epochs": run.epochs,
-        "parameters": network.parameter_count,
+        "frozen": list(run.settings.frozen),
         "seconds_by_operation": run.executor.seconds,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
-        "network": [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
-                     "macs": layer.macs,
-                     "parameters": sum(int(np.prod(shape)) for shape in layer.parameters.values())}
-                    for layer in network.layers],
-        "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in run.plan.kernels],
+        "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
+    }
+
+
+def joined(parts):
+    """The metrics of the whole training: lengths and times added up; what describes the program, of its last part."""
+    last, operations = parts[-1], {}
+    for part in parts:
+        for name, seconds in part["seconds_by_operation"].items():
+            operations[name] = operations.get(name, 0.0) + seconds
+    return {
+        "loss": [loss for part in parts for loss in part["loss"]],
+        "accuracy": last["accuracy"],
+        "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
+        **{name: sum(part[name] for part in parts) for name in ("steps", "epochs")},
+        "parts": [{name: part[name] for name in ("steps", "epochs", "frozen")} for part in parts],
+        "seconds_by_operation": operations,
+        **{name: last[name] for name in ("seconds_from_samples", "memory", "kernels", "device")},
     }
 
 

@@ -29,7 +29,8 @@ class Run:
     """One entry of a list of runs. Of one without a result, for `reason`, there is no more than its overrides.
 
     failed: it was run and failed by itself; else it cannot run here.
-    settings: key -> value of all that shapes the run; images: how many it trains on; tested: how many it is tested on.
+    train: what made its weights, the training or else the fit; settings: key -> value of all that shapes the run; images: how
+    many it trains on; tested: how many it is tested on.
     """
 
     number: int
@@ -52,7 +53,8 @@ class Run:
 
     @property
     def loss(self):
-        return self.summary["loss"][-1]
+        """Of the last epoch; NaN where nothing was trained."""
+        return self.summary["loss"][-1] if self.summary["loss"] else math.nan
 
     @property
     def seconds(self):
@@ -211,8 +213,12 @@ def _series(ran):
     """Run number -> the colour it has on the page, 'rest' for most of many."""
     if len(ran) <= COLOURS:
         return {run.number: number for number, run in enumerate(ran, 1)}
-    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), run.loss))[:NAMED]
+    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:NAMED]
     return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
+
+
+def _comparable(loss):
+    return math.inf if math.isnan(loss) else loss
 
 
 def _row(run, keys, series, ran):
@@ -222,6 +228,7 @@ def _row(run, keys, series, ran):
     accuracies = {key: run.summary[key] for key in NUMBERS if key.endswith("accuracy")}
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
     best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
+    speed = run.summary["images_per_second"]   # None where nothing was trained
     error = exhibits.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
@@ -229,8 +236,9 @@ def _row(run, keys, series, ran):
                        for key, value in accuracies.items()},
         "error": f"± {100 * error:.1f}" if error else "",
         "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
-        "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
-        "speed": {"value": run.summary["images_per_second"], "text": pages.rate(run.summary["images_per_second"])},
+        "loss": {"value": run.loss if math.isfinite(run.loss) else "",
+                 "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
+        "speed": {"value": speed or "", "text": pages.rate(speed) if speed else ""},
         "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},
         "memory": {"value": run.memory, "text": pages.size(run.memory)},
     }
@@ -335,7 +343,7 @@ def _stack(run, times, parts, longest, labels):
 
 def _speed(ran, labels):
     """Bars of how many times more images a second each run trained on than the slowest."""
-    rates = {run.number: run.summary["images_per_second"] for run in ran}
+    rates = {run.number: run.summary["images_per_second"] for run in ran if run.summary["images_per_second"]}
     slowest = min(rates.values(), default=1)
     bars = pages.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
     return [{**bar, "detail": labels[bar["name"]], "note": f"{pages.rate(rates[bar['name']])} images/s"} for bar in bars]

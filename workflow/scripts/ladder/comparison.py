@@ -17,7 +17,8 @@ from .progress import log
 REFERENCE = "cpu"
 # In the order of the page; beside what plan.WORK tells apart, the copies of streamed images.
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
-        "dropout and LRN", "shortcuts and shapes", "loss", "update", "input", "copies", "other")
+        "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input", "copies",
+        "other")
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most so many steps, and none begun after so long
 PARTS = {"parameter": "weights", "state": "weights", "gradient": "gradients", "optimizer": "optimizer",
          "activation": "activations", "mask": "pool masks", "derived": "workspace", "workspace": "workspace",

@@ -256,7 +256,19 @@ def _check_together(config):
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    _check_training(config)
     _check_features(config)
+
+
+def _check_training(config):
+    """That the network can be trained, or fitted, as asked."""
+    network, training = networks.from_params(stages.network_params(config)), config["training"]
+    if training != "gradient" and not network.fits:
+        raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
+                        "training to gradient, or network to autoencoder or patch_net")
+    if training != "patches" and not network.trains:
+        raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
+                        "patches")
 
 
 def _training_images(config):

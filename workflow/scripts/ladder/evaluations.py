@@ -69,7 +69,8 @@ def test_scores(inputs):
     dataset = data.manifest["spec"]["params"]["dataset"]
     scored = [line for line in scoring_record.lines(data.folder.parent.parent)
               if line["rows"] == "test" and line["dataset"] == dataset]
-    own = {line["version"] for line in scored if line["weights"] == inputs["train"].version}
+    weights = {inputs[role].version for role in ("fit", "train") if role in inputs}
+    own = {line["version"] for line in scored if line["weights"] in weights}
     return {"rows": scoring_record.kind(data), "run": len(own), "all": len({line["version"] for line in scored})}
 
 

@@ -18,9 +18,10 @@ ROWS_AT_ONCE = 1000
 POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps that each should be the mean of
 NEARLY = 0.9       # a class named right more often than this is nearly perfect
 LONG = 24          # a list of more layers than this is folded by stage
-# The rows of the accuracies by role: name and note, for an autoencoder and for a network that classifies.
+# The rows of the accuracies by role: name and note, for an autoencoder, a fitted encoder, and a network that classifies.
 ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control 1"),
             "svm_pixels": ("Raw pixels", "control 2")}
+FITTED = ENCODERS | {"svm": ("Fitted encoder", "this run")}
 CLASSIFIERS = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
                "svm_random": ("SVM, untrained network", "control 1"), "svm_pixels": ("SVM, raw pixels", "control 2")}
 
@@ -30,9 +31,14 @@ def verdict(inputs):
     return inputs.get("evaluate", inputs.get("svm"))
 
 
+def made_by(inputs):
+    """The artifact that has the run's weights last: of the training, or of the fit where nothing is trained."""
+    return inputs.get("train", inputs.get("fit"))
+
+
 def network(inputs):
     """The run's networks.Network."""
-    return networks.from_params(inputs["train"].manifest["spec"]["params"])
+    return networks.from_params(made_by(inputs).manifest["spec"]["params"])
 
 
 # Accuracy and its controls.
@@ -49,7 +55,7 @@ def accuracies(inputs):
     """The SVM's accuracy beside its controls and, where the network classifies, the network's own, on one scale."""
     if "svm" not in inputs:
         return None
-    labels = CLASSIFIERS if "evaluate" in inputs else ENCODERS
+    labels = CLASSIFIERS if "evaluate" in inputs else FITTED if "fit" in inputs else ENCODERS
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
     return figures.interval_chart([{"key": "own" if role == own else "", "name": name, "note": note,
@@ -98,7 +104,7 @@ def samples(data):
 
 def reconstructions(inputs):
     """Originals, reconstructions and differences as single pictures; None for a network that rebuilds nothing."""
-    if "reconstructions.npy" not in inputs["train"].manifest["files"]:
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
     rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:PICTURES]
     originals = np.asarray(inputs["data"].array("test_images.npy")[:len(rebuilt)])
@@ -114,13 +120,14 @@ def reconstructions(inputs):
     }
 
 
-def filters(train, of):
+def filters(made, of, atoms=None):
     """The filters of the network's first layer with weights in one picture; None where they do not read the images' channels.
 
-    of: the networks.Network. A dense layer's units, which weigh every pixel, are shown as images.
+    made: the artifact with the weights; of: the networks.Network; atoms: what `atoms` says. A dense layer's units, which weigh
+    every pixel, are shown as images.
     """
     layer = next(layer for layer in of.layers if layer.parameters)
-    first = weights.read(train.path(weights.file_name(of)), of)[f"{layer.name}.weight"]
+    first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"] if atoms is None else atoms
     height, width, channels = of.input_shape
     if layer.kind == "dense" and first.shape[1] == height * width * channels:
         first = first.reshape(-1, channels, height, width)
@@ -131,9 +138,19 @@ def filters(train, of):
     columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
     # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
-    return {"layer": layer.name, "dense": layer.kind == "dense", "colour": first.shape[1] == 3, "count": len(first),
-            "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
+    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": atoms is not None, "colour": first.shape[1] == 3,
+            "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
             "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
+
+
+def atoms(inputs):
+    """The patches (filters, channels, kernel, kernel) that the filters of a fitted first layer answer to.
+
+    None where the layer was not fitted, or was trained afterwards.
+    """
+    if "fit" not in inputs or ("train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]):
+        return None
+    return np.asarray(inputs["fit"].array("atoms.npy")).transpose(0, 3, 1, 2)
 
 
 def mistakes(inputs):
@@ -162,12 +179,19 @@ def _sure(probability):
 # Training.
 
 def passes(train, images):
-    """How often training went through its `images`, as far as it went: 0.27, 5."""
+    """How often training went through its `images`, as far as it went: 0.27, 5; None where `train` is no training."""
+    if "steps" not in train.metrics:
+        return None
     return train.metrics["steps"] / _steps_per_epoch(train, images)
 
 
 def loss_curve(inputs, average_image):
-    """The training loss by step, beside what the network is held against: the average image, or its own loss on test images."""
+    """The training loss by step, beside what it is held against: the average image, or the network's loss on test images.
+
+    None where nothing was trained.
+    """
+    if "train" not in inputs:
+        return None
     train = inputs["train"]
     levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
     if "evaluate" in inputs:
@@ -230,7 +254,7 @@ def average_image_loss(inputs):
 
     None for a network that does not rebuild its input.
     """
-    if "reconstructions.npy" not in inputs["train"].manifest["files"]:
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
     images = inputs["normalized"].array("train.npy")
     total, squares = (np.zeros(images.shape[1:]) for _ in range(2))
@@ -327,6 +351,30 @@ def most_confused(inputs):
 
 # Kinds of layers beside the convolution, and the name their time is booked under where they have an operation of their own.
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
+
+
+FOUND_BY = {"kmeans": "k\u2011means", "random": "random patches"}   # a hyphen at which no line ends
+WHITENINGS = {"zca": "ZCA", "pca": "PCA", "rotation": "PCA, unscaled", "none": "none"}
+
+
+def fit(inputs):
+    """What each layer was fitted to, and how: {"layers", "decoder", "joint", "divided"}; None without a fit.
+
+    decoder, joint: epochs or steps in words, of the training of the decoder alone and of all layers, '' for none; divided:
+    whether patches were divided by their contrast.
+    """
+    if "fit" not in inputs:
+        return None
+    rows = [{**row, "whitening": WHITENINGS[row["whitening"]], "filters": FOUND_BY.get(row["atoms"], "none"),
+             "kept": "" if row["explained"] == 1 else pages.percent(row["explained"]),
+             "iterations": len(row["objective"])} for row in inputs["fit"].metrics["layers"]]
+    parts = inputs["train"].metrics["parts"] if "train" in inputs else []
+    return {"layers": rows, "decoder": _lengths(parts[:1]), "joint": _lengths(parts[1:]),
+            "divided": any(layer.kind == "local_contrast" for layer in network(inputs).layers)}
+
+
+def _lengths(parts):
+    return ", ".join(f"{part['epochs']} epoch{'s' if part['epochs'] != 1 else ''}" for part in parts)
 
 
 def operation_times(train):

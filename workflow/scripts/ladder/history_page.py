@@ -55,7 +55,7 @@ def _row(store, folder):
             return Row(version, fault=f"damaged: {name} is {fault}", **known)
     try:
         summary = json.loads((folder / "summary.json").read_text())
-        summary["loss"][-1], sum(summary["seconds"].values()), summary["dataset"], summary["network"], summary["variant"]
+        _last(summary["loss"]), sum(summary["seconds"].values()), summary["dataset"], summary["network"], summary["variant"]
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return Row(version, fault="damaged: its summary.json cannot be read", **known)
     return Row(version, summary=summary, **known)
@@ -123,9 +123,16 @@ def _shown(row, usual, below):
     return {**shown, **{key: of[key] for key in COLUMNS},
             "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy),
                          "note": "hold-out" if of.get("holdout") else ""},
-            "loss": _loss(of["loss"][-1]), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
+            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
+
+
+def _last(losses):
+    """The last epoch's; None of a network that was not trained."""
+    return None if losses is None else losses[-1]
 
 
 def _loss(value):
+    if value is None:
+        return {"value": None, "text": "", "note": ""}
     finite = isinstance(value, (int, float)) and math.isfinite(value)
     return {"value": value if finite else None, "text": f"{value:.4g}" if finite else "not a number", "note": ""}

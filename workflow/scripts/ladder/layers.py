@@ -41,12 +41,13 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """Functions of a layer's attributes and its input shapes."""
+    """Functions of a layer's attributes and its input shapes; has_gradient: whether a network with it can be trained."""
 
     output_shape: Callable
     parameters: Callable = lambda attributes, *inputs: {}
     state: Callable = lambda attributes, *inputs: {}
     macs: Callable = lambda attributes, output, *inputs: 0
+    has_gradient: bool = True
 
 
 def _same(attributes, image, *others):
@@ -96,6 +97,14 @@ def _add_output(attributes, *images):
     return images[0]
 
 
+def _local_contrast_output(attributes, image, windowed):
+    kernel, expected = attributes["kernel"], tuple(size - attributes["kernel"] + 1 for size in windowed[:2])
+    if image[:2] != expected:
+        raise ValueError(f"{image[0]}x{image[1]} pixels are not those of a window of {kernel}x{kernel} that slides over "
+                         f"{windowed[0]}x{windowed[1]} pixels")
+    return image
+
+
 def _by_channel(*names):
     return lambda attributes, image: {name: (image[2],) for name in names}
 
@@ -114,6 +123,9 @@ KINDS = {
     "flatten": Kind(lambda attributes, image: (1, 1, math.prod(image))),
     "dropout": Kind(_same),
     "lrn": Kind(_same),
+    "position_norm": Kind(_same),
+    "local_contrast": Kind(_local_contrast_output, has_gradient=False),
+    "soft_threshold": Kind(lambda attributes, image: (*image[:2], 2 * image[2]), has_gradient=False),
 }
 
 
@@ -185,3 +197,21 @@ def dropout(name, rate):
 def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
     """x / (k + alpha / size * the sum of squares over `size` neighbouring channels) ** beta (Krizhevsky et al., 2012)."""
     return Layer(name, "lrn", {"size": size, "alpha": alpha, "beta": beta, "k": k})
+
+
+def position_norm(name, epsilon=1e-6):
+    """x / sqrt(the sum of squares over the channels of its pixel + epsilon): every pixel's vector has the length 1."""
+    return Layer(name, "position_norm", {"epsilon": epsilon})
+
+
+def local_contrast(name, kernel, inputs, epsilon):
+    """The first of two inputs over sqrt(variance + epsilon) of the window of the second that it was computed from.
+
+    The variance is that of all numbers of a window of kernel x kernel pixels; the windows lie inside the image, at stride 1.
+    """
+    return Layer(name, "local_contrast", {"kernel": kernel, "epsilon": epsilon}, tuple(inputs))
+
+
+def soft_threshold(name, threshold):
+    """max(x - threshold, 0) of every channel, then max(-x - threshold, 0) of every channel (Coates and Ng, 2011)."""
+    return Layer(name, "soft_threshold", {"threshold": threshold})

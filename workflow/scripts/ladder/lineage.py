@@ -65,8 +65,8 @@ class Store:
     def settings(self, report):
         """Key of the configuration -> value, of all that can change the run of a report version."""
         roles = {"report": report, **self.parents(report)}
-        if "train" in roles:
-            roles["initial"] = self.parents(roles["train"]).get("initial")
+        if made := roles.get("fit", roles.get("train")):
+            roles["initial"] = self.parents(made).get("initial")
         found = {}
         for role, version in roles.items():
             manifest = self.manifest(version) if role not in CONTROLS and "_" not in role else None

@@ -15,7 +15,8 @@ NODES = {
     "conv2d": ("conv", "product"), "dense": ("dense", "product"), "batchnorm": ("norm", "norm"), "relu": ("ReLU", "relu"),
     "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
     "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
-    "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"),
+    "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
+    "soft_threshold": ("±", "relu"),
 }
 COSTS = {"parameters": pages.count, "macs": pages.large, "memory": pages.size}   # and how they are written
 # Kind of buffer -> what it counts as in the memory of a step.
@@ -35,8 +36,7 @@ def page(network, variant, batch, optimizer):
 
 def context(network, variant, batch, optimizer):
     """Everything the template names."""
-    step = plan.training_plan(network, variant, batch, plan.Dataset(batch, "uint8"), optimizers.Optimizer(optimizer),
-                              plan.Length(1, 1))
+    step = plan_of(network, variant, batch, optimizer)
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
              pages.in_stages([row["name"] for row in rows])]
@@ -52,6 +52,14 @@ def context(network, variant, batch, optimizer):
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
         "memory": sum(memory.values()), "memory_bars": pages.bars(memory, pages.size),
     }
+
+
+def plan_of(network, variant, batch, optimizer):
+    """The plan of a training step or, of a network that can only be fitted, of one batch forward."""
+    dataset = plan.Dataset(batch, "uint8")
+    if not network.trains:
+        return plan.inference_plan(network, variant, batch, dataset)
+    return plan.training_plan(network, variant, batch, dataset, optimizers.Optimizer(optimizer), plan.Length(1, 1))
 
 
 def step_memory(step):
@@ -109,7 +117,12 @@ def described(layer):
             return f"rate {of['rate']:g}"
         case "lrn":
             return f"over {of['size']} channels"
-    return {"batchnorm": "by channel", "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
+        case "local_contrast":
+            return f"over the contrast of {of['kernel']} × {of['kernel']}"
+        case "soft_threshold":
+            return f"either sign beyond {of['threshold']:g}"
+    return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
+            "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
 
 
 def _strided(attributes, usual):

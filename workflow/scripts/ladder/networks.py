@@ -7,10 +7,46 @@ import dataclasses
 import math
 
 from .errors import UserError
-from .layers import KINDS, add, batchnorm, conv2d, dense, flatten, global_avgpool, maxpool2d, pad, relu, upsample2d
+from .layers import (
+    KINDS,
+    add,
+    avgpool2d,
+    batchnorm,
+    conv2d,
+    dense,
+    flatten,
+    global_avgpool,
+    local_contrast,
+    maxpool2d,
+    pad,
+    position_norm,
+    relu,
+    soft_threshold,
+    upsample2d,
+)
 
 INPUT = "input"
 CIFAR, CLASSES = (32, 32, 3), 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """How the weights of convolution `layer` are found from patches of what it reads; patches.py has the formulas.
+
+    whitening: 'zca', 'pca' or 'none', and 'rotation' for PCA whose directions keep their variances; components: how many
+    directions PCA keeps, None for as many as there are filters; atoms: whether the filters are unit vectors found among
+    the whitened patches, else they are the directions themselves; centred: each patch's own mean is taken off first;
+    contrast: what is added to a patch's variance before it is divided by its root, None where it is not; bias: added to
+    what an atom answers, whose deviation is 1.
+    """
+
+    layer: str
+    whitening: str
+    components: int | None = None
+    atoms: bool = True
+    centred: bool = False
+    contrast: float | None = None
+    bias: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,14 +54,16 @@ class Network:
     """A network with all shapes resolved.
 
     features: the layer whose output is the feature vector; loss: what training minimises, 'mse' between output and input or
-    'cross_entropy' of the softmax of the output; layers: in execution order.
+    'cross_entropy' of the softmax of the output, None where the network can only be fitted; layers: in execution order;
+    fits: the Fit of each layer that can be fitted to patches, in execution order.
     """
 
     name: str
     input_shape: tuple
     layers: tuple
     features: str
-    loss: str
+    loss: str | None
+    fits: tuple = ()
 
     @property
     def parameters(self):
@@ -46,6 +84,23 @@ class Network:
         """Whether its output is a score for each class, and not an image."""
         return self.loss == "cross_entropy"
 
+    @property
+    def encoder(self):
+        """The layers with parameters that the features are computed from, by name."""
+        return tuple(layer.name for layer in self.needed_for(self.features) if layer.parameters)
+
+    @property
+    def trains(self):
+        """Whether it can be trained by gradient."""
+        return self.loss is not None
+
+    @property
+    def table(self):
+        """A JSON-able row for each layer: layer, kind, inputs, output (its shape), macs of an image, parameters (how many)."""
+        return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
+                 "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
+                for layer in self.layers]
+
     def layer(self, name):
         return next(layer for layer in self.layers if layer.name == name)
 
@@ -62,24 +117,66 @@ class Network:
         return tuple(layer for layer in self.layers if layer.name in needed)
 
 
-def autoencoder(input_shape, classes, filters=(256, 128)):
+FIRST_BIAS = -0.25           # of the autoencoder's first layer where it is fitted
+CODE = 0.25                  # the patch network's soft threshold, in deviations
+# What is added to the variance of a window: 10 of pixels 0..255 (Coates and Ng, 2012), here where their deviation is 1.
+CONTRAST = 10 / 64 ** 2
+
+
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
     """3x3 convolutions with ReLU and pooling, as many as `filters` has numbers, and their mirror image.
 
-    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features.
+    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: from the second on, each of the
+    encoder's convolutions is one of 3x3 with as many filters as it has channels, a normalisation of each pixel's vector, and
+    one of 1x1.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
     if height % smallest or width % smallest:
         raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
                         f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
-    layers = []
+    layers, fits = [], []
     for number, count in enumerate(filters, 1):
-        last = number == len(filters)
-        layers += [conv2d(f"enc{number}", count), relu(f"enc{number}_relu"),
-                   maxpool2d("latent" if last else f"enc{number}_pool")]
+        name, last = f"enc{number}", number == len(filters)
+        if number == 1:
+            layers.append(conv2d(name, count))
+            fits.append(Fit(name, "zca", centred=True, bias=FIRST_BIAS))
+        elif norm:
+            whitened = filters[number - 2]
+            layers += [conv2d(f"{name}_whiten", whitened), position_norm(f"{name}_norm"),
+                       conv2d(name, count, kernel=1, padding=0)]
+            fits += [Fit(f"{name}_whiten", "pca", atoms=False), Fit(name, "none")]
+        else:
+            layers.append(conv2d(name, count))
+            fits.append(Fit(name, "pca", components=filters[number - 2]))
+        layers += [relu(f"{name}_relu"), maxpool2d("latent" if last else f"{name}_pool")]
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
-    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse"}
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
+            "fits": tuple(fits)}
+
+
+def patch_net(input_shape, classes, filters=(800, 256, 400, 1600)):
+    """Two layers of thresholded answers to whitened patches, pooled: fitted alone, never trained (after Coates and Ng, 2012).
+
+    filters: of the 6x6 convolution over patches of even contrast, directions kept of its answers, directions of the whitened
+    3x3 patches of those, atoms of the second layer, each of which gives two features in each of the places.
+    800, 256, 400 and 1600 on 32x32x3 are 2.1 million parameters and 3x3x3200 = 28,800 features.
+    """
+    first, kept, whitened, second = filters
+    for number, (count, most) in enumerate(((kept, 2 * first), (whitened, 9 * kept)), 2):
+        if count > most:
+            raise UserError(f"config: number {number} of patch_net_filters is {count}, but the patches it keeps directions of "
+                            f"have {most} numbers; at most {most}")
+    return {"layers": (
+        conv2d("conv1", first, kernel=6, padding=0, bias=False),
+        local_contrast("contrast", 6, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
+        conv2d("reduce", kept, kernel=1, padding=0),
+        conv2d("whiten", whitened, padding=0), position_norm("norm"),
+        conv2d("conv2", second, kernel=1, padding=0), soft_threshold("code2", CODE), avgpool2d("pool2", 5, 3)),
+        "features": "pool2", "loss": None,
+        "fits": (Fit("conv1", "zca", centred=True, contrast=CONTRAST), Fit("reduce", "rotation", atoms=False),
+                 Fit("whiten", "pca", atoms=False), Fit("conv2", "none"))}
 
 
 def _halvings(*sizes):
@@ -193,10 +290,11 @@ def _classifier(features, *layers):
 
 NETWORKS = {
     "autoencoder": autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
-    **{f"resnet{depth}": resnet(depth) for depth in RESNETS},
+    **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
 }
 # Network -> its options: keyword of its table -> key of the configuration.
-OPTIONS = {"autoencoder": {"filters": "autoencoder_filters"},
+OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm"},
+           "patch_net": {"filters": "patch_net_filters"},
            **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
 
 
@@ -210,12 +308,12 @@ def build(name, input_shape=CIFAR, classes=CLASSES, **options):
 
 def from_params(params):
     """The Network that a stage's parameters name: network, image (its input's shape), classes where it classifies, and the
-    keys of its options."""
-    options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items()}
+    keys of its options; an option that artifacts of before do not name is the table's own."""
+    options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items() if key in params}
     return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
 
 
-def resolve(name, input_shape, layers, features, loss):
+def resolve(name, input_shape, layers, features, loss, fits=()):
     """A Network from its table: a layer that names no inputs reads the layer before it.
 
     Raises UserError where a layer cannot read what it is given.
@@ -232,4 +330,4 @@ def resolve(name, input_shape, layers, features, loss):
                             f"{error}") from error
         resolved.append(dataclasses.replace(layer, inputs=inputs, input_shapes=input_shapes, output_shape=output))
         shapes[layer.name], previous = output, layer.name
-    return Network(name, tuple(input_shape), tuple(resolved), features, loss)
+    return Network(name, tuple(input_shape), tuple(resolved), features, loss, tuple(fits))

@@ -455,6 +455,56 @@ def lrn_backward(x, sums, dy, dx, size, alpha, beta, k):
 
 
 @compiled
+def position_norm_forward(x, y, norms, epsilon):
+    for n, row, column in np.ndindex(norms.shape):
+        total = x.dtype.type(0)
+        for channel in range(x.shape[3]):
+            total += x[n, row, column, channel] * x[n, row, column, channel]
+        norms[n, row, column] = np.sqrt(total + x.dtype.type(epsilon))
+        for channel in range(x.shape[3]):
+            y[n, row, column, channel] = x[n, row, column, channel] / norms[n, row, column]
+
+
+@compiled
+def position_norm_backward(y, norms, dy, dx):
+    for n, row, column in np.ndindex(norms.shape):
+        along = y.dtype.type(0)
+        for channel in range(y.shape[3]):
+            along += y[n, row, column, channel] * dy[n, row, column, channel]
+        for channel in range(y.shape[3]):
+            across = dy[n, row, column, channel] - y[n, row, column, channel] * along
+            dx[n, row, column, channel] = across / norms[n, row, column]
+
+
+@compiled
+def local_contrast_forward(x, image, y, kernel, epsilon):
+    numbers, channels = kernel * kernel * image.shape[3], image.shape[3]
+    for n, row, column in np.ndindex(x.shape[:3]):
+        total = 0.0
+        for i in range(kernel):
+            for j in range(kernel):
+                for channel in range(channels):
+                    total += image[n, row + i, column + j, channel]
+        mean, squares = total / numbers, 0.0
+        for i in range(kernel):
+            for j in range(kernel):
+                for channel in range(channels):
+                    squares += (image[n, row + i, column + j, channel] - mean) ** 2
+        contrast = x.dtype.type(np.sqrt(squares / numbers + epsilon))
+        for value in range(x.shape[3]):
+            y[n, row, column, value] = x[n, row, column, value] / contrast
+
+
+@compiled
+def soft_threshold_forward(x, y, threshold):
+    channels, zero, least = x.shape[3], x.dtype.type(0), x.dtype.type(threshold)
+    for n, row, column, channel in np.ndindex(x.shape):
+        above, below = x[n, row, column, channel] - least, -x[n, row, column, channel] - least
+        y[n, row, column, channel] = zero if above < 0 else above   # a NaN stays one
+        y[n, row, column, channels + channel] = zero if below < 0 else below
+
+
+@compiled
 def mse(prediction, target, counters, gradient, losses, divisor):
     total, factor = 0.0, prediction.dtype.type(2 / divisor)
     for at in np.ndindex(prediction.shape):
@@ -544,6 +594,7 @@ OPERATIONS = {function.__name__: function for function in (
     pad_backward, flatten_forward, flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward,
     avgpool2d_forward, avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward,
     upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,
-    lrn_forward, lrn_backward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward,
+    mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
 # Operations that Numba does not compile -> the loop in them that it does.
 LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None}

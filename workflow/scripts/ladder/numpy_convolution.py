@@ -10,6 +10,7 @@ import numpy as np
 
 from . import numpy_blocks as blocks
 from . import numpy_loops as loops
+from .numpy_layers import inverse_deviations
 from .numpy_loops import Unsigned
 
 # A block's output pixels, and numbers in its matrix of windows, at least: large enough for BLAS to run at full speed, small
@@ -38,6 +39,31 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
             np.matmul(windows.of(worker, x[block]), matrix.T, out=out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
             blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
+
+    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
+
+
+def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None,
+                        contrast=None):
+    """y = the convolution, over the contrast of `image`'s windows where that is given, then soft threshold and average pool.
+
+    contrast: kernel and epsilon, pool: window, stride and padding, each as keyword arguments.
+    """
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    matrix, threshold = windows.taken(weight), x.dtype.type(threshold)
+    even = np.ones(windows.out, x.dtype)
+
+    def work(worker, start, stop):
+        out = worker.workspace("convolved", (*windows.out, len(weight)), y.dtype)
+        flat = out.reshape(-1, len(weight))
+        for n in range(start, stop):
+            np.matmul(windows.of(worker, x[n:n + 1]), matrix.T, out=flat)
+            if bias is not None:
+                loops.add_bias(flat, Unsigned(0), Unsigned(len(weight)), bias, False)
+            worker.lap("convolution forward")
+            inverse = even if image is None else inverse_deviations(image[n], **contrast)
+            loops.soft_threshold_avgpool(out, inverse, threshold, y[n], **pool)
+            worker.lap("thresholds")
 
     executor.parallel(len(x), work, _cost(windows.work * len(weight)))
 
@@ -107,7 +133,8 @@ def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu
     dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dcollapsed, optimize=True)
 
 
-OPERATIONS = (conv2d_forward, conv2d_backward, collapse_weight, upsample_conv2d_forward, upsample_conv2d_backward)
+OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, collapse_weight, upsample_conv2d_forward,
+              upsample_conv2d_backward)
 
 
 class _Windows:

@@ -178,12 +178,62 @@ def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
     executor.parallel(len(x), work)
 
 
+def position_norm_forward(executor, x, y, norms, epsilon):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            np.einsum("hwc,hwc->hw", x[n], x[n], out=norms[n])
+            norms[n] += x.dtype.type(epsilon)
+            np.sqrt(norms[n], out=norms[n])
+            np.divide(x[n], norms[n][..., None], out=y[n])
+        worker.lap(NORMS)
+
+    executor.parallel(len(x), work, 2 * x.size)
+
+
+def position_norm_backward(executor, y, norms, dy, dx):
+    """dx = (dy - y (y . dy)) / norm: what is left of dy across y."""
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            along = np.einsum("hwc,hwc->hw", y[n], dy[n])[..., None]
+            np.multiply(y[n], along, out=dx[n])
+            np.subtract(dy[n], dx[n], out=dx[n])
+            dx[n] /= norms[n][..., None]
+        worker.lap(NORMS)
+
+    executor.parallel(len(y), work, 3 * y.size)
+
+
+def local_contrast_forward(executor, x, image, y, kernel, epsilon):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            np.multiply(x[n], inverse_deviations(image[n], kernel, epsilon)[..., None], out=y[n])
+        worker.lap(NORMS)
+
+    executor.parallel(len(x), work, 2 * x.size)
+
+
+def inverse_deviations(image, kernel, epsilon):
+    """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C), in the image's dtype."""
+    seen = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(0, 1))
+    return (1 / np.sqrt(seen.var(axis=(2, 3, 4), dtype=np.float64) + epsilon)).astype(image.dtype)
+
+
+def soft_threshold_forward(executor, x, y, threshold):
+    threshold = x.dtype.type(threshold)
+
+    def work(worker, start, stop):
+        loops.soft_threshold(x[start:stop].reshape(-1, x.shape[3]), threshold, y[start:stop].reshape(-1, y.shape[3]))
+        worker.lap("thresholds")
+
+    executor.parallel(len(x), work, 3 * x.size)
+
+
 OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
               batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
-              lrn_backward)
+              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
 MANY_ROWS = 64   # for each channel: then the threads share out rows
-SHAPES, BATCHNORM, DROPOUT = "shortcuts and shapes", "batch normalisation", "dropout and LRN"
+SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
 
 
 def _by_channel(executor, x, add_up, join, settle, spread):

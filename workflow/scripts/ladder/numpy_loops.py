@@ -43,6 +43,39 @@ def relu_gradient(y, dy, dx):
 
 
 @loop
+def soft_threshold(x, threshold, y):
+    """y (rows, 2 C) = max(x - threshold, 0), then max(-x - threshold, 0), of x (rows, C)."""
+    channels, zero = Unsigned(x.shape[1]), x.dtype.type(0)
+    for n in range(x.shape[0]):
+        for c in range(channels):
+            above, below = x[n, c] - threshold, -x[n, c] - threshold
+            y[n, c] = zero if above < zero else above
+            y[n, channels + c] = zero if below < zero else below
+
+
+@loop
+def soft_threshold_avgpool(x, inverse, threshold, y, window, stride, padding):
+    """y (rows, columns, 2 C) = the mean over windows of the soft threshold of x (H, W, C) * inverse (H, W); zeros around it."""
+    height, width, _ = x.shape
+    channels, zero, share = Unsigned(x.shape[2]), x.dtype.type(0), x.dtype.type(1 / (window * window))
+    for r in range(y.shape[0]):
+        for q in range(y.shape[1]):
+            top, left = r * stride - padding, q * stride - padding
+            for c in range(channels + channels):
+                y[r, q, c] = zero
+            for i in range(max(0, top), min(height, top + window)):
+                for j in range(max(0, left), min(width, left + window)):
+                    factor = inverse[i, j]
+                    for c in range(channels):
+                        value = x[i, j, c] * factor
+                        above, below = value - threshold, -value - threshold
+                        y[r, q, c] += zero if above < zero else above
+                        y[r, q, channels + c] += zero if below < zero else below
+            for c in range(channels + channels):
+                y[r, q, c] *= share
+
+
+@loop
 def column_sums(x, first, last, sums):
     """sums = those of columns first to last (Unsigned) of x (rows, columns)."""
     rows, zero = x.shape[0], x.dtype.type(0)

@@ -13,7 +13,8 @@ from . import progress, sources
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks, where the key is not what people say.
-NETWORKS = {"autoencoder": "An autoencoder", "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN"}
+NETWORKS = {"autoencoder": "An autoencoder", "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN",
+            "patch_net": "A patch network"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # at the head of the name of a layer in a block of a stage
 
 

@@ -58,7 +58,7 @@ def train(network, variant, executor, protocol, dtype="float32", follow=None, **
     batch = batch_size(network)
     made = plan.training_plan(network, variant, batch, plan.Dataset(batch * UPDATES, "uint8"), protocol.optimizer, LENGTH,
                               protocol.gradient_scale, dtype, **settings)
-    averages = optimizers.state_shapes(protocol.optimizer, network.parameters)
+    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.get("frozen", ())))
     start = {name: value.astype(dtype) for name, value in initial(network).items()}
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
     arrays = executor.allocate(made, executor.place({

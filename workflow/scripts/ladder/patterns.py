@@ -138,6 +138,27 @@ def lrn(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def position_norm(build, group):
+    """Keeps the length that it divides each pixel's vector by."""
+    (layer,) = group
+    x, y = build.source(layer), build.activation(layer)
+    norms = build.kept(f"{layer.name}.norms", build.shape(x)[:3])
+    build.step("position_norm_forward", group, {"x": x}, {"y": y, "norms": norms}, **layer.attributes)
+
+    def backward():
+        build.step("position_norm_backward", group, {"y": y, "norms": norms, "dy": build.gradient(y)},
+                   {"dx": build.gradient_part(x)})
+
+    return backward if build.wants_gradient(x) else None
+
+
+def local_contrast(build, group):
+    """The image whose windows are measured is its second input."""
+    (layer,) = group
+    (x, image), y = build.sources(layer), build.activation(layer)
+    build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
+
+
 # A layer each, for any attributes: the end of every rung's table.
 LAYERS = (
     *(Pattern((kind,), alone) for kind in ("relu", "maxpool2d", "avgpool2d", "global_avgpool", "upsample2d", "pad")),
@@ -146,6 +167,9 @@ LAYERS = (
     Pattern(("batchnorm",), batchnorm),
     Pattern(("dropout",), dropout),
     Pattern(("lrn",), lrn),
+    Pattern(("position_norm",), position_norm),
+    Pattern(("local_contrast",), local_contrast),
+    Pattern(("soft_threshold",), alone),
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import multipliers, optimizers
 from .errors import UserError
+from .layers import KINDS
 from .networks import INPUT, Network
 from .variants import rung
 
@@ -32,6 +33,8 @@ WORK = (
     (r"load|augmentation", "input"),
     (r"^(add|pad|flatten)", "shortcuts and shapes"),
     (r"dropout|lrn", "dropout and LRN"),
+    (r"norm|contrast", "norms and contrast"),
+    (r"threshold", "thresholds"),
     (r"", "other"),
 )
 
@@ -98,6 +101,11 @@ class Plan:
         """Floating-point operations of one run."""
         return sum(step.flop for step in self.steps)
 
+    @property
+    def kernel_table(self):
+        """A JSON-able row for each of `kernels`: layer ('conv1 + conv1_relu'), kernel."""
+        return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
+
     def bytes_by_kind(self):
         """Bytes of the plan's buffers by kind of buffer."""
         total = {}
@@ -134,17 +142,22 @@ class Augmentation:
 
 
 def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1):
+                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1, frozen=()):
     """One training step: load a batch, forward, loss, backward, update.
 
     gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
     images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
     their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
     products: the multipliers; loss_scale: all gradients are so many times too large until the updates, for which they are
-    divided by it; exact where it is a power of two and nothing overflows. Raises ValueError where the variant has no operation
-    for a layer.
+    divided by it; exact where it is a power of two and nothing overflows. frozen: names of layers whose parameters stay as they
+    are; nothing leads a gradient to them. Raises ValueError where the variant has no operation for a layer or a frozen layer
+    reads one that learns, UserError where the network cannot be trained.
     """
-    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products)
+    for layer in network.layers:
+        if not KINDS[layer.kind].has_gradient:
+            raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
+                            "none; set training to patches")
+    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products, frozen=frozen)
     if fuse_update and loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
     build.load_batch(dataset, augmentation=augmentation)
@@ -153,11 +166,16 @@ def training_plan(network, variant, batch, dataset, optimizer, length, gradient_
     if loss_scale != 1:
         build.scale_gradients(loss_scale)
     build.go_back()
-    for name in network.parameters:
+    for name in learning(network, frozen):
         if name not in build.updated:
             build.update(name, optimizer, length)
     build.advance()
     return build.plan()
+
+
+def learning(network, frozen=()):
+    """Parameter name -> shape of the layers that are not frozen."""
+    return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
 def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
@@ -179,7 +197,7 @@ class Builder:
     (`gradient`) before it goes on.
     """
 
-    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT):
+    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT, frozen=()):
         self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
         self.layers, self.training, self.seed, self.products = layers, training, seed, products
         self.rung = rung(variant)
@@ -195,7 +213,7 @@ class Builder:
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # of each group, in order
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
-        self._trained = self._depending_on_parameters()
+        self._trained = self._depending_on_parameters(frozen)
 
     def _refuse_what_32_bits_do_not_index(self):
         """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
@@ -205,10 +223,14 @@ class Builder:
             raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
                             f"set batch_size to {most} or less")
 
-    def _depending_on_parameters(self):
+    def _depending_on_parameters(self, frozen):
         found = set()
         for layer in self.layers:
-            if layer.parameters or found & set(layer.inputs):
+            if found & set(layer.inputs):
+                if layer.name in frozen:
+                    raise ValueError(f"layer {layer.name} cannot be frozen: it reads what a layer makes that learns")
+                found.add(layer.name)
+            elif layer.parameters and layer.name not in frozen:
                 found.add(layer.name)
         return found
 
@@ -230,8 +252,8 @@ class Builder:
         while left:
             pattern = self._pattern(left)
             group, left = left[:len(pattern.kinds)], left[len(pattern.kinds):]
-            begun = len(self.steps)
-            self._backward.append(pattern.emit(self, group))
+            begun, backward = len(self.steps), pattern.emit(self, group)
+            self._backward.append(backward if self.wants_gradient(group[-1].name) else None)
             if len(self.steps) > begun:
                 self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
@@ -244,8 +266,8 @@ class Builder:
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
     def _is_chain(self, group):
-        """Whether each layer reads the one before it and nothing else does."""
-        return all(after.inputs == (layer.name,) and self._readers[layer.name] == 1
+        """Whether each layer reads the one before it, as its first input, and nothing else does."""
+        return all(after.inputs[0] == layer.name and self._readers[layer.name] == 1
                    for layer, after in itertools.pairwise(group))
 
     def go_back(self):
@@ -338,14 +360,18 @@ class Builder:
 
     # Values.
 
+    def value(self, name):
+        """The buffer with what layer `name` puts out, or with the images."""
+        return self._values[name]
+
     def source(self, layer):
         """The buffer with the layer's only input."""
         (name,) = layer.inputs
-        return self._values[name]
+        return self.value(name)
 
     def sources(self, layer):
         """The buffers with the layer's inputs."""
-        return [self._values[name] for name in layer.inputs]
+        return [self.value(name) for name in layer.inputs]
 
     def activation(self, layer):
         """A new buffer for what the layer puts out."""

@@ -112,7 +112,7 @@ def context(predictor):
     return {"model": {**known, "title": pages.network_title(predictor.network.name),
                       "sentence": _sentence(known, predictor)},
             "judged_by": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
-            "votes": predictor.votes, "rivals": SHOWN, "rebuilds": not predictor.network.classifies,
+            "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
             "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
 
 

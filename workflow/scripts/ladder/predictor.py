@@ -21,8 +21,8 @@ class Answers:
     """For N images: classes (N,) int64, the index of each one's class; scores (N, all classes) float64, probabilities of a
     network that classifies, votes of an SVM; margins (N, all classes) float64, by how much that class won against each (NaN
     against itself and classes the SVM never saw); rebuilt uint8 (N, H, W, C); nearest (N, up to NEAREST) int64, rows of the
-    training images, the nearest first, and their Euclidean distances, float64. margins and rebuilt are None of a network that
-    classifies."""
+    training images, the nearest first, and their Euclidean distances, float64. margins are None of a network that
+    classifies, rebuilt of one that redraws nothing."""
 
     classes: np.ndarray
     scores: np.ndarray
@@ -46,14 +46,15 @@ class Predictor:
 
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
         self.inputs, self._threads, self._data_residency, self._multiplier = inputs, threads, data_residency, multiplier
-        self.network = networks.from_params(inputs["train"].manifest["spec"]["params"])
+        made = inputs.get("train", inputs.get("fit"))
+        self.network = networks.from_params(made.manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
         self.judge = inputs["evaluate" if self.network.classifies else "svm"]
         self._machine = None if self.network.classifies else svm.load(self.judge.path("model.safetensors"))
         self._statistics = Statistics.load(inputs["normalized"])
         self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
-        self._whole = self._model(self._tested, inputs["train"], self._statistics)
+        self._whole = self._model(self._tested, made, self._statistics) if self.network.trains else None
         if "features" in inputs:
             judged = inputs.get("joined", inputs["features"])
             self._encode, training = self._encoder(judged), judged.array("train.npy")
@@ -111,8 +112,10 @@ class Predictor:
     def answer(self, images):
         """Answers for uint8 images (N, H, W, C) of the dataset's shape; N at least 1."""
         vectors = self._encode(images)
-        output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
         nearest = self._neighbours.nearest(vectors, NEAREST)
+        if self._whole is None:
+            return Answers(*self._judged(vectors), None, *nearest)
+        output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)

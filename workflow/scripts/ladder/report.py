@@ -1,9 +1,9 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
-Inputs are artifacts by role: data, normalized, train; evaluate of a network that classifies; where an SVM classifies features
-also features, svm and, where the controls are on, features_random, svm_random, features_pixels, svm_pixels; joined where
-features are; linear and knn as svm; map. Beside them the scores of other runs (see evaluations.py). Nothing here is computed
-anew that a stage has measured.
+Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
+of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
+features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear and knn as svm; map. Beside them the
+scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
 """
 
 import math
@@ -15,6 +15,7 @@ DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNI
 ROLES = {
     "data": "data",
     "normalized": "normalized",
+    "fit": "fit to patches",
     "train": "train",
     "evaluate": "evaluate",
     "features": "features",
@@ -54,7 +55,7 @@ def summary(inputs, version, ablation=()):
     loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
     classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
     """
-    train, network = inputs["train"], exhibits.network(inputs)
+    train, network = exhibits.made_by(inputs), exhibits.network(inputs)
     settings = train.manifest["spec"]["params"]
     verdict = exhibits.verdict(inputs)
     found = verdict.metrics if verdict else {}
@@ -64,14 +65,15 @@ def summary(inputs, version, ablation=()):
         "network": settings["network"],
         "variant": settings["variant"],
         "device": train.metrics["device"],
-        "batch_size": settings["batch_size"],
-        "epochs": train.metrics["epochs"],
-        "steps": train.metrics["steps"],
+        "training": settings.get("training", "gradient") if "train" in inputs else "patches",
+        "batch_size": settings.get("batch_size"),
+        "epochs": train.metrics.get("epochs"),
+        "steps": train.metrics.get("steps"),
         "seed": settings["seed"],
         "versions": {**{role: one.version for role, one in _made(inputs)},
-                     "initial": train.manifest["spec"]["parents"]["initial"], "report": version},
-        "loss": train.metrics["loss"],
-        "accuracy": train.metrics["accuracy"],
+                     "initial": inputs.get("fit", train).manifest["spec"]["parents"]["initial"], "report": version},
+        "loss": train.metrics.get("loss"),
+        "accuracy": train.metrics.get("accuracy"),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "control_accuracy": _accuracy(inputs, "svm_random"),
@@ -80,7 +82,7 @@ def summary(inputs, version, ablation=()):
         "confusion": found.get("confusion"),
         "layer_movement": train.metrics["layer_movement"],
         "seconds": {role: one.manifest["seconds"] for role, one in _made(inputs)},
-        "images_per_second": train.metrics["images_per_second"],
+        "images_per_second": train.metrics.get("images_per_second"),
         "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
         "svm": _svm(inputs),
         "weights": _from_root(train.folder / weights.file_name(network)),
@@ -98,7 +100,7 @@ def page(inputs, numbers):
 
 def context(inputs, numbers):
     """Everything the template names, with pictures and charts."""
-    data, train = inputs["data"], inputs["train"]
+    data, train = inputs["data"], exhibits.made_by(inputs)
     names = data.metrics["classes"]
     average_image = exhibits.average_image_loss(inputs)
     return {
@@ -126,9 +128,10 @@ def context(inputs, numbers):
         "loss_curve": exhibits.loss_curve(inputs, average_image),
         "accuracy_curve": exhibits.accuracy_curve(inputs),
         "average_image": average_image,
-        "movement": exhibits.movement(numbers["layer_movement"]),
+        "movement": exhibits.movement(numbers["layer_movement"]) if "train" in inputs else [],
+        "fit": exhibits.fit(inputs),
         "reconstructions": exhibits.reconstructions(inputs),
-        "filters": exhibits.filters(train, exhibits.network(inputs)),
+        "filters": exhibits.filters(train, exhibits.network(inputs), exhibits.atoms(inputs)),
         "classes": exhibits.classes(inputs),
         "confusion": exhibits.confusion(numbers["confusion"], names),
         "confused": exhibits.most_confused(inputs),
@@ -142,7 +145,7 @@ def context(inputs, numbers):
         "feature_map": feature_exhibits.feature_map(inputs),
         "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
         "operation_times": exhibits.operation_times(train),
-        "memory": pages.bars(train.metrics["memory"], pages.size),
+        "memory": pages.bars(train.metrics["memory"], pages.size) if "memory" in train.metrics else [],
         "network": exhibits.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),

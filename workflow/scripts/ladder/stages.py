@@ -63,6 +63,7 @@ STAGES = {
     "data": Stage("prepare_data.py", ("datasets", "randomness")),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
+    "fit": Stage("fit_patches.py", (*NETWORK, "patches"), runs_variant=True),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features", "products"), runs_variant=True),
@@ -111,10 +112,12 @@ class Keyed:
 def chain(config):
     """Every artifact of the resolved `config` by role, in the order of the work.
 
-    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer.
+    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer. Where
+    layers are fitted to patches, training starts from them, and the features are theirs unless training changes them.
     """
-    roles, network, classifies = {}, network_params(config), networks.from_params(network_params(config)).classifies
-    labels = {"data": "data"} if classifies else {}
+    roles, network = {}, network_params(config)
+    trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
+    labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
 
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
@@ -122,7 +125,11 @@ def chain(config):
     add("data", "data", data_params(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
-    add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", initial="initial", **labels)
+    if fitted:
+        add("fit", "fit", {**network, **_fit(config)}, normalized="normalized", initial="initial")
+    if trains:
+        start = {"fit": "fit"} if fitted else {"initial": "initial"}
+        add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
         add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
@@ -152,7 +159,7 @@ def chain(config):
 
 def prediction_roles(chain):
     """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
-    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm") if role in chain]
+    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm", "train") if role in chain]
     needed = set()
     while wanted:
         keyed = wanted.pop()
@@ -178,7 +185,8 @@ def _kinds(config):
     if not config["features_layer"]:
         return {}
     controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
-    return {"": "train", **dict(of for name, of in controls.items() if name in config["controls"])}
+    own = "fit" if config["training"] == "patches" else "train"
+    return {"": own, **dict(of for name, of in controls.items() if name in config["controls"])}
 
 
 def _joined(kind, roles, parts, weights):
@@ -214,12 +222,14 @@ def multiplier_comparison(entries):
 
 
 def _runs_together(stage, entries, params):
-    """The parents of entry n are report<n> and train<n>, none where it cannot run here."""
+    """The parents of entry n are report<n> and train<n>, that of a network which is not trained its fit; none where it cannot
+    run here."""
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
-            parents |= {f"{role}{number}": roles[role] for role in ("report", "train")}
+            made = roles["train"] if "train" in roles else roles["fit"]
+            parents |= {f"report{number}": roles["report"], f"train{number}": made}
     return _keyed(stage, stage, params, **parents)
 
 
@@ -272,10 +282,16 @@ def _initial(config):
     return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
 
 
+def _fit(config):
+    keys = ["variant", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
+
+
 def _train(config, classifies):
-    keys = ["variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule", "warmup_steps",
-            "augment_flip", "augment_crop", "seed"]
-    keys += ["epochs" if config["steps"] == "none" else "steps"]
+    keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
+            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+    keys += ["decoder_epochs"] if config["training"] != "gradient" else []
+    keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []

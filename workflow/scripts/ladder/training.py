@@ -23,7 +23,8 @@ SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
 class Settings:
     """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
 
-    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale: see plan.training_plan.
+    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale, frozen: see
+    plan.training_plan.
     """
 
     network: Network
@@ -39,6 +40,7 @@ class Settings:
     augmentation: plan.Augmentation = plan.Augmentation()
     products: multipliers.Products = multipliers.EXACT
     loss_scale: float = 1
+    frozen: tuple = ()
 
 
 class Training:
@@ -59,7 +61,7 @@ class Training:
         self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
         state = {name: value.copy() for name, value in values.items()}
         state |= {name: np.zeros(shape, np.float32) for name, shape in
-                  optimizers.state_shapes(settings.optimizer, settings.network.parameters).items()}
+                  optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
         self._values, self._state = list(values), list(state)   # the latter: what the rest of a run depends on, beside `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
         self._shared = self.executor.place({
@@ -189,7 +191,7 @@ class Training:
         bound = plan.training_plan(settings.network, settings.variant, batch,
                                    plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
                                    self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
-                                   products=settings.products, loss_scale=settings.loss_scale)
+                                   products=settings.products, loss_scale=settings.loss_scale, frozen=settings.frozen)
         return bound, self.executor.allocate(bound, self._shared)
 
     def _fetch(self, names):

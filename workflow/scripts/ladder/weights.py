@@ -59,14 +59,14 @@ def shapes(network):
 
 def file_name(network):
     """'weights.bin' or 'weights.safetensors'."""
-    return "weights.safetensors" if network.classifies else "weights.bin"
+    return "weights.bin" if network.loss == "mse" else "weights.safetensors"
 
 
 def save(path, network, values):
     """Write values (name -> float32 array as in memory, for all of `shapes`) to a file of the format that file_name says."""
     tensors = {name: np.ascontiguousarray(_to_file(values[name]).reshape(shape), "<f4")
                for name, shape in _file_shapes(network).items()}
-    if network.classifies:
+    if network.loss != "mse":
         artifacts.save_tensors(path, tensors)
         return
     with open(path, "wb") as file:

@@ -64,6 +64,18 @@ def _block(build, group, operation, weight, flop, attributes):
     return backward
 
 
+def code_block(build, group):
+    """A convolution whose answers are thresholded and pooled, as they are or over the contrast of what they answer to."""
+    conv, *contrast, threshold, pool = group
+    weight = {"weight": build.parameter(f"{conv.name}.weight")}
+    bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
+    image = {"image": build.value(contrast[0].inputs[1])} if contrast else {}
+    settings = {"contrast": contrast[0].attributes} if contrast else {}
+    x, y = build.source(conv), build.activation(pool)
+    build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs,
+               **sliding(conv), threshold=threshold.attributes["threshold"], pool=pool.attributes, **settings)
+
+
 def approximate_conv(build, group):
     """conv2d or dense alone, by products as its definition has them."""
     (conv,) = group
@@ -125,6 +137,8 @@ def _is_same_3x3(group):
 
 # Longest first: the plan takes the first that fits.
 PATTERNS = (
+    Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
+    Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group),
             exact_only=True),
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, lambda group: is_2x2(group[2]), exact_only=True),

@@ -229,6 +229,46 @@ def lrn_backward(step, build):
     return _one("lrn.cu", "lrn_backward", elements(build, dx), (x, sums, dy, dx, *_lrn(step, build)))
 
 
+def position_norm_forward(step, build):
+    x, y, norms = step.reads["x"], step.writes["y"], step.writes["norms"]
+    pixels, channels = elements(build, norms), build.shape(x)[3]
+    return (
+        *_one("position_norm.cu", "position_norm_lengths", pixels,
+              (x, norms, *integers(pixels, channels), *floats(step.attributes["epsilon"]))),
+        *_one("position_norm.cu", "position_norm_divide", pixels * channels,
+              (x, norms, y, *integers(pixels * channels, channels))),
+    )
+
+
+def position_norm_backward(step, build):
+    y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
+    pixels, channels = elements(build, norms), build.shape(y)[3]
+    along = build.workspace(f"{step.layer}.along", (pixels,))
+    return (
+        *_one("position_norm.cu", "position_norm_along", pixels, (y, dy, along, *integers(pixels, channels))),
+        *_one("position_norm.cu", "position_norm_backward", pixels * channels,
+              (y, norms, dy, along, dx, *integers(pixels * channels, channels))),
+    )
+
+
+def local_contrast_forward(step, build):
+    x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
+    count, values = elements(build, x), build.shape(x)[3]
+    contrast = build.workspace(f"{step.layer}.contrast", build.shape(x)[:3])
+    return (
+        *_one("local_contrast.cu", "local_contrast_windows", count // values,
+              (image, contrast, *integers(*build.shape(image), step.attributes["kernel"]),
+               *floats(step.attributes["epsilon"]))),
+        *_one("local_contrast.cu", "local_contrast_divide", count, (x, contrast, y, *integers(count, values))),
+    )
+
+
+def soft_threshold_forward(step, build):
+    x, y = step.reads["x"], step.writes["y"]
+    return _one("soft_threshold.cu", "soft_threshold_forward", elements(build, x),
+                (x, y, *integers(elements(build, x), build.shape(x)[3]), *floats(step.attributes["threshold"])))
+
+
 def mse(step, build):
     prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
     count = elements(build, prediction)
@@ -294,7 +334,8 @@ LAUNCHES = {
         load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
-        dropout_backward, lrn_forward, lrn_backward, mse, cross_entropy, advance)},
+        dropout_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
+        soft_threshold_forward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),
     "avgpool2d_forward": on_images("avgpool2d.cu", ("x", "y"), "y", "x", *SLIDING),

@@ -1,0 +1,90 @@
+"""Stage `fit`: layers fitted to patches of the training images, one after the other, without labels and without gradients.
+
+params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening, patches_iterations (absent
+for random atoms), seed.
+inputs: normalized, initial.  options: data_residency.
+Writes the weights, weights.bin or weights.safetensors, those of layers that are not fitted as they were, and atoms.npy: float32
+(filters, kernel, kernel, channels), the first layer's atoms as patches.
+"""
+
+import threadpoolctl
+
+from ladder import networks, patches, plan, stage, weights
+from ladder.inference import Inference
+from ladder.normalization import Statistics
+from ladder.variants import VARIANTS
+
+ROWS = 500   # images of the first layer at once
+
+
+def make(work, inputs, params, options):
+    network = networks.from_params(params)
+    statistics = Statistics.load(inputs["normalized"])
+    images = inputs["normalized"].array("train.npy")
+    initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
+    settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
+                                tuple(params["patches_whitening"]), params["seed"])
+    products = patches.Products(work.threads, arrays_of(params["variant"]))
+    values, facts, pictures, seconds = dict(initial), [], [], {}
+
+    for number, spec in enumerate(network.fits):
+        layer = network.layer(spec.layer)
+        maps = Maps(network, layer.inputs[0], params["variant"], values, statistics, work.threads, options["data_residency"])
+        with threadpoolctl.threadpool_limits(1):
+            found = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
+            fitted = patches.fit(layer, spec, found, settings, number, products)
+        patches.log_facts(fitted.facts)
+        values[f"{layer.name}.weight"] = fitted.weight
+        if fitted.bias is not None:
+            values[f"{layer.name}.bias"] = fitted.bias
+        facts.append(fitted.facts)
+        pictures.append(fitted.pictures)
+        for name, spent in {**maps.seconds, f"fit of {layer.name}": fitted.facts["seconds"]}.items():
+            seconds[name] = seconds.get(name, 0.0) + spent
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, values)
+    work.write_array("atoms.npy", pictures[0])
+    work.metrics = metrics(network, params["variant"], initial, values) | {
+        "layers": facts, "seconds_by_operation": seconds, "device": maps.device}
+
+
+def arrays_of(variant):
+    """The array library of the variant's machine: CuPy on a GPU."""
+    if VARIANTS[variant].executor == "cuda":
+        import cupy
+        return cupy
+    import numpy
+    return numpy
+
+
+class Maps:
+    """What layer `source` puts out, computed by the variant; for the network's input what the network sees.
+
+    seconds: by kind of work, of the layers before; device: what computes them, in words.
+    """
+
+    def __init__(self, network, source, variant, values, statistics, threads, data_residency):
+        self.statistics, self.seconds = statistics, {}
+        self.encoder = Inference(network, variant, values, statistics.scale, statistics.offset, threads,
+                                 until=None if source == networks.INPUT else source, data_residency=data_residency)
+        self.device = self.encoder.executor.device()
+
+    def batches(self, images):
+        """Yield (start, float32 (n, H, W, C)) for images (N, H, W, C) as they are stored."""
+        if self.encoder.until is None:
+            for start in range(0, len(images), ROWS):
+                yield start, self.statistics.apply(images[start:start + ROWS])
+            return
+        yield from self.encoder.batches(images)
+        self.seconds = self.encoder.executor.seconds
+
+
+def metrics(network, variant, before, after):
+    """What the report says of the network."""
+    made = plan.inference_plan(network, variant, 1, plan.Dataset(1, "uint8"))
+    return {"parameters": network.parameter_count, "layer_movement": weights.movement(before, after), "network": network.table,
+            "kernels": made.kernel_table}
+
+
+if __name__ == "__main__":
+    stage.run(make)

@@ -153,8 +153,9 @@ def test_the_scale_of_losses_is_logarithmic_also_where_they_are_close(full):
 
 def test_times_are_beside_exacts(full):
     times = context_of(full)["groups"][0]["times"]
-    assert [(bar["name"], bar["note"]) for bar in times] == [("exact", ""), ("acc16", "3.00×"), ("am32", "4.00×"),
-                                                             ("my_table.npy", "5.00×")]
+    assert [bar["name"] for bar in times] == ["exact", "acc16", "am32", "my_table.npy"] and times[0]["note"] == ""
+    ratios = [float(bar["note"].removesuffix("×")) for bar in times[1:]]
+    assert ratios == pytest.approx([3, 4, 5], rel=0.05)   # a made-up run adds what writing it took
     assert times[-1]["length"] == 100
 
 

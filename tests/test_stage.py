@@ -23,7 +23,8 @@ def make(work, inputs, params, options):
         raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
     if "raises" in params:
         raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
-               "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(), "bug": ZeroDivisionError("bug")}[params["raises"]]
+               "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
+               "bug": ZeroDivisionError("bug")}[params["raises"]]
     work.metrics = {"threads": work.threads, "options": options, "inputs": {n: a.version for n, a in inputs.items()}}
 
 if __name__ == "__main__":

@@ -152,3 +152,24 @@ def test_an_interval_chart_stays_within_0_and_100_percent():
     chart = figures.interval_chart([{"value": 1.0, "error": None}])
     assert chart["rows"][0]["at"] == 100
     assert chart["ticks"][-1]["text"] == "100.0 %"
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.985, 0.99], [0.61, 0.66, 0.68], [0.97, 0.986], [0.5, 0.5], [1.0, 0.9], [1.0],
+                                    [0.0, 0.1]])
+def test_accuracies_have_a_scale_on_which_the_better_lies_higher(values):
+    height, ticks = figures.score_scale(values)
+    heights = [height(value) for value in sorted(values)]
+    assert heights == sorted(heights) and all(0 <= one <= 1 for one in heights)
+    assert len(set(heights)) == len(set(values)), "different ones lie apart"
+    assert len(ticks) >= 2 and all(-0.01 <= place <= 1.01 for place, _ in ticks), ticks
+
+
+def test_good_accuracies_are_told_apart_beside_a_bad_one():
+    height, _ = figures.score_scale([0.1, 0.98, 0.99])
+    assert height(0.99) - height(0.98) > 0.1
+
+
+def test_a_scatter_has_its_places_in_percent_from_the_left_and_from_the_top():
+    chart = figures.scatter([{"x": 0.25, "y": 1, "run": 3}], [(0.5, "middle")], [(0, "low"), (1, "higher")])
+    assert chart["points"] == [{"x": 25, "y": 0, "run": 3}] and chart["x_ticks"] == [{"at": 50, "text": "middle"}]
+    assert chart["y_ticks"] == [{"at": 100, "text": "low"}, {"at": 0, "text": "higher"}] and chart["widest"] == "higher"

@@ -16,14 +16,15 @@ NAME = "workflow/scripts/script.py"
 SCRIPT = """
 import json, os
 from ladder import stage
-from ladder.errors import UserError
+from ladder.errors import RunFailed, UserError
 
 def make(work, inputs, params, options):
     if "full" in params:
         raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
     if "raises" in params:
-        raise {"user": UserError("the wrong thing; do another"), "memory": MemoryError("9 GB"),
-               "interrupt": KeyboardInterrupt(), "bug": ZeroDivisionError("bug")}[params["raises"]]
+        raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
+               "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
+               "bug": ZeroDivisionError("bug")}[params["raises"]]
     work.metrics = {"threads": work.threads, "options": options, "inputs": {n: a.version for n, a in inputs.items()}}
 
 if __name__ == "__main__":
@@ -101,3 +102,18 @@ def test_what_is_there_is_used_unless_it_shall_be_made_again(call):
     assert "is there already" in call({}, "--threads", "2").stderr
     assert artifacts.Artifact(call({}, "--threads", "2").folder).metrics["threads"] == 1
     assert artifacts.Artifact(call({}, "--threads", "2", "--remake").folder).metrics["threads"] == 2
+
+
+def test_a_run_that_fails_by_itself_is_a_fault_and_kept_only_where_that_is_asked_for(call, tmp_path, monkeypatch):
+    assert call({"raises": "failed"}).returncode == 1 and not (tmp_path / "d1/manifest.json").exists()
+    monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
+    assert call({"raises": "failed"}).returncode == 0
+    assert artifacts.Artifact(tmp_path / "d1").failed == "it diverged"
+    of_it = ("--input", f"data={tmp_path / 'd1'}")
+    assert call({}, *of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
+    assert call({"raises": "user"}, output="d3").returncode == 1, "a fault that another machine may not have is never kept"
+
+    monkeypatch.delenv("LADDER_KEEP_FAILED")
+    for output, more in (("d1", ()), ("d4", of_it)):
+        done = call({"raises": "failed"} if output == "d1" else {}, *more, output=output)
+        assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == f"data {output}: it diverged"

@@ -58,7 +58,7 @@ benchmark: environment
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo
+	.venv/bin/python envs/pins.py test gpu demo slurm
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -3,9 +3,9 @@
 # Every artifact is a folder results/<stage>/<version>/, where version is a hash of all that may change its bytes, so a rule
 # runs exactly when its artifact is not there. Targets: data, normalized, train, evaluate or features and svm, report (the
 # default); results/compare.html: the runs of the configuration's compare list; results/multipliers.html: those of its list
-# of multipliers; results/diff.html: two versions; history: all runs; gc: what nothing reaches; results/network.html: a drawing
-# of the network; results/parity.html: every rung of the ladder that this machine can run, checked and timed; and
-# results/predictions.html: pictures of your own, named by the model.
+# of multipliers; results/search.html: a search for good settings; results/diff.html: two versions; history: all runs; gc: what
+# nothing reaches; results/network.html: a drawing of the network; results/parity.html: every rung of the ladder that this
+# machine can run, checked and timed; and results/predictions.html: pictures of your own, named by the model.
 
 
 configfile: "config.yaml"
@@ -34,6 +34,7 @@ localrules:
     publish_report,
     publish_compare,
     publish_multipliers,
+    publish_search,
     publish_network,
     publish_parity,
 
@@ -103,12 +104,12 @@ rule prepare_data:
         "logs/data/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
         urls=urls,
     message:
@@ -134,13 +135,13 @@ rule normalize_images:
         "logs/normalized/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "normalized {wildcards.version}: {params.why}"
@@ -164,13 +165,13 @@ rule initialize_weights:
         "logs/initial/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         file=setting("initial_weights"),
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "initial {wildcards.version}: {params.why}"
@@ -231,13 +232,15 @@ rule train_network:
         "logs/train/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("multiplier"),
         monitor=setting("monitor"),
@@ -270,13 +273,15 @@ rule evaluate_network:
         "logs/evaluate/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("test_multiplier"),
         remake=remake,
@@ -306,14 +311,16 @@ rule extract_features:
         "logs/features/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         multiplier=setting("test_multiplier"),
         remake=remake,
@@ -370,14 +377,16 @@ rule fit_svm:
         "logs/svm/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -402,14 +411,14 @@ rule fit_linear:
         "logs/linear/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -434,14 +443,14 @@ rule classify_knn:
         "logs/knn/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -465,14 +474,14 @@ rule map_features:
         "logs/map/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         role=role,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "{params.role} {wildcards.version}: {params.why}"
@@ -496,13 +505,13 @@ rule make_report:
         "logs/report/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "report {wildcards.version}: {params.why}"
@@ -627,6 +636,52 @@ rule publish_multipliers:
         " done 2> {log:q}"
 
 
+rule search_runs:
+    input:
+        parents,
+        sources=sources("search"),
+    output:
+        "results/search/{version}/manifest.json",
+    log:
+        "logs/search/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        python=PYTHON,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        remake=remake,
+    message:
+        "search {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/make_search.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/search/{wildcards.version}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
+rule publish_search:
+    input:
+        made("search"),
+    output:
+        FIXED["search"],
+    log:
+        "logs/publish_search.log",
+    conda:
+        "envs/cpu.yaml"
+    params:
+        folder=CHAIN["search"].folder,
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for name in search.html search.json search.csv best.yaml; do"
+        " cp {params.folder:q}/$name results/.$name.new && mv results/.$name.new results/$name || exit 1;"
+        " done 2> {log:q}; cat results/best.yaml"
+
+
 rule draw_network:
     input:
         sources=sources("network"),
@@ -678,12 +733,12 @@ rule compare_rungs:
         "logs/parity/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         spec=spec,
         why=why,
-        threads=THREADS,
+        threads=stage_threads,
         remake=remake,
     message:
         "parity {wildcards.version}: {params.why}"
@@ -763,7 +818,7 @@ rule predictions:
         "logs/predictions.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
     params:
         python=PYTHON,
         pictures=SETTINGS["predict"],
@@ -771,7 +826,7 @@ rule predictions:
             f"--input {role}={CHAIN[role].folder}"
             for role in stages.prediction_roles(CHAIN)
         ),
-        threads=THREADS,
+        threads=stage_threads,
         residency=SETTINGS["data_residency"],
         multiplier=SETTINGS["test_multiplier"],
     message:

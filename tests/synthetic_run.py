@@ -20,7 +20,8 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; features_layer: None where no SVM is asked for, which an autoencoder always is.
+    """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer:
+    None where no SVM is asked for, which an autoencoder always is.
 
     fitted: whether the encoder is fitted to patches, after which only a decoder is trained.
     accuracy: of a network that classifies, None for that of ACCURACIES.
@@ -35,6 +36,7 @@ class Settings:
     steps: int | None = None
     batch: int = 64
     test: int = 360
+    holdout: int = 0
     features_layer: str | None = None
     fitted: bool = False
     accuracy: float | None = None
@@ -109,12 +111,13 @@ def _artifact(results, stage, params, parents, seconds, kind=""):
 
 
 def _data(results, settings):
-    digits, test = sklearn.datasets.load_digits(), settings.test
+    digits, test = sklearn.datasets.load_digits(), settings.holdout or settings.test
     images = np.kron(np.rint(digits.images * 255 / 16).astype(np.uint8), np.ones((1, 4, 4), np.uint8))[..., None]
     images = images[:, 2:-2, 2:-2] if settings.dataset == "mnist" else np.repeat(images, 3, axis=3)
     if settings.dataset == "cifar10":   # colours, to stand for photographs
         images = (images * np.random.default_rng(1).uniform(0.2, 1, (len(images), 1, 1, 3))).astype(np.uint8)
-    work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", "test_limit": "all"}, {}, 0.3)
+    scored = {"holdout": settings.holdout} if settings.holdout else {"test_limit": "all"}
+    work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3)
     labels = digits.target.astype(np.uint8)
     work.write_array("train_images.npy", images[test:])
     work.write_array("test_images.npy", images[:test])

@@ -18,10 +18,10 @@ from PIL import Image
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
-SUMMARY = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
-           "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-           "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
-           "ablation", "test_scores"]
+SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
+           "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy",
+           "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
+           "evaluations", "seeds", "ablation", "test_scores"]
 
 
 def copy_project(folder):
@@ -135,6 +135,29 @@ def test_a_persons_own_pictures_are_answered(done, tmp_path):
 
     status, output = run(project, "results/predictions.html", f"predict={folder / 'torn.png'}")
     assert status != 0 and "none of the 1 files could be read" in output.strip().splitlines()[-1] and "Traceback" not in output
+
+
+EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
+              "features_pool=4", "features_flip=true", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
+              "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
+              "evaluations=[linear, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
+
+
+def test_every_option_of_the_features_goes_through_the_chain_with_one_training(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *EVERYTHING)
+    assert status == 0, output
+    assert len(list((project / "results/train").iterdir())) == 1
+    summary = json.loads((project / "results/summary.json").read_text())
+    (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
+                 if path.parent.name == summary["versions"]["joined"]}
+    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20]}
+    assert summary["evaluations"].keys() == {"svm", "svm_pixels", "linear", "linear_pixels", "knn", "knn_pixels"}
+    (changed,) = summary["ablation"]
+    assert changed["won"] - changed["lost"] == round(20 * (summary["test_accuracy"] - changed["accuracy"]))
+    # Of this training: the SVM of `done`, and SVM, linear and knn of these features, and the SVM without the mirror image.
+    assert summary["test_scores"] == {"rows": "test", "run": 5, "all": 10}
+    assert 'id="features"' in (project / "results/report.html").read_text()
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")

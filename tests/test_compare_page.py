@@ -195,6 +195,18 @@ def test_which_is_best_is_only_said_on_the_same_images(made):
     assert compare_page.context(runs_of(made, ENTRIES[:2]))["best"]["tested"] == 360
 
 
+def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):
+    held_out = [synthetic_results.add(results, epochs=2, holdout=180),
+                synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1)]
+    page = text_of(compare_page.page(runs_of(held_out, ENTRIES[:2])))
+    assert "hold-out accuracy" in page and "test accuracy" not in page
+    mixed = runs_of([made[0], held_out[0]], [({}, 0), ({"holdout": 180}, 1)])
+    context = compare_page.context(mixed)
+    assert context["best"] is None and context["scored_on"] == "" and context["keys"] == ["holdout"]
+    table = list(csv.DictReader(io.StringIO(compare_page.csv_text(mixed))))
+    assert [line["holdout"] for line in table] == ["0", "180"]
+
+
 def test_an_empty_list_says_how_to_fill_it():
     page = compare_page.page([])
     assert "Nothing to compare yet" in page and "compare:" in page and "snakemake results/compare.html" in text_of(page)

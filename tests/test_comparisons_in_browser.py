@@ -8,14 +8,14 @@ import pytest
 
 import browser
 import synthetic_results
-from ladder import compare_page, diff_page, history_page, lineage, multiplier_runs, multipliers, multipliers_page
+from ladder import compare_page, diff_page, history_page, lineage, multiplier_runs, multipliers, multipliers_page, search_page
 from synthetic_cells import REASON, Cells
 from test_report_in_browser import FAINT_TEXTS, TOO_WIDE, show
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 
-PAGES = ("few", "many", "mixed", "empty", "diff", "diff of many layers", "history", "long history", "no history",
-         "multipliers", "no multipliers")
+PAGES = ("few", "many", "mixed", "empty", "search", "empty search", "diff", "diff of many layers", "history", "long history",
+         "no history", "multipliers", "no multipliers")
 OF_HISTORY = "[...document.querySelectorAll('#history tbody tr')].filter(row => row.checkVisibility())"
 
 
@@ -52,6 +52,21 @@ def compared(runs, entries):
     return compare_page.page(compare_page.runs(inputs, [
         {"overrides": overrides, "reason": "" if which is not None else "it needs an NVIDIA GPU, and none answers here"}
         for overrides, which in entries]))
+
+
+def searched(runs, count=24):
+    """The page of a search of so many runs, some of which could not run."""
+    inputs, entries = {}, []
+    for number in range(count):
+        reason = "" if number % 8 else "the values do not go together"
+        entries.append({"overrides": {"learning_rate": 10.0 ** -(1 + number % 5), "optimizer": ("adam", "sgd")[number % 2],
+                                      "batch_size": 8 + number}, "reason": reason})
+        if not reason:
+            inputs |= {f"{role}{number}": runs[number % 3][role] for role in ("report", "train")}
+    keys = {"learning_rate": {"min": 1e-5, "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
+            "batch_size": {"min": 8, "max": 40, "scale": "linear"}}
+    search = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
+    return search_page.page(search_page.Found(inputs, {"search": search, "entries": entries}))
 
 
 def differing(results, runs, a, b):
@@ -98,7 +113,7 @@ def pages(results, runs, tmp_path_factory):
         "many": lambda: compared(runs, long_list),
         "mixed": lambda: compared(runs, [({"network": "resnet50"}, 3), ({"network": "resnet50", "seed": 2}, 4),
                                          ({"network": "lenet_5"}, 5), ({"network": "autoencoder"}, 0)]),
-        "empty": lambda: compared(runs, []),
+        "empty": lambda: compared(runs, []), "search": lambda: searched(runs), "empty search": lambda: searched(runs, 0),
         "diff": lambda: differing(results, runs, 0, 1), "diff of many layers": lambda: differing(results, runs, 3, 4),
         "history": lambda: history(results), "long history": lambda: long_history(results, runs, folder / "long"),
         "no history": lambda: history(folder / "none"),
@@ -225,6 +240,15 @@ def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width
     assert len(heights) > 20 and max(heights) < 90
     widths = chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")
     assert min(widths) > 70
+
+
+def test_a_run_that_is_pointed_at_in_the_table_is_found_in_every_picture(chromium, pages):
+    chromium.open(pages("search"))
+    pointed = "[...document.querySelectorAll('.scatter .point.pointed')].map(point => point.dataset.run)"
+    row = "document.querySelector('#runs-table tr[data-run=\"6\"]')"
+    chromium.value(f"{row}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}})) && null")
+    assert chromium.value(pointed) == ["6", "6", "6"]
+    assert chromium.value("document.querySelectorAll('.scatter').length") == 3
 
 
 def filter_by(chromium, text):

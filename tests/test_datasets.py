@@ -561,3 +561,51 @@ def test_a_limit_that_the_data_cannot_give_is_named_with_what_it_may_be(limit):
 def test_a_test_limit_is_named_as_such():
     with pytest.raises(UserError, match="test_limit 365"):
         datasets.limited(datasets.digits(), "all", 365)
+
+
+@pytest.mark.parametrize("count", [10, 143, 700])
+def test_a_hold_out_takes_the_same_share_of_every_class_from_the_training_rows_and_leaves_the_rest(count):
+    data = datasets.digits()
+    part = datasets.held_out(data, count)
+    sizes, held = np.bincount(data.train_labels), np.bincount(part.test_labels, minlength=10)
+    assert np.abs(held - sizes * count / sizes.sum()).max() < 1.01 and held.sum() == count
+    assert len(part.train_labels) == len(data.train_labels) - count
+
+    def rows(images, labels):
+        return sorted(image.tobytes() + bytes([label]) for image, label in zip(images, labels, strict=True))
+
+    both = rows(np.concatenate((part.train_images, part.test_images)), np.concatenate((part.train_labels, part.test_labels)))
+    assert both == rows(data.train_images, data.train_labels), "every row is on one side, with its own label"
+
+
+def test_hold_outs_are_nested_and_the_same_each_time():
+    data = datasets.digits()
+    small, large, again = (datasets.held_out(data, count) for count in (100, 300, 300))
+    assert np.array_equal(large.test_images, again.test_images) and np.array_equal(large.train_labels, again.train_labels)
+    larger = {image.tobytes() for image in large.test_images}
+    assert all(image.tobytes() in larger for image in small.test_images)
+    assert not np.array_equal(large.test_images, data.train_images[:300]), "they are drawn, not the first ones"
+
+
+@pytest.mark.parametrize("count", [3, 1430])
+def test_a_hold_out_that_leaves_a_class_without_images_is_one_line(count):
+    with pytest.raises(UserError, match=f"holdout {count} does not fit"):
+        datasets.held_out(datasets.digits(), count)
+
+
+def test_without_its_test_images_a_dataset_is_read_where_they_are_not_there(tmp_path, mnist):
+    files = contents()
+    del files[datasets.TEST_MEMBER]
+    archive = write(tmp_path / "no_test.tar.gz", files)
+    part = datasets.read_cifar10(archive, with_test=False)
+    assert part.train_images.shape == (100, 32, 32, 3) and part.test_images.shape == (0, 32, 32, 3)
+    assert len(part.test_labels) == 0 and "has no " in fault(archive)
+
+    urls = mnist.urls()
+    for url in urls[2:]:
+        pathlib.Path(url.removeprefix("file://")).unlink()
+    part = datasets.mnist(urls, mnist.downloads, with_test=False)
+    np.testing.assert_array_equal(part.train_labels, mnist.arrays[1])
+    assert part.test_images.shape == (0, 28, 28, 1) and part.test_labels.shape == (0,)
+    assert not list(mnist.kept.glob("t10k*"))
+    assert datasets.digits(with_test=False).test_images.shape == (0, 32, 32, 3)

@@ -92,7 +92,7 @@ def test_metrics_times_and_machines_are_held_against_each_other(difference):
     metrics = {(row["role"], row["name"]): row for row in context["metrics"]}
     assert metrics["train", "loss, last epoch"]["change"].replace(pages.NARROW_SPACE, " ") == "+100 %"
     assert metrics["train", "images per second"]["a"] == "171.4"
-    assert context["same_metrics"] > 20 and context["named"] == [{"role": "svm", "count": 0, "of": 360}]
+    assert context["same_metrics"] > 20 and context["named"] == [{"role": "svm", "count": 0, "of": 360, "scored_on": "test"}]
     assert {row["role"]: row["change"] for row in context["times"]}["train"] in ("1.99× as fast", "2.00× as fast")
     assert context["operations"][0] == {"name": "convolution backward", "a": "48\N{NARROW NO-BREAK SPACE}s",
                                         "b": "24\N{NARROW NO-BREAK SPACE}s", "change": "2.00× as fast"}

@@ -6,11 +6,13 @@ import re
 
 import numpy as np
 import pytest
+import yaml
 
 import make_multipliers
-from ladder import artifacts, multiplier_runs, multipliers, multipliers_page, pages, stages
+from ladder import artifacts, config, multiplier_runs, multipliers, multipliers_page, pages, stages
 from ladder.config import Entry
 from ladder.errors import UserError
+from ladder.sources import ROOT
 from synthetic_cells import REASON, Cells
 from test_compare_page import text_of
 
@@ -67,7 +69,7 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
     assert len(addresses) == 21 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
     assert "None" not in text_of(page) and "nan" not in text_of(page)
-    assert f"cannot run here: {REASON}" in text_of(page)
+    assert f"no result: {REASON}" in text_of(page)
 
 
 def test_the_verdicts_are_summed_up(full):
@@ -205,6 +207,17 @@ def test_an_empty_list_says_how_to_fill_it():
 def test_only_cells_that_cannot_run_make_a_page_too(tmp_path):
     text = text_of(multipliers_page.page(groups_of(Cells(tmp_path).add("am32", reason=REASON))))
     assert REASON in text and "Loss in training" not in text and "How far each is off" not in text
+
+
+def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    listed = [{"network": "lenet_5", "multiplier": ["exact", "am32"]}, {"multiplier": "mit16", "multiplier_in": [["forward"]]},
+              {"test_multiplier": "acc16"}]
+    entries = config.entries(config.load(raw | {"multipliers": listed}), "multipliers")
+    told = [of["settings"] for of in stages.multiplier_comparison(entries).spec["params"]["entries"]]
+    assert [(arm.trained, arm.directions, arm.tested) for arm in map(multiplier_runs.Arm.of, told)] == [
+        ("exact", (), "exact"), ("am32", multipliers.DIRECTIONS, "am32"), ("mit16", ("forward",), "mit16"),
+        ("exact", (), "acc16")]
 
 
 def test_an_artifacts_settings_are_what_tells_its_cells_apart():

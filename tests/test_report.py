@@ -12,8 +12,8 @@ import make_report
 import synthetic_run
 from ladder import artifacts, exhibits, pages, report, sources
 
-KEYS = ["dataset", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions", "loss",
-        "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
+KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed", "versions",
+        "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
         "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
         "ablation", "test_scores"]
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
@@ -162,6 +162,19 @@ def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
                                                 "average to scores"]
     assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
     assert sum(part["parameters"] for part in parts) == resnet["train"].metrics["parameters"]
+
+
+@pytest.mark.parametrize("network", ["autoencoder", "lenet_5"])
+def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path, network):
+    run = synthetic_run.make(tmp_path, "mnist", network=network, features_layer="fc1" if network == "lenet_5" else None,
+                             holdout=180, epochs=2)
+    page = page_of(run).replace(str(tmp_path), "")
+    text = text_of(page)
+    assert report.summary(run, "r0123456789e")["holdout"] == 180
+    assert "hold-out accuracy" in text and "180 held out to score on" in text
+    told = [sentence for sentence in re.split(r"[.;]", text) if re.search(r"\btest", sentence, re.I)]
+    assert [sentence.strip() for sentence in told] == ["the data set's own test images were not touched"]
+    assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
 
 
 def test_presets_that_a_page_advises_are_there(digits, lenet, monkeypatch):

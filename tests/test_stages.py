@@ -76,6 +76,14 @@ def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
     assert changed(settings, train_limit=200) == set(stages.chain(settings)) - {"initial"}
 
 
+def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
+    held_out = settings | {"holdout": 100}
+    assert changed(settings, holdout=100) == set(stages.chain(settings)) - {"initial"}
+    assert "holdout" not in stages.chain(settings)["data"].spec["params"]
+    assert stages.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
+    assert changed(held_out, test_limit=20) == set() and "data" in changed(held_out, holdout=101)
+
+
 @pytest.mark.parametrize("keys", [
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
     {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},

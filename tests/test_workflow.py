@@ -21,26 +21,36 @@ from ladder.sources import ROOT
 SCRIPT = '''
 import os, time
 from ladder import stage
-from ladder.errors import UserError
+from ladder.errors import RunFailed, UserError
 
 def make(work, inputs, params, options):
     for artifact in inputs.values():
-        artifact.path("given.json")
+        artifact.failed or artifact.path("given.json")
     with open("ran.txt", "a") as file:
         print(work.spec["stage"], work.threads, file=file)
+    if params.get("learning_rate") == 666:
+        raise RunFailed("it diverged as the test wants")
     if os.environ.get("FAIL") == work.spec["stage"]:
         raise UserError("failed as the test wants")
+    if os.environ.get("MEET") == work.spec["stage"]:   # goes on when two of this stage are at work
+        for _ in range(600):
+            if open("ran.txt").read().split().count(work.spec["stage"]) > 1:
+                break
+            time.sleep(0.1)
+        else:
+            raise UserError("alone")
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
               "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv"),
-              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv")}
+              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
+              "search": ("search.html", "search.json", "search.csv", "best.yaml")}
     for name in copied.get(work.spec["stage"], ()):
         work.write_json(name, params)
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage.run(make, takes_failed=TAKES_FAILED)
 '''
 ALL = ["data", "features", "features", "features", "initial", "map", "normalized", "report", "svm", "svm", "svm", "train"]
 
@@ -100,7 +110,8 @@ def finished(tmp_path_factory):
     for name in ("workflow", "profiles", "envs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for stage in stages.STAGES.values():
-        (folder / "workflow/scripts" / stage.script).write_text(SCRIPT)
+        of_lists = stage.script in ("make_compare.py", "make_multipliers.py", "make_search.py")
+        (folder / "workflow/scripts" / stage.script).write_text(SCRIPT.replace("TAKES_FAILED", str(of_lists)))
     project = Project(folder)
     output = project.snakemake()
     assert project.status == 0, output
@@ -172,7 +183,7 @@ def test_an_edited_template_reruns_the_report_alone(project):
 def test_an_undeclared_module_is_named_before_the_work(project):
     (project.folder / "workflow/scripts/ladder/extra.py").write_text("")
     script = project.folder / "workflow/scripts/train.py"
-    script.write_text("from ladder import extra\n" + SCRIPT)
+    script.write_text("from ladder import extra\n" + script.read_text())
     output = project.snakemake()
     assert project.status != 0
     assert "workflow/scripts/ladder/extra.py" in output.splitlines()[-1]
@@ -276,6 +287,26 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
 def test_threads_are_the_configurations_whatever_cores_says(fresh):
     fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
+
+
+TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
+
+
+def test_runs_of_a_list_go_on_at_the_same_time_each_with_its_threads(project):
+    output = project.snakemake("results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train")
+    assert project.status == 0, output
+
+
+def test_how_runs_of_a_list_go_on_at_the_same_time_is_said_where_they_do_not(project):
+    compare = ("-n", "results/compare.html", *TWO)
+    assert "threads=1 makes 4 at a time" in project.snakemake(*compare, "--cores", "4")
+    assert "at a time" not in project.snakemake(*compare, "--cores", "1")
+    assert "at a time" not in project.snakemake(*compare, "threads=1", "--cores", "4")
+
+
+def test_a_job_takes_no_more_threads_than_set_threads_says(fresh):
+    fresh.snakemake("data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2")
+    assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "1"]
 
 
 def test_the_rungs_are_compared_when_that_is_asked_for(project):
@@ -459,6 +490,62 @@ def test_a_wrong_entry_names_the_list_it_is_in(project):
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
     output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
+
+
+DIVERGING = ("results/compare.html", "--config", "compare=[{learning_rate: [666, 0.5]}, {batch_size: 32}]", "controls=[]")
+DIVERGED = "it diverged as the test wants"
+
+
+def test_a_run_that_fails_by_itself_stops_no_other_of_a_list_and_is_not_tried_again(project):
+    output = project.snakemake(*DIVERGING)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "svm", "report"]])   # of two that go on
+    reports = (project.folder / "results/report").glob("*/manifest.json")
+    failed = [json.loads(path.read_text()).get("failed") for path in reports]
+    assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
+    assert (project.folder / "results/compare.html").exists() and DIVERGED in output
+    assert "Nothing to be done" in project.snakemake(*DIVERGING)
+
+
+@pytest.mark.parametrize("target", ["report", "train"])
+def test_a_single_run_that_fails_ends_with_its_message_also_after_a_list_kept_it(project, target):
+    alone = (target, "--config", "learning_rate=666", "controls=[]")
+    for _ in range(2):
+        output = project.snakemake(*alone)
+        assert project.status != 0 and output.splitlines()[-1].endswith(DIVERGED), output
+        project.snakemake(*DIVERGING)
+        assert project.status == 0
+    project.ran()
+    project.snakemake(*alone)
+    assert project.ran() == [], "it is known to fail"
+
+
+SEARCH = ("results/search.html", "--config", "controls=[]")
+
+
+def test_a_search_makes_ordinary_runs_on_a_hold_out_and_a_larger_budget_only_those_that_are_missing(project):
+    def space(budget):
+        return f"search={{keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
+
+    output = project.snakemake(*SEARCH, space(2))
+    assert project.status == 0, output
+    assert project.ran() == sorted(["data", "normalized", "train", "features", *2 * ["svm", "report"], "search"])
+    data, = [spec["params"] for spec in specs(project, "data") if "holdout" in spec["params"]]
+    assert data == {"dataset": "digits", "train_limit": "all", "holdout": 143}
+    assert "search" in (project.folder / "results/best.yaml").read_text()
+    assert (project.folder / "results/best.yaml").read_text() in output, "the best setting is printed at the end"
+    project.snakemake(*SEARCH, space(3))
+    assert project.ran() == ["report", "search", "svm"]
+    assert "Nothing to be done" in project.snakemake(*SEARCH, space(3))
+
+
+def specs(project, stage):
+    return [json.loads(path.read_text())["spec"] for path in (project.folder / "results" / stage).glob("*/manifest.json")]
+
+
+def test_a_wrong_search_is_one_line(project):
+    output = project.snakemake(*SEARCH, "search={keys: {svm_c: [1, 2]}}")
+    assert project.status == 1 and "did you mean svm_C?" in output.splitlines()[-1]
 
 
 def test_the_history_is_written_anew_each_time_and_names_runs(project):

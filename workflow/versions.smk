@@ -16,7 +16,15 @@ from snakemake_interface_logger_plugins.common import LogEvent
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
-from ladder import backends, config as configuration, stages, variants
+from ladder import (
+    backends,
+    config as configuration,
+    driver,
+    runtime,
+    search,
+    stages,
+    variants,
+)
 from ladder.errors import UserError
 
 PYTHON = sys.executable
@@ -38,6 +46,7 @@ RULES = {
     "network": "draw_network",
     "compare": "compare_runs",
     "multipliers": "compare_multipliers",
+    "search": "search_runs",
 }
 # The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
 # stay until they are asked for again: `variant: auto` goes by those of parity.
@@ -50,6 +59,12 @@ FIXED = {
         "results/multipliers.html",
         "results/multipliers.json",
         "results/multipliers.csv",
+    ],
+    "search": [
+        "results/search.html",
+        "results/search.json",
+        "results/search.csv",
+        "results/best.yaml",
     ],
 }
 # Pages about whatever is in results/ just then: made each time they are asked for.
@@ -72,7 +87,11 @@ def load_settings():
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
         entries = [entry for listed in lists.values() for entry in listed]
-        runs = [settings, *(entry.settings for entry in entries if not entry.reason)]
+        searched = search.entries(loaded)
+        runs = [
+            settings,
+            *(entry.settings for entry in (*entries, *searched) if not entry.reason),
+        ]
         _, *chains = [
             (needed, stages.chain(needed))
             for run in runs
@@ -83,6 +102,9 @@ def load_settings():
             "network": stages.network_page(settings),
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
+            "search": stages.comparison(
+                searched, "search", search=search.params(loaded)
+            ),
         }
         return [(settings, active), *chains]
     except UserError as error:
@@ -95,6 +117,9 @@ def say(text):
 
 if ladder.RELEASED:
     say(ladder.RELEASED)
+# On a cluster the machines that run the jobs may have what this one lacks.
+if workflow.resource_settings.nodes:
+    os.environ |= {"LADDER_ELSEWHERE": "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 EVERY = [keyed for _, chain in CHAINS for keyed in chain.values()]
@@ -105,7 +130,8 @@ SETTINGS_OF = {
     for keyed in chain.values()
 }
 VERSIONS = "|".join(BY_VERSION)
-THREADS = SETTINGS["threads"]
+if driver.gpu_count() and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", driver.gpu_count())
 if config["variant"] == "auto":
     say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
 if config["svm_backend"] == "auto":
@@ -186,6 +212,24 @@ def remake(wildcards):
     return "--remake" if wildcards.version in remade() else ""
 
 
+def threads_of(wildcards):
+    """CPU threads of a job: the configuration's, never by --cores, because sums over threads depend on their number."""
+    version = getattr(wildcards, "version", None)
+    return SETTINGS_OF.get(version, SETTINGS)["threads"]
+
+
+def stage_threads(wildcards, threads):
+    """What the stage is told. Snakemake takes no more than --cores, which is about jobs, for `threads`; --set-threads counts."""
+    wanted, cores = threads_of(wildcards), workflow.global_resources["_cores"].value
+    return wanted if threads == min(wanted, cores or wanted) else threads
+
+
+def gpus(wildcards):
+    """How many GPUs a job computes with."""
+    params = BY_VERSION[wildcards.version].spec["params"]
+    return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
+
+
 def setting(key):
     """What the configuration that an artifact belongs to says."""
     return lambda wildcards: SETTINGS_OF[wildcards.version][key]
@@ -223,6 +267,25 @@ def reached():
     return json.dumps(sorted(artifacts))
 
 
+# Lists of runs.
+
+
+def asked_for_lists():
+    """Whether only pages of lists of runs are asked for: then a run that fails by itself stops no other."""
+    targets = set(workflow.dag_settings.targets or [])
+    return bool(targets) and targets <= {
+        page for name in (*configuration.LISTS, "search") for page in FIXED[name]
+    }
+
+
+def failed_before():
+    """Manifests of the active configuration that a list has kept although its run failed."""
+    for keyed in CHAIN.values():
+        path = pathlib.Path(keyed.manifest)
+        if path.exists() and '"failed":' in path.read_text():
+            yield keyed.manifest
+
+
 # What the user asked to make again.
 
 
@@ -251,6 +314,13 @@ def force_what_was_asked():
     for role in FIXED:
         workflow.dag.forcefiles.update(stale_copies(role))
     workflow.dag.forcefiles.update(PAGES_OF_RESULTS)
+    if asked_for_lists():
+        os.environ |= {"LADDER_KEEP_FAILED": "yes"}  # the stages look there
+        cores = workflow.global_resources["_cores"].value or 1
+        if cores > 1 and config["threads"] == "all":
+            say(f"threads all: one run at a time; threads=1 makes {cores} at a time")
+    elif "LADDER_KEEP_FAILED" not in os.environ:
+        workflow.dag.forcefiles.update(failed_before())
 
 
 # The fixed names, also where results/ was copied here or the configuration was switched.
@@ -286,13 +356,13 @@ if not (workflow.output_settings.dryrun or LOOKING & set(sys.argv)):
 
 def cannot_run_here(jobs):
     """Say in one line, and stop, where a job has to run that this machine cannot run."""
-    for job in jobs:
+    for job in () if runtime.jobs_run_elsewhere() else jobs:
         keyed = BY_VERSION.get(getattr(job.wildcards, "version", None))
         params = keyed.spec["params"] if keyed else {}
         for key, module in (("backend", backends), ("variant", variants)):
             if (
                 key in params
-                and keyed.stage not in ("report", "network", "compare")
+                and keyed.stage not in ("report", "network", "compare", "search")
                 and (reason := module.unavailable(params[key]))
             ):
                 sys.exit(reason)

@@ -1,4 +1,4 @@
-"""Stage `evaluate`: what a network that classifies makes of the test images, each of them once.
+"""Stage `evaluate`: what a network that classifies makes of the test images (or the hold-out), each of them once.
 
 params: network with its options, image, classes, variant, multiplier where it is not exact.
 inputs: normalized, data, weights: an artifact with the weights.
@@ -23,8 +23,9 @@ def make(work, inputs, params, options):
     values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
     model = Inference(network, params["variant"], values, statistics.scale, statistics.offset, work.threads,
                       data_residency=options["data_residency"], products=multipliers.products(params, options["multiplier"]))
+    scored_on = metrics.scored_on(inputs["data"].manifest["spec"]["params"])
     started = time.monotonic()
-    scores = classify(model, images, params["classes"])
+    scores = classify(model, images, params["classes"], f"{scored_on} images")
     seconds = time.monotonic() - started
     probabilities = metrics.softmax(scores)
     predictions = np.argmax(scores, axis=1).astype(np.uint8)
@@ -34,14 +35,14 @@ def make(work, inputs, params, options):
                     "loss": float(-metrics.log_softmax(scores)[np.arange(len(labels)), labels].mean()),
                     "images_per_second": len(images) / seconds}
     scoring_record.record(work, inputs)
-    log.info("test accuracy %.2f %%, loss %.4f, on %d images", 100 * work.metrics["accuracy"], work.metrics["loss"],
+    log.info("%s accuracy %.2f %%, loss %.4f, on %d images", scored_on, 100 * work.metrics["accuracy"], work.metrics["loss"],
              len(images))
 
 
-def classify(model, images, classes):
-    """float32 (N, classes): what the network puts out for each image."""
+def classify(model, images, classes, label):
+    """float32 (N, classes): what the network puts out for each image; label: of the progress bar."""
     scores = np.empty((len(images), classes), np.float32)
-    with progress.bar(total=len(images), label="test images", unit=" images") as bar:
+    with progress.bar(total=len(images), label=label, unit=" images") as bar:
         for start, values in model.batches(images):
             scores[start:start + len(values)] = values.reshape(len(values), classes)
             bar.update(len(values))

@@ -1,4 +1,4 @@
-"""Stage `features`: the feature vectors of all training and test images.
+"""Stage `features`: the feature vectors of all training and test images (or of the hold-out).
 
 params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes where it classifies, variant,
 features_layer (whose output it takes), features_standardize, features_pool, features_flip, multiplier where it is not exact.
@@ -33,7 +33,7 @@ def make(work, inputs, params, options):
     with work.new_array("train.npy", (len(train), dimensions), np.float32) as train_out, \
             work.new_array("test.npy", (len(test), dimensions), np.float32) as test_out:
         features.extract(encoder, train, recipe, train_out, "features of training images", work.threads)
-        features.extract(encoder, test, recipe, test_out, "features of test images", work.threads)
+        features.extract(encoder, test, recipe, test_out, "features of images to score", work.threads)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and recipe.mean is None:
             mean, scale = features.moments(train_out)

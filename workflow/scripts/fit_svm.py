@@ -1,4 +1,5 @@
-"""Stage `svm`: fit a support vector machine to the training features and classify the test features with it.
+"""Stage `svm`: fit a support vector machine to the training features and classify those of the test images (or the
+hold-out) with it.
 
 params: backend (resolved), kernel, C, gamma.  inputs: features, data (for the labels and the classes' names).
 Writes model.safetensors (arrays as ladder.svm.Model describes them; alone it is all that predictions need) and
@@ -30,8 +31,9 @@ def make(work, inputs, params):
         backend=params["backend"], solver=solver, kernel=model.kernel.name, C=model.C, gamma=model.kernel.gamma,
         support_vectors=len(model.support), fit_seconds=fitted - start, predict_seconds=predicted - fitted)
     scoring_record.record(work, inputs)
-    log.info("SVM by %s: accuracy %.1f %%, %d support vectors; fit %s, predict %s", solver,
-             100 * work.metrics["accuracy"], len(model.support), duration(fitted - start), duration(predicted - fitted))
+    log.info("SVM by %s: %s accuracy %.1f %%, %d support vectors; fit %s, predict %s", solver,
+             metrics.scored_on(data.manifest["spec"]["params"]), 100 * work.metrics["accuracy"], len(model.support),
+             duration(fitted - start), duration(predicted - fitted))
 
 
 if __name__ == "__main__":

@@ -17,4 +17,4 @@ def make(work, inputs, params):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage.run(make, takes_failed=True)

@@ -1,32 +1,38 @@
 """Stage `data`: the images, labels and class names of a dataset, from its source.
 
-params: dataset, train_limit, test_limit; cifar10_sha256 with cifar10.
+params: dataset, train_limit; holdout or test_limit; cifar10_sha256 with cifar10.
 options: urls (a JSON list: of mirrors with cifar10, of the four files with mnist), downloads (the folder that keeps what
 was downloaded); needed with both of these.
-Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,).
+Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
+with holdout, test_images.npy and test_labels.npy are the training rows set aside, and the test images are not read.
 """
 
 import json
 
 from ladder import datasets, stage
 from ladder.errors import UserError
+from ladder.progress import log
 
 
 def make(work, inputs, params, options):
-    dataset = datasets.limited(_load(params, options), params["train_limit"], params["test_limit"])
+    holdout = params.get("holdout", 0)
+    dataset = datasets.limited(_load(params, options, not holdout), params["train_limit"], params.get("test_limit", "all"))
+    if holdout:
+        dataset = datasets.held_out(dataset, holdout)
+        log.info("%d training images are held out to score on, %d are left to train on", holdout, len(dataset.train_labels))
     for name in ("train_images", "train_labels", "test_images", "test_labels"):
         work.write_array(f"{name}.npy", getattr(dataset, name))
     work.metrics = {"classes": list(dataset.classes), "train": len(dataset.train_labels),
                     "test": len(dataset.test_labels)}
 
 
-def _load(params, options):
+def _load(params, options, with_test=True):
     if params["dataset"] == "digits":
-        return datasets.digits()
+        return datasets.digits(with_test)
     if params["dataset"] == "cifar10":
-        return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"])
+        return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"], with_test)
     if params["dataset"] == "mnist":
-        return datasets.mnist(json.loads(options["urls"]), options["downloads"])
+        return datasets.mnist(json.loads(options["urls"]), options["downloads"], with_test)
     raise UserError(f"dataset {params['dataset']} is not known; choose digits, cifar10 or mnist")
 
 

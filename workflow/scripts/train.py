@@ -10,7 +10,7 @@ options: data_residency, monitor (log the loss whenever so many steps are done, 
 stands for, a name or the file of a table.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
 classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
-test images as the network gives them back.
+test (or held-out) images as the network gives them back.
 Killed and started again, it goes on after the last checkpoint and ends in the same bytes.
 """
 

@@ -48,6 +48,11 @@ class Artifact:
     def metrics(self):
         return self.manifest["metrics"]
 
+    @property
+    def failed(self):
+        """Why its run came to nothing, in one line, and there are no files; '' where it did not."""
+        return self.manifest.get("failed", "")
+
     def path(self, name):
         """Path of file `name`, after its size and sha256 were found to be the manifest's."""
         if name not in self._checked:
@@ -71,6 +76,7 @@ class Making:
     """An artifact that is being written. `metrics` (results) and `notes` (circumstances) go into its manifest.
 
     complete: another run made this very artifact already; there is nothing left to do.
+    failed: why the run came to nothing, where that shall be kept.
     threads: how many the work may use.
     """
 
@@ -78,6 +84,7 @@ class Making:
         self.folder = folder
         self.spec = spec
         self.complete = False
+        self.failed = ""
         self.metrics = {}
         self.notes = {}
         self.threads = 1
@@ -134,6 +141,7 @@ class Making:
             "machine": runtime.machine(),
             "threads": self.threads,
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **({"failed": self.failed} if self.failed else {}),
         }
 
 
@@ -151,7 +159,7 @@ def making(folder, spec, remake=False):
         if not remake and _finished(folder, spec):
             log.info("%s is there already, made by another run", folder)
             _publish(folder)
-            work.complete = True
+            work.complete, work.failed = True, Artifact(folder).failed
             yield work
             return
         for stale in (MANIFEST, COMPLETE):

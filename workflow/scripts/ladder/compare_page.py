@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from . import artifacts, exhibits, figures, lineage, networks, pages, report, weights
+from . import artifacts, exhibits, figures, lineage, metrics, networks, pages, report, weights
 
 COLOURS = 8        # runs and parts that can be told apart by colour
 NAMED = 4          # of more runs, so many have a colour: the most accurate
@@ -26,10 +26,11 @@ NUMBERS = {        # summary key -> its head in compare.csv and on the page
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One entry of the compare list. Of an entry that cannot run here, for `reason`, there is no more than its overrides.
+    """One entry of a list of runs. Of one without a result, for `reason`, there is no more than its overrides.
 
-    train: what made its weights, the training or else the fit; settings: key -> value of all that shapes the run; images: how
-    many it trains on; tested: how many it is tested on.
+    failed: it was run and failed by itself; else it cannot run here.
+    train: what made its weights, the training or else the fit;
+    settings: key -> value of all that shapes the run; images: how many it trains on; tested: how many it is tested on.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Run:
     settings: dict = dataclasses.field(default_factory=dict)
     images: int = 0
     tested: int = 0
+    failed: bool = False
 
     def value(self, key):
         """Of a setting; None where it is not known."""
@@ -72,6 +74,8 @@ def runs(inputs, entries):
 
 
 def _run(number, overrides, made, train, stores):
+    if made.failed:
+        return Run(number + 1, overrides, made.failed, failed=True)
     results = made.folder.parents[1]
     store = stores.setdefault(results, lineage.Store(results))
     data = artifacts.Artifact(results / "data" / made.manifest["spec"]["parents"]["data"]).metrics
@@ -87,17 +91,21 @@ def rows(runs):
             {"settings": run.overrides, "versions": None, "summary": None, "reason": run.reason} for run in runs]
 
 
-def csv_text(runs):
-    """A line for each run under one head: number, settings that any entry names, numbers, versions, reason."""
+def csv_text(runs, more=None):
+    """A line for each run under one head: number, settings that any entry names, numbers, versions, reason.
+
+    more: head -> function of a Run, further columns behind its number.
+    """
     keys, stages = _keys(runs), _stages(runs)
-    what = [key for key in ("network", "dataset", "variant") if key not in keys]
+    what = [key for key in ("network", "dataset", "holdout", "variant") if key not in keys]
     versions = list(dict.fromkeys(name for run in runs if run.summary for name in run.summary["versions"]))
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
-    table.writerow(["run", *keys, *what, *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
+    more = more or {}
+    table.writerow(["run", *more, *keys, *what, *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
                     stages), "peak_memory_bytes", *(f"version_{name}" for name in versions), "reason"])
     for run in runs:
-        line = [run.number, *(_written(run.value(key)) for key in keys)]
+        line = [run.number, *(value(run) for value in more.values()), *(written(run.value(key)) for key in keys)]
         if run.summary:
             of = run.summary
             line += [*(of[key] for key in (*what, *NUMBERS)), run.loss, run.seconds]
@@ -120,7 +128,7 @@ def _stages(runs):
     return report.in_order(found)
 
 
-def _written(value):
+def written(value):
     return "" if value is None else pages.setting(value)
 
 
@@ -137,11 +145,13 @@ def context(runs):
     keys = differing(runs)
     series = _series(ran)
     told = differing(ran)
-    labels = {run.number: _label(run, told) for run in runs}
+    labels = {run.number: label(run, told) for run in runs}
     return {
-        "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason],
+        "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
+        "failed": [run for run in runs if run.failed],
         "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
         "rows": [_row(run, keys, series, ran) for run in runs],
+        "scored_on": _scored_on(ran),
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
         "charts": _charts(ran, series, labels),
@@ -157,7 +167,7 @@ def context(runs):
 def differing(runs):
     """The settings named by entries in which the runs are not all alike."""
     def values(key):
-        return {_written(run.value(key)) for run in runs if run.value(key) is not None}
+        return {written(run.value(key)) for run in runs if run.value(key) is not None}
 
     return [key for key in _keys(runs) if len(values(key)) > 1]
 
@@ -167,12 +177,18 @@ def _same(ran, keys):
     if not ran:
         return {}
     asked = ["dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed"]
-    known = {key: {_written(run.value(key)) for run in ran} for key in [*asked, *_keys(ran)] if key not in keys}
+    known = {key: {written(run.value(key)) for run in ran} for key in [*asked, *_keys(ran)] if key not in keys}
     return {key: next(iter(values)) for key, values in known.items() if len(values) == 1 and values != {""}}
 
 
-def _label(run, keys):
-    return ", ".join(f"{key} {_written(run.value(key))}" for key in keys if run.value(key) is not None)
+def _scored_on(ran):
+    """'test' or 'hold-out', '' where some runs are scored on the one and some on the other."""
+    kinds = {metrics.scored_on(run.summary) for run in ran}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def label(run, keys):
+    return ", ".join(f"{key} {written(run.value(key))}" for key in keys if run.value(key) is not None)
 
 
 def _best(ran):
@@ -189,7 +205,8 @@ def _best(ran):
 
 
 def _one_dataset(ran):
-    return len({run.summary["dataset"] for run in ran}) == 1
+    """Whether all were scored on the same kind of images: the test images of one dataset, or one hold-out."""
+    return len({run.summary["versions"]["data"] if run.summary["holdout"] else run.summary["dataset"] for run in ran}) == 1
 
 
 def _series(ran):
@@ -205,7 +222,7 @@ def _comparable(loss):
 
 
 def _row(run, keys, series, ran):
-    row = {"number": run.number, "reason": run.reason, "settings": [_cell(run.value(key)) for key in keys]}
+    row = {"number": run.number, "reason": run.reason, "failed": run.failed, "settings": [cell(run.value(key)) for key in keys]}
     if run.reason:
         return row
     accuracies = {key: run.summary[key] for key in NUMBERS if key.endswith("accuracy")}
@@ -217,7 +234,8 @@ def _row(run, keys, series, ran):
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
         "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
                        for key, value in accuracies.items()},
-        "error": f"± {100 * error:.1f}" if error else "", "best": best is not None and run.summary["test_accuracy"] == best,
+        "error": f"± {100 * error:.1f}" if error else "",
+        "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "",
                  "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
         "speed": {"value": speed or "", "text": pages.rate(speed) if speed else ""},
@@ -226,9 +244,9 @@ def _row(run, keys, series, ran):
     }
 
 
-def _cell(value):
+def cell(value):
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return {"text": _written(value), "value": value if number else _written(value), "number": number}
+    return {"text": written(value), "value": value if number else written(value), "number": number}
 
 
 # Curves.

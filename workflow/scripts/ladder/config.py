@@ -17,7 +17,8 @@ from .errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that name runs
-ALONE = dict.fromkeys((*LISTS, "seeds", "ablation"), [])   # of a run that another one needs: it needs none for itself
+# Of a run that another one needs: it needs none for itself.
+ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
 WEIGHT = {"type": "number", "exclusiveMinimum": 0}
 
 
@@ -30,7 +31,7 @@ def load(raw):
     properties = load_schema()["properties"]
     for key in raw:
         if key not in properties:
-            raise UserError(f"config: there is no key '{key}'{_nearest(key, properties)}")
+            raise UserError(f"config: there is no key '{key}'{nearest(key, properties)}")
     for key, rule in properties.items():
         if key not in raw:
             raise UserError(f"config: the key '{key}' is missing; it must be {describe(rule)}")
@@ -89,6 +90,7 @@ def entry(config, overrides):
     """The Entry of the loaded `config` with these keys' values in place of its own; raises UserError where they are wrong."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
     reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
 
@@ -166,12 +168,16 @@ def coerce(key, value, rule):
         value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
         if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
             return value
+    if "properties" in rule and isinstance(value, dict):
+        for name in value.keys() - rule["properties"].keys():
+            raise UserError(f"config: {key} has no '{name}'{nearest(name, rule['properties'])}")
+        return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
     for alternative in rule.get("anyOf", [rule]):
         for reading in _readings(value, alternative):
             if jsonschema.Draft202012Validator(alternative).is_valid(reading):
                 return reading
     shown = "empty" if value in (None, "", []) else f"'{value}'" if isinstance(value, str) else value
-    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{_nearest(value, _choices(rule))}")
+    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
 
 
 def describe(rule):
@@ -229,7 +235,8 @@ def _choices(rule):
     return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
 
 
-def _nearest(value, choices):
+def nearest(value, choices):
+    """'; did you mean x?' with the nearest of the choices, '' where none is near."""
     found = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
@@ -241,10 +248,14 @@ def _check_together(config):
         if config[key] != "all" and config[key] > available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
                             f"at most {available}, or all")
-    images = _training_images(config)
-    if config["batch_size"] > images:
-        raise UserError(f"config: batch_size is {config['batch_size']}, but there are {images} training images; "
-                        f"at most {images}")
+    images = facts.train if config["train_limit"] == "all" else config["train_limit"]
+    if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
+        raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
+                        f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    left = _training_images(config)
+    if config["batch_size"] > left:
+        raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
+                        f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
     _check_training(config)
     _check_features(config)
 
@@ -261,7 +272,9 @@ def _check_training(config):
 
 
 def _training_images(config):
-    return FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    """How many are left beside the hold-out."""
+    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    return images - config["holdout"]
 
 
 def _check_features(config):
@@ -270,7 +283,7 @@ def _check_features(config):
     names = [layer.name for layer in network.layers]
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
-                        f"{_nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+                        f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
 

@@ -14,7 +14,7 @@ import zlib
 
 import numpy as np
 
-from . import download
+from . import download, randomness
 from .errors import UserError
 from .progress import duration, log, size
 
@@ -75,7 +75,9 @@ class Dataset:
     classes: tuple
 
 
-def digits():
+# Where `with_test` is false, the test images are not read, and the Dataset has none.
+
+def digits(with_test=True):
     """The 1,797 handwritten digits that come with scikit-learn, every fifth of each class a test image.
 
     8x8 pixels of 0..16 become 32x32 pixels of 0..255 by bilinear interpolation between pixel centres, in integers and
@@ -88,7 +90,8 @@ def digits():
     images = np.repeat(images[..., None], 3, axis=3)
     labels = raw.target.astype(np.uint8)
     test = _rank_in_class(labels) % 5 == 0
-    return Dataset(images[~test], labels[~test], images[test], labels[test], tuple("0123456789"))
+    tested = test & with_test
+    return Dataset(images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789"))
 
 
 def _enlarge(images):
@@ -102,7 +105,7 @@ def _enlarge(images):
     return ((255 * scaled + 512) // 1024).astype(np.uint8)
 
 
-def cifar10(urls, downloads, sha256=CIFAR10_SHA256):
+def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
     """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) where it is not there yet.
 
     sha256: of the archive; None to take what the addresses give. Raises UserError where it cannot be had or is not a CIFAR-10
@@ -115,20 +118,23 @@ def cifar10(urls, downloads, sha256=CIFAR10_SHA256):
         log.info("CIFAR-10: about %s to download (%s at 1 MB/s) and keep in %s, and %s more on disk when prepared",
                  size(CIFAR10_BYTES), duration(CIFAR10_BYTES / 1e6), path.parent, size(60_000 * RECORD))
     if sha256 is None:
-        return read_cifar10(download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
-                                                   by_hand=f"put the file by hand at {path}"))
-    return read_cifar10(download.fetch(urls, path, sha256, known, setting="cifar10_sha256"))
+        found = download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
+                                       by_hand=f"put the file by hand at {path}")
+    else:
+        found = download.fetch(urls, path, sha256, known, setting="cifar10_sha256")
+    return read_cifar10(found, with_test)
 
 
-def read_cifar10(path):
+def read_cifar10(path, with_test=True):
     """The Dataset in a CIFAR-10 binary archive (.tar.gz); batch files may hold fewer records than the official 10,000.
 
     Raises UserError where the archive is damaged, or holds anything that a CIFAR-10 archive does not.
     """
+    tested = (TEST_MEMBER,) if with_test else ()
     try:
-        members = _read_members(path)
+        members = _read_members(path, (*TRAIN_MEMBERS, *tested, NAMES_MEMBER))
         train_images, train_labels = _records(members, TRAIN_MEMBERS)
-        test_images, test_labels = _records(members, (TEST_MEMBER,))
+        test_images, test_labels = _records(members, tested)
         _check_names(members[NAMES_MEMBER])
     except _BadArchive as fault:
         raise UserError(f"{path} is not a CIFAR-10 binary archive: {fault}; remove it, and check cifar10_urls and "
@@ -155,8 +161,8 @@ class _Limited:
         return data
 
 
-def _read_members(path):
-    """{name: bytes} of all MEMBERS."""
+def _read_members(path, wanted):
+    """{name: bytes} of the wanted ones of MEMBERS."""
     found = {}
     try:
         with gzip.open(path) as unpacked:
@@ -168,13 +174,13 @@ def _read_members(path):
                     name = _checked_name(member)
                     if name in found:
                         raise _BadArchive(f"it holds {name} twice")
-                    if name in MEMBERS:
+                    if name in wanted:
                         found[name] = _read_member(archive, member, name)
             while stream.read(1 << 20):   # gzip's own checksum is at the end
                 pass
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
-    missing = [name for name in MEMBERS if name not in found]
+    missing = [name for name in wanted if name not in found]
     if missing:
         raise _BadArchive(f"it has no {', '.join(missing)}")
     return found
@@ -216,7 +222,7 @@ def _records(members, names):
     for records in batches:
         images[start:start + len(records)] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         start += len(records)
-    return images, np.concatenate([records[:, 0] for records in batches])
+    return images, np.concatenate([np.empty(0, np.uint8), *(records[:, 0] for records in batches)])
 
 
 def _check_names(text):
@@ -225,7 +231,7 @@ def _check_names(text):
         raise _BadArchive(f"its {NAMES_MEMBER} does not list the ten classes in their order")
 
 
-def mnist(urls, downloads):
+def mnist(urls, downloads, with_test=True):
     """MNIST from its four official files, downloaded to `downloads` (a folder) where they are not there yet.
 
     urls: of the training images, the training labels, the test images and the test labels, each gzipped or not. In
@@ -236,13 +242,15 @@ def mnist(urls, downloads):
     if len(urls) != len(MNIST_FILES):
         raise UserError(f"mnist_urls has {len(urls)} addresses; it needs {len(MNIST_FILES)}: {_mnist_order()}")
     folder = pathlib.Path(downloads).absolute() / "mnist"
-    if missing := [file for file in MNIST_FILES if not _kept(folder, file).exists()]:
-        unpacked = sum(file.length for file in MNIST_FILES)
+    files = MNIST_FILES if with_test else MNIST_FILES[:2]
+    if missing := [file for file in files if not _kept(folder, file).exists()]:
+        unpacked = sum(file.length for file in files)
         log.info("MNIST: %d of its files to download (all four: %s, %s at 1 MB/s) and keep in %s, and %s more on disk when "
                  "prepared", len(missing), size(MNIST_BYTES), duration(MNIST_BYTES / 1e6), folder, size(unpacked))
-    for file, url in zip(MNIST_FILES, urls, strict=True):
+    for file, url in zip(files, urls, strict=False):
         _fetch_idx(file, url, folder)
-    train_images, train_labels, test_images, test_labels = (read_idx(_kept(folder, file), file) for file in MNIST_FILES)
+    found = [read_idx(_kept(folder, file), file) for file in files]
+    train_images, train_labels, test_images, test_labels = found if with_test else (*found, *(one[:0] for one in found))
     return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
 
 
@@ -351,6 +359,27 @@ def _limited_rows(labels, limit, key, classes):
                         "(the rows there are), or all")
     # The first of each class, then the second of each, ...: as balanced as the data allows.
     return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
+
+
+def held_out(dataset, count):
+    """The dataset with `count` of its training rows in the place of its test rows, and without them to train on.
+
+    Every class gives the same share of its rows, to a row. They are always the same ones, whatever a run's seed, so that runs
+    can be held against each other; a smaller hold-out is within a larger one, and rows keep their order. Raises UserError where
+    a class would be without a row on either side.
+    """
+    labels = dataset.train_labels
+    order = randomness.generator(0, randomness.HOLD_OUT, 0).permutation(len(labels))
+    places = np.empty(len(labels))
+    places[order] = _rank_in_class(labels[order])
+    sizes = np.bincount(labels, minlength=len(dataset.classes))
+    shares = (places + 0.5) / sizes[labels]   # where in its class, drawn by lot, a row lies: 0 to 1
+    held = np.zeros(len(labels), bool)
+    held[np.lexsort((labels, shares))[:count]] = True
+    if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (held, ~held)):
+        raise UserError(f"holdout {count} does not fit: of {len(labels)} training images it leaves a class without any, held "
+                        "out or to train on; choose another number")
+    return Dataset(dataset.train_images[~held], labels[~held], dataset.train_images[held], labels[held], dataset.classes)
 
 
 def _rank_in_class(labels):

@@ -5,7 +5,7 @@ import difflib
 import functools
 import math
 
-from . import artifacts, exhibits, lineage, networks, pages, report, weights
+from . import artifacts, exhibits, lineage, metrics, networks, pages, report, weights
 from .errors import UserError
 
 NEAREST = 3       # versions named where one is not there
@@ -239,8 +239,11 @@ def _change(a, b, share):
 
 
 def _named_differently(of):
-    """How many test images the two give other classes: [{"role", "count", "of"}], where both were tested on the same."""
-    same_data = any(pair.same and pair.label == "data" for pair in of.pairs)
+    """How many images the two give other classes, where both were scored on the same.
+
+    [{"role", "count", "of", "scored_on"}].
+    """
+    same_data = [pair for pair in of.pairs if pair.same and pair.label == "data" and pair.both]
     found = []
     for pair in of.pairs if same_data else []:
         if pair.label in ("evaluate", "svm") and pair.both:
@@ -248,7 +251,8 @@ def _named_differently(of):
                 a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
             except UserError:   # damaged, or one that kept none
                 continue
-            found.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a)})
+            found.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a),
+                          "scored_on": metrics.scored_on(same_data[0].manifest_a["spec"]["params"])})
     return found
 
 

@@ -52,6 +52,14 @@ def gpu():
     return Gpu(name.value.decode(), f"sm_{major.value}{minor.value}", memory.value, shared.value)
 
 
+def installed_gpus():
+    """Number of GPUs in this machine, also of those that CUDA does not show this process; 0 where NVML does not say."""
+    management, count = _management(), ctypes.c_uint(0)
+    if management is None or management.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
 @functools.cache
 def version():
     """The driver's own version, such as '580.95.05'; '' where NVML does not say."""

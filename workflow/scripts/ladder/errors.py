@@ -3,3 +3,7 @@
 
 class UserError(Exception):
     """A fault with a one-line message that says what is wrong and what to do; shown without a traceback."""
+
+
+class RunFailed(UserError):
+    """A run that came to nothing by its own settings, such as a training that diverged: it would so anywhere, any time."""

@@ -195,7 +195,7 @@ def loss_curve(inputs, average_image):
     train = inputs["train"]
     levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
     if "evaluate" in inputs:
-        levels = [("test images", inputs["evaluate"].metrics["loss"], f"{inputs['evaluate'].metrics['loss']:.4g}")]
+        levels = [(_scored_images(inputs), inputs["evaluate"].metrics["loss"], f"{inputs['evaluate'].metrics['loss']:.4g}")]
     sums = train.tensors("history.safetensors")["losses"] * _batch_sizes(train, inputs["data"].metrics["train"])
     return _curve(inputs, "training loss", sums, figures.loss_scale, levels, "{:.4g}".format)
 
@@ -205,8 +205,12 @@ def accuracy_curve(inputs):
     if "evaluate" not in inputs:
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
-    return _curve(inputs, "training accuracy", hits, figures.share_scale, [("test images", tested["value"], tested["text"])],
-                  pages.percent)
+    return _curve(inputs, "training accuracy", hits, figures.share_scale,
+                  [(_scored_images(inputs), tested["value"], tested["text"])], pages.percent)
+
+
+def _scored_images(inputs):
+    return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 
 
 def _curve(inputs, name, sums, scale, levels, text):

@@ -156,6 +156,40 @@ def share_scale(values):
             [(1 - rest, f"{100 * (1 - rest):.6g} %") for rest, _ in log_ticks(nearest, 1.0)], True)
 
 
+def score_scale(values):
+    """(height of a value as a share of the plot, ticks [(share, text)]) for accuracies, from the least to the largest.
+
+    By the logarithm of what is missing to 100 %, so that good ones can be told apart beside bad ones.
+    """
+    least = max(1 - min(values), 0.002)
+    most = max(0.8 * min([1 - value for value in values if value < 1] or [0.001]), 0.0005)
+    least *= 1.05
+
+    def height(value):
+        return min(1.0, math.log(least / max(1 - value, most)) / math.log(least / most))
+
+    levels = [1 - rest for rest, _ in log_ticks(most, min(least, 1))]
+    if len(levels) < 3:
+        levels = [value / 100 for value, _ in ticks(100 * max(0, 1 - least), 100 * (1 - most), 5)]
+    return height, [(height(level), f"{100 * level:.6g} %") for level in levels]
+
+
+def scatter(points, x_ticks, y_ticks):
+    """Points and ticks for a plot: places, shares 0 to 1 of the plot from the left and from the bottom, become percent of it.
+
+    points: [{"x", "y", ...}]; ticks: [(place, text)]. Returns {"points", "x_ticks", "y_ticks": [{"at", "text"}], "widest"}.
+    """
+    def at(place):
+        return round(100 * place, 3)
+
+    return {
+        "points": [{**point, "x": at(point["x"]), "y": at(1 - point["y"])} for point in points],
+        "x_ticks": [{"at": at(place), "text": text} for place, text in x_ticks],
+        "y_ticks": [{"at": at(1 - place), "text": text} for place, text in y_ticks],
+        "widest": max((text for _, text in y_ticks), key=len),
+    }
+
+
 def epoch_marks(steps_per_epoch, last):
     """Where epochs end before step `last`, or round ones of them where there are many: [{"name", "value"}]."""
     epochs = (last - 1) // steps_per_epoch

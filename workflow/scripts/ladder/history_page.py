@@ -46,6 +46,8 @@ def _row(store, folder):
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
              "settings": store.settings(version)}
+    if manifest.get("failed"):
+        return Row(version, fault=f"failed: {manifest['failed']}", **known)
     for name, facts in manifest["files"].items():
         found = _size(folder / name)
         if found != facts["bytes"]:
@@ -94,6 +96,7 @@ def context(rows, results, output):
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
         "usual": {key: pages.setting(value) for key, value in usual.items() if key not in COLUMNS},
         "named": any(row["name"] or row["tags"] for row in shown),
+        "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
 
@@ -118,8 +121,9 @@ def _shown(row, usual, below):
     of = row.summary
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
     return {**shown, **{key: of[key] for key in COLUMNS},
-            "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy)},
-            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds)}}
+            "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy),
+                         "note": "hold-out" if of.get("holdout") else ""},
+            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
 
 
 def _last(losses):
@@ -131,4 +135,4 @@ def _loss(value):
     if value is None:
         return {"value": None, "text": ""}
     finite = isinstance(value, (int, float)) and math.isfinite(value)
-    return {"value": value if finite else None, "text": f"{value:.4g}" if finite else "not a number"}
+    return {"value": value if finite else None, "text": f"{value:.4g}" if finite else "not a number", "note": ""}

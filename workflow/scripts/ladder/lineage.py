@@ -15,6 +15,7 @@ VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
         "initial": {"file_sha256": "initial_weights"}}
+UNSAID = {"data": {"holdout": 0}}   # what a stage's parameters say only where it is something else
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are no settings
 CONTROLS = {"svm_random": "random", "svm_pixels": "pixels"}
 
@@ -70,6 +71,7 @@ class Store:
         for role, version in roles.items():
             manifest = self.manifest(version) if role not in CONTROLS and "_" not in role else None
             if manifest:
+                found |= UNSAID.get(role, {})
                 names = KEYS.get(role, {})
                 found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
         if "svm" in roles:

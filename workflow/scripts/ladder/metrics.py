@@ -5,6 +5,11 @@ import math
 import numpy as np
 
 
+def scored_on(facts):
+    """What accuracies are of: 'test' images, or a 'hold-out' of the training images; facts: the data's params or a summary."""
+    return "hold-out" if facts.get("holdout") else "test"
+
+
 def confusion(labels, predictions, classes):
     """Counts (classes, classes) int64: entry [t, p] is how many rows of true class t were predicted as p."""
     labels, predictions = np.asarray(labels, np.int64), np.asarray(predictions, np.int64)

@@ -11,6 +11,8 @@ from . import numpy_blocks as blocks
 from . import numpy_loops as loops
 from .numpy_convolution import windows_of
 
+NARROW = 17   # columns
+
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):
     windows = windows_of(x.shape, weight.shape, stride, padding)
@@ -64,8 +66,8 @@ OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approxi
 
 
 def _factor(matrix, multiplier):
-    """A right factor that every thread reads."""
-    return matrix if multiplier is None else approximate.pack(matrix, multiplier)
+    """A right factor that every thread reads; of few columns approximate.product turns the whole product around."""
+    return matrix if multiplier is None or matrix.shape[1] < NARROW else approximate.pack(matrix, multiplier)
 
 
 def _product(a, b, multiplier, out=None):

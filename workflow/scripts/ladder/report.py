@@ -9,7 +9,7 @@ scores of other runs (see evaluations.py). Nothing here is computed anew that a 
 import math
 import pathlib
 
-from . import evaluations, exhibits, feature_exhibits, pages, sources, weights
+from . import evaluations, exhibits, feature_exhibits, metrics, pages, sources, weights
 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
 ROLES = {
@@ -53,7 +53,7 @@ def summary(inputs, version, ablation=()):
 
     ablation: the entries of that list, {"overrides", "reason"} each.
     loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
-    classifies, else of the SVM.
+    classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
     """
     train, network = exhibits.made_by(inputs), exhibits.network(inputs)
     settings = train.manifest["spec"]["params"]
@@ -61,6 +61,7 @@ def summary(inputs, version, ablation=()):
     found = verdict.metrics if verdict else {}
     return {
         "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
+        "holdout": inputs["data"].manifest["spec"]["params"].get("holdout", 0),
         "network": settings["network"],
         "variant": settings["variant"],
         "device": train.metrics["device"],
@@ -106,6 +107,7 @@ def context(inputs, numbers):
         "run": numbers,
         "metrics": train.metrics,
         "data": data.metrics,
+        "scored_on": metrics.scored_on(data.manifest["spec"]["params"]),
         "image": pages.shape(data.array("train_images.npy").shape[1:3]),
         "longest_name": max(len(name) for name in names),
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),

@@ -23,6 +23,11 @@ def release_blas():
     return f"OPENBLAS_CORETYPE={core_type} is ignored: it would keep BLAS from this CPU's 512-bit instructions"
 
 
+def jobs_run_elsewhere():
+    """Whether the stages run on other machines than the one that plans them, such as a cluster's nodes."""
+    return "LADDER_ELSEWHERE" in os.environ
+
+
 def set_threads(count):
     """Let BLAS and OpenMP use `count` threads, whatever OMP_NUM_THREADS says (Snakemake lowers it to --cores)."""
     import threadpoolctl

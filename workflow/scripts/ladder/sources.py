@@ -15,7 +15,7 @@ ROOT = SCRIPTS.parents[1]
 # against its checksum; executors and variants say which modules run, and those are declared; the record of what was scored
 # lies beside the artifacts.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "__init__", "artifacts", "download", "driver", "errors", "executors", "progress", "rungs/__init__", "runtime",
+    "__init__", "artifacts", "download", "driver", "errors", "executors", "gpus", "progress", "rungs/__init__", "runtime",
     "scoring_record", "sources", "stage", "variants"))
 
 

@@ -18,6 +18,7 @@ not (addresses to download from, say; passed where make takes four arguments).
 """
 
 import argparse
+import contextlib
 import errno
 import inspect
 import json
@@ -25,22 +26,27 @@ import os
 import pathlib
 import sys
 
-from . import RELEASED, artifacts, progress, runtime, sources
-from .errors import UserError
+from . import RELEASED, artifacts, gpus, progress, runtime, sources, variants
+from .errors import RunFailed, UserError
 from .progress import log
 
 ERRORS = "LADDER_ERRORS"   # environment: the file that collects messages, for the end of the workflow's output
+KEEP = "LADDER_KEEP_FAILED"   # environment, set for lists of runs: that one of them fails does not stop the others
 
 
-def run(make):
-    """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C."""
+def run(make, takes_failed=False):
+    """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C.
+
+    A run that fails by itself (RunFailed) ends it with 1; where KEEP is set, with 0 and an artifact that says why, as what
+    depends on that will too. takes_failed: `make` takes such inputs.
+    """
     arguments = _arguments()
     progress.start_logging(arguments.log)
     if RELEASED:
         log.info(RELEASED)
     name = f"{arguments.spec['stage']} {arguments.output.name}"
     try:
-        _make(make, arguments)
+        _make(make, arguments, takes_failed)
     except KeyboardInterrupt:
         end(f"{name}: interrupted; the same command goes on from here", 130)
     except UserError as error:
@@ -54,21 +60,46 @@ def run(make):
              "nothing that was finished is lost", 1)
 
 
-def _make(make, arguments):
+def _make(make, arguments, takes_failed):
     _check_declared(sources.closure(sys.argv[0]), arguments.spec)
     changed = [path for path, digest in arguments.spec["sources"].items() if sources.digest(path) != digest]
     if changed:
         raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
     runtime.set_threads(arguments.threads)
+    params = arguments.spec["params"]
+    if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
+        gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
-        if work.complete:
-            return
-        inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
-        work.threads = arguments.threads
-        takes_options = len(inspect.signature(make).parameters) > 3
-        make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
-        _check_declared(sources.loaded(), arguments.spec)   # modules loaded by name too
-    log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+        if not work.complete:
+            work.threads = arguments.threads
+            with _failure_kept(work):
+                _work(make, work, arguments, takes_failed)
+            _check_declared(sources.loaded(), arguments.spec)   # modules loaded by name too
+        elif work.failed and KEEP not in os.environ:
+            raise RunFailed(work.failed)
+    if work.failed:
+        log.info("%s: failed: %s", arguments.output, work.failed)
+    elif not work.complete:
+        log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+
+
+def _work(make, work, arguments, takes_failed):
+    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
+    if not takes_failed:
+        for failed in filter(None, (one.failed for one in inputs.values())):
+            raise RunFailed(failed)
+    takes_options = len(inspect.signature(make).parameters) > 3
+    make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
+
+
+@contextlib.contextmanager
+def _failure_kept(work):
+    try:
+        yield
+    except RunFailed as failure:
+        if KEEP not in os.environ:
+            raise
+        work.failed = str(failure)
 
 
 def _check_declared(files, spec):

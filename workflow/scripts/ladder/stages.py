@@ -60,7 +60,7 @@ REPORT = ("evaluations", "exhibits", "feature_exhibits", "figures", "layers", "m
 TEMPLATES = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*")))
 
 STAGES = {
-    "data": Stage("prepare_data.py", ("datasets",)),
+    "data": Stage("prepare_data.py", ("datasets", "randomness")),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
     "fit": Stage("fit_patches.py", (*NETWORK, "patches"), runs_variant=True),
@@ -77,6 +77,7 @@ STAGES = {
     "compare": Stage("make_compare.py", (*REPORT, "compare_page", "lineage"), TEMPLATES),
     "multipliers": Stage("make_multipliers.py", (*REPORT, "compare_page", "lineage", "multiplier_errors", "multiplier_runs",
                                                  "multipliers", "multipliers_page"), TEMPLATES),
+    "search": Stage("make_search.py", (*REPORT, "compare_page", "lineage", "search_page"), TEMPLATES),
     "report": Stage("make_report.py", REPORT, TEMPLATES),
     "parity": Stage("make_parity.py", ("comparison", "layers", "multipliers", "networks", "optimizers", "pages", "parity",
                                        "plan", "randomness", "weights"), TEMPLATES, runs_variant=True),
@@ -205,9 +206,9 @@ def _ancestry(keyed):
     return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
 
 
-def comparison(entries):
-    """The runs of the compare list beside each other; entries: config.Entry."""
-    return _runs_together("compare", entries, {"entries": _listed(entries)})
+def comparison(entries, stage="compare", **params):
+    """Runs beside each other, of the compare list or of a search; entries: config.Entry; params: beside the entries."""
+    return _runs_together(stage, entries, {**params, "entries": _listed(entries)})
 
 
 def multiplier_comparison(entries):
@@ -270,7 +271,7 @@ def _pick(config, *keys):
 
 def data_params(config):
     """Which images there are, in which order."""
-    keys = ["dataset", "train_limit", "test_limit"]
+    keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
     if config["dataset"] == "cifar10":
         # Without a checksum nothing but the addresses says which archive it is.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]

@@ -33,7 +33,7 @@ import sklearn.svm
 import threadpoolctl
 
 from . import artifacts, backends
-from .errors import UserError
+from .errors import RunFailed, UserError
 from .progress import bar, duration, log, size
 
 KERNELS = ("rbf", "linear", "poly")
@@ -272,7 +272,7 @@ class _Rows:
 def _check_finite(chunk, start):
     if not np.isfinite(chunk).all():
         row = start + int(np.flatnonzero(~np.isfinite(chunk).all(axis=1))[0])
-        raise UserError(f"features hold NaN or Inf, first in row {row}: the encoder diverged; train it with a lower "
+        raise RunFailed(f"features hold NaN or Inf, first in row {row}: the encoder diverged; train it with a lower "
                         "learning_rate")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import safetensors
 
 from . import artifacts, executors, multipliers, optimizers, plan, progress, randomness
-from .errors import UserError
+from .errors import RunFailed, UserError
 from .networks import Network
 from .optimizers import Optimizer
 from .progress import log
@@ -114,7 +114,7 @@ class Training:
         """Train to the end of the epoch or of the run, in the epoch's own order.
 
         checkpoint: path to save to when that takes long; monitor: log loss and accuracy whenever so many steps are done.
-        Raises UserError where the loss is not finite.
+        Raises RunFailed where the loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
@@ -206,7 +206,7 @@ class Training:
         return [slice(start, min(start + length, self.step)) for start in range(0, self.step, length)]
 
     def _look(self, done):
-        """Take the losses up to step `done` into the history; raises UserError at the first that is not finite."""
+        """Take the losses up to step `done` into the history; raises RunFailed at the first that is not finite."""
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
         for name, values in self.history.items():
@@ -216,7 +216,7 @@ class Training:
         if len(broken):
             step = self.step + int(broken[0])
             epoch = step // self.length.steps_per_epoch + 1
-            raise UserError(f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
+            raise RunFailed(f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
                             f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}")
         self.step = done
 

@@ -42,6 +42,11 @@ VARIANTS = {
 }
 
 
+def computes_on_gpu(variant, backend):
+    """Whether a stage with this variant and SVM backend does, either of them None where it has none."""
+    return backend == "cuml" or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
+
+
 def rung(variant):
     """The module rungs/<variant>.py, loaded by name so that a variant's version depends on its own rung alone."""
     return importlib.import_module(f".rungs.{variant}", __package__)

@@ -1,0 +1,120 @@
+#!/bin/bash
+# profiles/slurm against a real Slurm: one node on this machine, brought up in a temporary folder and taken down again.
+# Runs a small compare list through it, then looks at what Slurm was asked for. By hand, as root; not a part of `make test`.
+# Needs munge, slurmctld, slurmd and slurm-client (Debian packages), .venv, and envs/slurm.txt installed into it.
+# Usage: tests/slurm/run.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+ROOT=$PWD
+[ "$(id -u)" = 0 ] || { echo "run it as root: slurmd starts jobs as other users"; exit 1; }
+for program in munged slurmctld slurmd sbatch; do
+    command -v "$program" >/dev/null || { echo "$program is missing: apt-get install munge slurmctld slurmd slurm-client"; exit 1; }
+done
+.venv/bin/python -c "import snakemake_executor_plugin_slurm" 2>/dev/null ||
+    { echo "the executor is missing: .venv/bin/python -m pip install -r envs/slurm.txt"; exit 1; }
+
+[ ! -e /etc/slurm/slurm.conf ] || { echo "/etc/slurm/slurm.conf is there: this machine has a Slurm of its own"; exit 1; }
+
+WORK=$(mktemp -d /tmp/ladder-slurm.XXXXXX)
+STARTED=()
+stop() {
+    for process in "${STARTED[@]}"; do kill "$process" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    find /etc/slurm -maxdepth 1 -lname "$WORK/*" -delete
+    [ -n "${KEEP:-}" ] && echo "kept: $WORK" || rm -rf "$WORK"
+}
+trap stop EXIT
+
+# The cluster. More processors than there may be, so that jobs run side by side, and one GPU that is none.
+HOST=$(hostname -s)
+mkdir -p "$WORK"/{munge,state,spool}
+chmod 755 "$WORK"   # munge looks at the whole path
+dd if=/dev/urandom of="$WORK/munge/key" bs=1024 count=1 status=none
+chmod 600 "$WORK/munge/key"
+cat > "$WORK/slurm.conf" <<CONF
+ClusterName=ladder
+SlurmctldHost=$HOST(127.0.0.1)
+SlurmctldPort=26817
+SlurmdPort=26818
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+AuthType=auth/munge
+AuthInfo=socket=$WORK/munge/socket
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=$WORK/state
+SlurmdSpoolDir=$WORK/spool
+SlurmctldPidFile=$WORK/slurmctld.pid
+SlurmdPidFile=$WORK/slurmd.pid
+SlurmctldLogFile=$WORK/slurmctld.log
+SlurmdLogFile=$WORK/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SlurmdParameters=config_overrides
+ReturnToService=2
+MinJobAge=3600
+AccountingStorageType=accounting_storage/none
+GresTypes=gpu
+NodeName=$HOST NodeAddr=127.0.0.1 CPUs=8 RealMemory=32000 Gres=gpu:1 State=UNKNOWN
+PartitionName=all Nodes=$HOST Default=YES MaxTime=INFINITE State=UP
+CONF
+echo "NodeName=$HOST Name=gpu File=/dev/null" > "$WORK/gres.conf"
+ln -s "$WORK/slurm.conf" "$WORK/gres.conf" /etc/slurm/   # where the jobs look, which are not told of another place
+munged --foreground --force --key-file="$WORK/munge/key" --socket="$WORK/munge/socket" --pid-file="$WORK/munge/pid" \
+    --log-file="$WORK/munge/log" --seed-file="$WORK/munge/seed" & STARTED+=($!)
+sleep 1
+slurmctld -D > "$WORK/slurmctld.out" 2>&1 & STARTED+=($!)
+slurmd -D > "$WORK/slurmd.out" 2>&1 & STARTED+=($!)
+for _ in {1..60}; do
+    sinfo --noheader --format=%T 2>/dev/null | grep -q idle && break
+    sleep 1
+done
+sinfo | tee "$WORK/sinfo"
+grep -q idle "$WORK/sinfo" || { tail "$WORK"/slurm*.log; echo "FAILED: the node is not up"; exit 1; }
+
+# The project, and a list of three runs, one of which diverges.
+mkdir "$WORK/project"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$WORK/project"
+ln -s "$(readlink -f .venv)" "$WORK/project/.venv"
+cd "$WORK/project"
+sweep() {
+    .venv/bin/snakemake "$@" --workflow-profile profiles/slurm --slurm-no-account --slurm-status-command squeue \
+        --slurm-init-seconds-before-status-checks 3 --latency-wait 10
+}
+SETTINGS=(train_limit=120 test_limit=40 network=lenet_5 epochs=1 warmup_steps=0 optimizer=sgd variant=cpu
+          'compare=[{learning_rate: [1e-2, 1e-1, 1e12]}]')
+sweep results/compare.html --config "${SETTINGS[@]}" 2>&1 | tee "$WORK/output"
+
+FAILED=0
+check() {   # WHAT COMMAND...: says whether the command succeeds
+    if "${@:2}" >/dev/null; then echo "ok: $1"; else echo "FAILED: $1"; FAILED=1; fi
+}
+scontrol show jobs --oneliner > "$WORK/jobs"
+jobs() {   # how many jobs have all of these words
+    local found
+    found=$(cat "$WORK/jobs")
+    for word in "$@"; do found=$(grep "$word" <<< "$found" || true); done
+    grep -c . <<< "$found" || true
+}
+echo; squeue --all --states=all --format="%i %k %T %C %m %l %b"; echo
+check "the page is there" test -s results/compare.html
+check "it has all three runs, one of them with the reason for which it failed" \
+    grep -q "failed: the loss is" results/compare.html
+check "every job that Slurm saw is completed" test "$(jobs JobState=COMPLETED)" = "$(wc -l < "$WORK/jobs")"
+check "one job for each artifact" test "$(wc -l < "$WORK/jobs")" = "$(ls -d results/*/*/manifest.json | wc -l)"
+check "three trainings, with their processors, memory and time" \
+    test "$(jobs Comment=rule_train_network "NumCPUs=4 " TimeLimit=1-00:00:00 MinMemoryNode=6000M)" = 3
+check "no GPU for a rung that needs none" test "$(jobs 'TresPerJob=gres.gpu')" = 0
+sweep results/compare.html --config "${SETTINGS[@]}" > "$WORK/again" 2>&1
+check "the second time there is nothing to do" grep -q "Nothing to be done" "$WORK/again"
+
+# A rung for GPUs is asked for here, where there is none, and gets the one of the node; its job cannot but fail on this one.
+sweep train --config "${SETTINGS[@]}" variant=gpu_basic > "$WORK/gpu" 2>&1 || true
+scontrol show jobs --oneliner > "$WORK/jobs"
+check "one GPU for the training of a rung that computes on one" \
+    test "$(jobs Comment=rule_train_network TresPerJob=gres.gpu:1)" = 1
+grep -h "needs" logs/train/*.log | tail -1 || true
+exit $FAILED

@@ -197,13 +197,15 @@ rule fit_patches:
         "logs/fit/{version}.log",
     conda:
         "envs/cpu.yaml"
-    threads: THREADS
+    threads: threads_of
+    resources:
+        gpu=gpus,
     params:
         python=PYTHON,
         spec=spec,
         why=why,
         inputs=inputs,
-        threads=THREADS,
+        threads=stage_threads,
         residency=setting("data_residency"),
         remake=remake,
     message:

@@ -93,7 +93,7 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
                       reports[3].name: "damaged: its summary.json cannot be read"}
     assert faults[reports[2].name].startswith("damaged: summary.json is ")
     text = text_of(page_of(results))
-    assert "5 of them are unfinished or damaged" in text and "None" not in text
+    assert "5 of them are unfinished, failed or damaged" in text and "None" not in text
     assert "href=\"report/" not in page_of(results)
 
 

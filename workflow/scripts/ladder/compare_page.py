@@ -29,8 +29,8 @@ class Run:
     """One entry of a list of runs. Of one without a result, for `reason`, there is no more than its overrides.
 
     failed: it was run and failed by itself; else it cannot run here.
-    train: what made its weights, the training or else the fit;
-    settings: key -> value of all that shapes the run; images: how many it trains on; tested: how many it is tested on.
+    train: what made its weights, the training or else the fit; settings: key -> value of all that shapes the run; images: how
+    many it trains on; tested: how many it is tested on.
     """
 
     number: int

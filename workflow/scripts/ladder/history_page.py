@@ -133,6 +133,6 @@ def _last(losses):
 
 def _loss(value):
     if value is None:
-        return {"value": None, "text": ""}
+        return {"value": None, "text": "", "note": ""}
     finite = isinstance(value, (int, float)) and math.isfinite(value)
     return {"value": value if finite else None, "text": f"{value:.4g}" if finite else "not a number", "note": ""}

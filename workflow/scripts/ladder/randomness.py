@@ -3,8 +3,8 @@
 import numpy as np
 
 # What a stream of numbers is for; a dropout layer has the stream DROPOUT + its place among the network's layers.
-INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, HOLD_OUT, DROPOUT = 1, 2, 3, 4, 5, 6, 16
-PATCHES, ATOMS = 7, 8   # of fits to patches
+INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT = range(1, 9)
+DROPOUT = 16
 
 WORDS_PER_BLOCK = 8   # 32-bit numbers of one counter
 

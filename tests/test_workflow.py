@@ -352,18 +352,18 @@ def test_a_network_that_classifies_is_trained_with_labels_and_evaluated(project)
 def test_layers_are_fitted_before_the_decoder_is_trained_and_features_are_theirs(project):
     project.snakemake("report", "--config", "training=patches")
     assert project.status == 0
-    assert project.ran() == ["features", "fit", "report", "svm", "train"]
+    assert project.ran() == ["features", "fit", "map", "report", "svm", "train"]
     project.snakemake("report", "--config", "training=patches", "decoder_epochs=2")
     assert project.ran() == ["report", "train"]
     project.snakemake("report", "--config", "training=patches", "patches_iterations=3", "controls=[]")
-    assert project.ran() == ["features", "fit", "report", "svm", "train"]
+    assert project.ran() == ["features", "fit", "map", "report", "svm", "train"]
     project.snakemake("report", "--config", "training=patches_then_gradient", "patches_iterations=3", "controls=[]")
-    assert project.ran() == ["features", "report", "svm", "train"]
+    assert project.ran() == ["features", "map", "report", "svm", "train"]
 
 
 def test_a_network_that_is_only_fitted_has_no_training(project):
     project.snakemake("report", "--config", "training=patches", "network=patch_net", "controls=[]")
-    assert project.status == 0 and project.ran() == ["features", "fit", "initial", "report", "svm"]
+    assert project.status == 0 and project.ran() == ["features", "fit", "initial", "map", "report", "svm"]
     output = project.snakemake("train", "--config", "training=patches", "network=patch_net")
     assert project.status != 0
     assert "train: this configuration has no such stage; it has data, normalized, initial, fit, features," in output

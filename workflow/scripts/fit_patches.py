@@ -24,7 +24,7 @@ def make(work, inputs, params, options):
     initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
     settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
                                 tuple(params["patches_whitening"]), params["seed"])
-    products = patches.Products(work.threads, arrays_of(params["variant"]))
+    pieces = patches.Pieces(work.threads, arrays_of(params["variant"]))
     values, facts, pictures, seconds = dict(initial), [], [], {}
 
     for number, spec in enumerate(network.fits):
@@ -32,7 +32,7 @@ def make(work, inputs, params, options):
         maps = Maps(network, layer.inputs[0], params["variant"], values, statistics, work.threads, options["data_residency"])
         with threadpoolctl.threadpool_limits(1):
             found = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
-            fitted = patches.fit(layer, spec, found, settings, number, products)
+            fitted = patches.fit(layer, spec, found, settings, number, pieces)
         patches.log_facts(fitted.facts)
         values[f"{layer.name}.weight"] = fitted.weight
         if fitted.bias is not None:

@@ -15,13 +15,12 @@ Sums over patches are formed piece by piece, each piece by one thread, and added
 depend on the number of threads.
 """
 
-import concurrent.futures
 import dataclasses
 import time
 
 import numpy as np
 
-from . import progress, randomness
+from . import products, progress, randomness
 from .errors import UserError
 from .progress import log
 
@@ -62,30 +61,24 @@ class Fitted:
     facts: dict
 
 
-class Products:
-    """Matrix products over many rows: on CPU threads, each with BLAS on one thread, or with `xp` CuPy on a GPU.
-
-    The caller limits BLAS to one thread.
-    """
+class Pieces:
+    """Work on many rows, piece by piece: on CPU threads, or with `xp` CuPy on a GPU."""
 
     def __init__(self, threads, xp=np):
         self.threads, self.xp = threads, xp
 
     def each(self, rows, work):
-        """work(piece of `rows`, as an array of xp) for each piece in order; yields what it returns as NumPy arrays."""
+        """What work(piece of `rows`, as an array of xp) returns of each piece, a list of NumPy arrays, in order."""
         pieces = [rows[start:start + ROWS] for start in range(0, len(rows), ROWS)]
-        if self.xp is not np:
-            for piece in pieces:
-                yield [self.xp.asnumpy(result) for result in work(self.xp.asarray(piece))]
-            return
-        with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(work, pieces)
+        if self.xp is np:
+            return products.for_each(work, pieces, self.threads)
+        return [[self.xp.asnumpy(result) for result in work(self.xp.asarray(piece))] for piece in pieces]
 
     def place(self, array):
         return self.xp.asarray(array)
 
 
-def fit(layer, spec, patches, settings, number, products):
+def fit(layer, spec, patches, settings, number, pieces):
     """The Fitted of convolution `layer` (layers.Layer) as `spec` (networks.Fit) says.
 
     patches: float32 (n, D), overwritten; number: of the layer among those fitted. Raises UserError where there are too few
@@ -99,19 +92,19 @@ def fit(layer, spec, patches, settings, number, products):
     if spec.centred:
         even_out(patches, spec.contrast)
     components = (spec.components or filters) if spec.whitening in ("pca", "rotation") else None
-    whitening = Whitening.measure(patches, spec.whitening, components, settings.of_layer(number)[1], products,
+    whitening = Whitening.measure(patches, spec.whitening, components, settings.of_layer(number)[1], pieces,
                                   about_zero=spec.contrast is not None)
     facts = {"layer": layer.name, "patches": len(patches), "numbers": patches.shape[1], "whitening": spec.whitening,
              "components": len(whitening.matrix), "explained": whitening.explained, "atoms": None, "objective": []}
     matrix, offset, pictures = whitening.matrix, 0.0, None
     if spec.atoms:
-        points = whitening.apply(patches, products)
+        points = whitening.apply(patches, pieces)
         atoms = unit_rows(points[generator.choice(len(points), filters, replace=False)].astype(np.float64))
         if settings.atoms == "kmeans":
-            atoms, facts["objective"] = kmeans(points, atoms, settings.iterations, products)
+            atoms, facts["objective"] = kmeans(points, atoms, settings.iterations, pieces)
         facts["atoms"] = settings.atoms
         pictures = (atoms @ whitening.inverse).reshape(layer.parameters[f"{layer.name}.weight"]).astype(np.float32)
-        matrix = atoms / deviations(points, atoms, products)[:, None] @ matrix
+        matrix = atoms / deviations(points, atoms, pieces)[:, None] @ matrix
         offset = spec.bias
     if spec.centred:
         matrix = matrix - matrix.mean(axis=1, keepdims=True)
@@ -169,12 +162,12 @@ class Whitening:
     explained: float
 
     @classmethod
-    def measure(cls, patches, kind, components, regularisation, products, about_zero=False):
+    def measure(cls, patches, kind, components, regularisation, pieces, about_zero=False):
         """Of patches (n, D). kind: see networks.Fit; about_zero: take the mean for 0."""
         numbers = patches.shape[1]
         if kind == "none":
             return cls(np.eye(numbers), np.zeros(numbers), np.eye(numbers), 1.0)
-        mean, covariance = mean_and_covariance(patches, products, about_zero)
+        mean, covariance = mean_and_covariance(patches, pieces, about_zero)
         values, vectors = np.linalg.eigh(covariance)
         values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
         kept = slice(0, components)
@@ -187,43 +180,43 @@ class Whitening:
             matrix, inverse = vectors @ matrix, vectors @ inverse
         return cls(matrix, mean, inverse, float(values[kept].sum() / values.sum()))
 
-    def apply(self, patches, products):
+    def apply(self, patches, pieces):
         """float32 (n, components) of patches (n, D)."""
-        matrix = products.place(self.matrix.T.astype(np.float32))
-        mean = products.place(self.mean.astype(np.float32))
-        return np.concatenate([piece for piece, in products.each(patches, lambda rows: [(rows - mean) @ matrix])])
+        matrix = pieces.place(self.matrix.T.astype(np.float32))
+        mean = pieces.place(self.mean.astype(np.float32))
+        return np.concatenate([piece for piece, in pieces.each(patches, lambda rows: [(rows - mean) @ matrix])])
 
 
-def mean_and_covariance(patches, products, about_zero=False):
+def mean_and_covariance(patches, pieces, about_zero=False):
     """float64 mean (D,) and population covariance (D, D) of patches (n, D); about_zero: the mean is taken for 0."""
     numbers = patches.shape[1]
     if about_zero:
         mean = np.zeros(numbers)
     else:
-        mean = sum(total for total, in products.each(patches, lambda rows: [rows.sum(axis=0, dtype=np.float64)])) / len(patches)
-    shift, covariance = products.place(mean.astype(np.float32)), np.zeros((numbers, numbers))
+        mean = sum(total for total, in pieces.each(patches, lambda rows: [rows.sum(axis=0, dtype=np.float64)])) / len(patches)
+    shift, covariance = pieces.place(mean.astype(np.float32)), np.zeros((numbers, numbers))
 
     def squares(rows):
         centred = rows - shift
         return [centred.T @ centred]
 
-    for product, in products.each(patches, squares):
+    for product, in pieces.each(patches, squares):
         covariance += product
     return mean, covariance / len(patches)
 
 
 # Atoms.
 
-def kmeans(points, atoms, iterations, products):
+def kmeans(points, atoms, iterations, pieces):
     """(unit rows float64 (K, d), the mean of max |atom . point| before each iteration) from `atoms` on.
 
     Each point belongs to the atom with the largest |atom . point|; each atom becomes the unit vector along the sum of its
     points, those with a negative product turned round, for which their sum of |atom . point| is largest. Both raise the mean.
     An atom without points stays.
     """
-    xp, objective = products.xp, []
+    xp, objective = pieces.xp, []
     for _ in progress.bar(range(iterations), "k-means"):
-        placed = products.place(atoms.T.astype(np.float32))
+        placed = pieces.place(atoms.T.astype(np.float32))
 
         def assign(rows, placed=placed):
             dots = rows @ placed
@@ -234,7 +227,7 @@ def kmeans(points, atoms, iterations, products):
             return [dots.T @ rows, xp.abs(best).sum(dtype=np.float64)]
 
         sums, total = np.zeros(atoms.shape), 0.0
-        for part, gained in products.each(points, assign):
+        for part, gained in pieces.each(points, assign):
             sums += part
             total += float(gained)
         objective.append(total / len(points))
@@ -249,15 +242,15 @@ def unit_rows(rows):
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
-def deviations(points, atoms, products):
+def deviations(points, atoms, pieces):
     """float64 (K,): the deviation of atom . point over all points; 1 where it is 0."""
-    placed = products.place(atoms.T.astype(np.float32))
+    placed = pieces.place(atoms.T.astype(np.float32))
 
     def moments(rows):
         answers = rows @ placed
-        return [answers.sum(axis=0, dtype=np.float64), products.xp.square(answers).sum(axis=0, dtype=np.float64)]
+        return [answers.sum(axis=0, dtype=np.float64), pieces.xp.square(answers).sum(axis=0, dtype=np.float64)]
 
-    total, squares = (sum(parts) for parts in zip(*products.each(points, moments), strict=True))
+    total, squares = (sum(parts) for parts in zip(*pieces.each(points, moments), strict=True))
     found = np.sqrt(np.maximum(squares / len(points) - np.square(total / len(points)), 0))
     return np.where(found > 0, found, 1)
 

@@ -63,7 +63,7 @@ STAGES = {
     "data": Stage("prepare_data.py", ("datasets", "randomness")),
     "normalized": Stage("normalize.py", ("normalization",)),
     "initial": Stage("initialize.py", ("layers", "networks", "randomness", "weights")),
-    "fit": Stage("fit_patches.py", (*NETWORK, "patches"), runs_variant=True),
+    "fit": Stage("fit_patches.py", (*NETWORK, "patches", "products"), runs_variant=True),
     "train": Stage("train.py", (*NETWORK, "training"), runs_variant=True),
     "evaluate": Stage("evaluate.py", (*NETWORK, "metrics"), runs_variant=True),
     "features": Stage("extract_features.py", (*NETWORK, "features", "products"), runs_variant=True),

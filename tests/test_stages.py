@@ -103,6 +103,18 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
+def test_a_longer_list_of_runs_is_told_in_a_few_words(settings, tmp_path):
+    def together(*seeds):
+        entries = [config.Entry({"seed": seed}, settings | {"seed": seed}, "") for seed in seeds]
+        return stages.multiplier_comparison(entries)
+
+    made = together(1, 2, 3)
+    folder = tmp_path / "multipliers" / made.version
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"spec": made.spec}))
+    assert stages.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
+
+
 def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
     params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
     assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import pathlib
+import string
 
 from . import networks, sources
 from .dataset_facts import FACTS
@@ -18,6 +19,7 @@ from .sources import NEUTRAL, ROOT, closure
 from .variants import VARIANTS
 
 SCRIPTS = "workflow/scripts"
+LEGIBLE = 200   # characters of a change in words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -411,14 +413,15 @@ def _differences(old, new, stages):
     for key in sorted(old["params"].keys() | new["params"].keys()):
         before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
         if before != after:
-            words.append(f"{key} {before} -> {after}")
+            text = f"{key} {before} -> {after}"
+            words.append(text if len(text) <= LEGIBLE else f"{key} changed")
     edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
               if old["sources"].get(path) != new["sources"].get(path)]
     if edited:
         words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
     for name in sorted(old["parents"].keys() | new["parents"].keys()):
         if old["parents"].get(name) != new["parents"].get(name):
-            words.append(f"parent {stages.get(name, name)} changed")
+            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1
     return list(dict.fromkeys(words))
 
 

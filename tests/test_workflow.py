@@ -499,7 +499,7 @@ DIVERGED = "it diverged as the test wants"
 def test_a_run_that_fails_by_itself_stops_no_other_of_a_list_and_is_not_tried_again(project):
     output = project.snakemake(*DIVERGING)
     assert project.status == 0, output
-    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "svm", "report"]])   # of two that go on
+    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of two that go on
     reports = (project.folder / "results/report").glob("*/manifest.json")
     failed = [json.loads(path.read_text()).get("failed") for path in reports]
     assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
@@ -529,7 +529,7 @@ def test_a_search_makes_ordinary_runs_on_a_hold_out_and_a_larger_budget_only_tho
 
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
-    assert project.ran() == sorted(["data", "normalized", "train", "features", *2 * ["svm", "report"], "search"])
+    assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
     data, = [spec["params"] for spec in specs(project, "data") if "holdout" in spec["params"]]
     assert data == {"dataset": "digits", "train_limit": "all", "holdout": 143}
     assert "search" in (project.folder / "results/best.yaml").read_text()

@@ -434,6 +434,38 @@ rule fit_linear:
         " {params.remake}"
 
 
+rule fit_ridge:
+    input:
+        features=parent("features"),
+        data=parent("data"),
+        sources=sources("ridge"),
+    output:
+        "results/ridge/{version}/manifest.json",
+    log:
+        "logs/ridge/{version}.log",
+    conda:
+        "envs/cpu.yaml"
+    threads: threads_of
+    params:
+        python=PYTHON,
+        role=role,
+        spec=spec,
+        why=why,
+        inputs=inputs,
+        threads=stage_threads,
+        remake=remake,
+    message:
+        "{params.role} {wildcards.version}: {params.why}"
+    shell:
+        "{params.python:q} workflow/scripts/fit_ridge.py"
+        " --spec {params.spec:q}"
+        " {params.inputs}"
+        " --output results/ridge/{wildcards.version}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " {params.remake}"
+
+
 rule classify_knn:
     input:
         features=parent("features"),

@@ -250,7 +250,7 @@ def _svm(results, suffix, data, settings, random):
 
 def _score(results, stage, suffix, read, data, settings, random):
     """Of another classifier, seed or run."""
-    params = {"linear": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
+    params = {"linear": {"seed": 1}, "ridge": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
     work, finish = _artifact(results, stage, params, {"features": read.version, "data": data.version}, 2.0, suffix)
     usual = ACCURACIES[settings.dataset].get(f"svm{suffix.partition('_seed')[0]}", ACCURACIES[settings.dataset]["svm"])
     predictions = _predictions(data, usual + random.uniform(-0.03, 0.01), random)

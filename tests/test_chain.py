@@ -140,7 +140,7 @@ def test_a_persons_own_pictures_are_answered(done, tmp_path):
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
               "features_pool=4", "features_flip=true", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
               "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
-              "evaluations=[linear, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
+              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
 
 
 def test_every_option_of_the_features_goes_through_the_chain_with_one_training(done, tmp_path):
@@ -152,11 +152,12 @@ def test_every_option_of_the_features_goes_through_the_chain_with_one_training(d
     (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
                  if path.parent.name == summary["versions"]["joined"]}
     assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20]}
-    assert summary["evaluations"].keys() == {"svm", "svm_pixels", "linear", "linear_pixels", "knn", "knn_pixels"}
+    every = ("svm", "linear", "ridge", "knn")
+    assert summary["evaluations"].keys() == {f"{name}{of}" for name in every for of in ("", "_pixels")}
     (changed,) = summary["ablation"]
     assert changed["won"] - changed["lost"] == round(20 * (summary["test_accuracy"] - changed["accuracy"]))
-    # Of this training: the SVM of `done`, and SVM, linear and knn of these features, and the SVM without the mirror image.
-    assert summary["test_scores"] == {"rows": "test", "run": 5, "all": 10}
+    # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM without the mirror image.
+    assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
     assert 'id="features"' in (project / "results/report.html").read_text()
 
 

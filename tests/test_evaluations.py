@@ -14,12 +14,13 @@ ENTRIES = [{"overrides": {"features_flip": False}, "reason": ""}, {"overrides": 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return synthetic_run.make(tmp_path_factory.mktemp("run"), evaluations=("linear", "knn"), seeds=(0, 2, 12), ablated=1)
+    folder = tmp_path_factory.mktemp("run")
+    return synthetic_run.make(folder, evaluations=("linear", "ridge", "knn"), seeds=(0, 2, 12), ablated=1)
 
 
 def test_the_accuracies_are_the_artifacts(run):
     found = evaluations.accuracies(run)
-    assert list(found) == [f"{name}{of}" for name in ("svm", "linear", "knn") for of in ("", "_random", "_pixels")]
+    assert list(found) == [f"{name}{of}" for name in ("svm", "linear", "ridge", "knn") for of in ("", "_random", "_pixels")]
     assert all(value == run[role].metrics["accuracy"] for role, value in found.items())
 
 
@@ -71,7 +72,7 @@ def test_the_tables_say_who_read_what(run):
     numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", ENTRIES), allow_nan=False))
     table = evaluations.classifier_table(numbers["evaluations"])
     assert table["heads"] == ["trained", "untrained", "raw pixels"]
-    assert [row["name"] for row in table["rows"]] == ["SVM", "linear", "nearest neighbours"]
+    assert [row["name"] for row in table["rows"]] == ["SVM", "linear", "kernel ridge", "nearest neighbours"]
     assert evaluations.classifier_table({"svm": 0.5, "svm_random": 0.4, "evaluate": 0.9}) is None
     rows = evaluations.seed_table(numbers["seeds"])["rows"]
     assert [(row["name"], row["note"]) for row in rows[:2]] == [("SVM", "trained"), ("SVM", "untrained")]

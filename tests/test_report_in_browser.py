@@ -60,8 +60,9 @@ REPORTS = {"digits": {}, "cifar10": {"dataset": "cifar10"},
            "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5},
            "fitted": {"dataset": "cifar10", "epochs": 1, "fitted": True},
            "patch net": {"dataset": "cifar10", "network": "patch_net", "fitted": True},
-           "all": {"dataset": "cifar10", "evaluations": ("linear", "knn"), "seeds": (0, 2, 3, 4), "ablated": 1, "parts": (0.5,),
-                   "mapped": 200, "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64}}}
+           "all": {"dataset": "cifar10", "evaluations": ("linear", "ridge", "knn"), "seeds": (0, 2, 3, 4), "ablated": 1,
+                   "parts": (0.5,), "mapped": 200,
+                   "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64}}}
 ABLATION = [{"overrides": {"features_layer": "enc1_pool", "features_standardize": True}, "reason": ""},
             {"overrides": {"variant": "gpu_basic"}, "reason": "variant gpu_basic needs an NVIDIA GPU"}]
 DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn patch net": ("patch_net", (32, 32, 3)),

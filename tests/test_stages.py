@@ -175,9 +175,10 @@ def test_a_wrong_part_is_one_line(entry, words):
 
 
 def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(settings):
-    chain = stages.chain(resolved(evaluations=["linear", "knn"], features_concatenate=[{"features_layer": "enc1_pool"}]))
+    every = ["linear", "ridge", "knn"]
+    chain = stages.chain(resolved(evaluations=every, features_concatenate=[{"features_layer": "enc1_pool"}]))
     for kind in ("", "_random", "_pixels"):
-        read = {chain[f"{name}{kind}"].parents["features"].version for name in ("svm", "linear", "knn")}
+        read = {chain[f"{name}{kind}"].parents["features"].version for name in ("svm", *every)}
         assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
     both = settings | {"evaluations": ["linear", "knn"]}
     knn = {"knn", "knn_random", "knn_pixels", "report"}

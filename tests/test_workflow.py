@@ -392,9 +392,10 @@ def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(pro
 
 
 def test_other_classifiers_run_beside_the_svm_and_reuse_the_features(project):
-    project.snakemake("report", "--config", "evaluations=[linear, knn]")
-    assert project.status == 0 and project.ran() == ["knn", "knn", "knn", "linear", "linear", "linear", "report"]
-    project.snakemake("report", "--config", "evaluations=[linear, knn]", "knn_k=3")
+    project.snakemake("report", "--config", "evaluations=[linear, ridge, knn]")
+    assert project.status == 0
+    assert project.ran() == [*3 * ["knn"], *3 * ["linear"], "report", *3 * ["ridge"]]
+    project.snakemake("report", "--config", "evaluations=[linear, ridge, knn]", "knn_k=3")
     assert project.ran() == ["knn", "knn", "knn", "report"]
 
 

@@ -39,6 +39,7 @@ RULES = {
     "joined": "join_features",
     "svm": "fit_svm",
     "linear": "fit_linear",
+    "ridge": "fit_ridge",
     "knn": "classify_knn",
     "map": "map_features",
     "report": "make_report",

@@ -8,7 +8,8 @@ import re
 from . import exhibits, metrics, pages, scoring_record, spread
 
 # What classifies, by the head of its roles, and whose features it reads, by their tail.
-CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "knn": "nearest neighbours"}
+CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
+               "knn": "nearest neighbours"}
 ENCODERS = {"": "trained", "_random": "untrained", "_pixels": "raw pixels"}
 SEED = re.compile(r"(\w+)_seed(\d+)")
 

@@ -2,8 +2,8 @@
 
 Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
 of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
-features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear and knn as svm; map. Beside them the
-scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
+features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear, ridge and knn as svm; map. Beside
+them the scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
 """
 
 import math
@@ -26,7 +26,7 @@ ROLES = {
     "svm_random": "svm, untrained network",
     "features_pixels": "features, raw pixels",
     "svm_pixels": "svm, raw pixels",
-    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "knn")
+    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "ridge", "knn")
        for tail, of in (("", ""), ("_random", ", untrained network"), ("_pixels", ", raw pixels"))},
     "map": "map of the features",
 }

@@ -72,6 +72,7 @@ STAGES = {
     "joined": Stage("join_features.py"),
     "svm": Stage("fit_svm.py", ("backends", "metrics", "svm")),
     "linear": Stage("fit_linear.py", ("linear", "metrics", "products", "randomness")),
+    "ridge": Stage("fit_ridge.py", ("kernel_ridge", "metrics", "products", "randomness")),
     "knn": Stage("classify_knn.py", ("knn", "metrics", "products")),
     "map": Stage("make_feature_map.py", ("feature_map", "features", "products", "randomness")),
     "network": Stage("make_network.py", ("layers", "multipliers", "network_page", "networks", "optimizers", "pages", "plan"),
@@ -348,6 +349,7 @@ def _svm(config):
 
 # What classifies the features: a stage each -> its parameters.
 EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
+               "ridge": lambda config: _pick(config, "seed"),
                "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
 SCORING = ("evaluate", *EVALUATIONS)   # the stages that end in an accuracy
 

@@ -1,0 +1,163 @@
+"""Kernel ridge regression: least squares on the classes in the space of the RBF kernel, solved in closed form.
+
+Of rows X (N, D) and Y (N, k), +1 for a row's class and -1 elsewhere, minus its mean m, a row r scores k(r, X) A + m with
+    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width |x_i - x_j|^2 / (D v))    v: the variance of all values of X
+and is of the class with the highest score: each class against all others, where the SVM here weighs every two classes. Width
+and strength are those of WIDTHS and STRENGTHS which, fitted to some of the training rows, name most right of some others, both
+drawn by the seed.
+
+K's lower half alone is held, in square tiles, and becomes its Cholesky factor in place: 2 N^2 bytes. What a tile holds is
+computed by one thread, in one order, so that the bits do not depend on the number of threads.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import scipy.linalg
+
+from . import products, randomness
+from .errors import UserError
+from .progress import bar
+
+WIDTHS = (0.25, 0.5, 1.0)
+STRENGTHS = (0.3, 0.1, 0.03, 0.01)
+TRIED = 5000   # at most so many rows are fitted, and as many others scored, to choose the two
+TILE = 1024    # rows and columns of a tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; scale: of squared distances, float.
+
+    classes (k,): labels, ascending; width, strength: the ones chosen; validation: (width, strength) -> share of the rows held
+    out that they named right.
+    """
+
+    classes: np.ndarray
+    center: np.ndarray
+    rows: np.ndarray
+    coefficients: np.ndarray
+    intercept: np.ndarray
+    scale: float
+    width: float
+    strength: float
+    validation: dict
+
+
+def fit(features, labels, seed, threads=1):
+    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
+
+    Raises UserError for fewer than two classes, fewer than 20 rows, or features that are not finite.
+    """
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2 or len(labels) < 20:
+        raise UserError(f"kernel ridge needs two classes and 20 training images, here are {len(classes)} and {len(labels)}; "
+                        "raise train_limit")
+    center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
+    if not np.isfinite(center).all():
+        raise UserError("features hold NaN or Inf: the encoder diverged; train it with a lower learning_rate")
+    rows = features - center
+    scale = 1 / (_variance(rows) * rows.shape[1] or 1.0)
+    targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
+    validation = _validate(rows, codes, targets, scale, seed, threads)
+    width, strength = max(validation, key=validation.get)
+    intercept = targets.mean(axis=0)
+    coefficients = _solve(rows, targets - intercept, width * scale, strength, threads, "kernel ridge")
+    return Model(classes, center, rows, coefficients, intercept.astype(np.float32), width * scale, width, strength, validation)
+
+
+def predict(model, rows, threads=1):
+    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
+    norms = _squared_norms(model.rows)
+
+    def block(start):
+        some = rows[start:start + TILE] - model.center
+        scores = _kernel(some, _squared_norms(some), model.rows, norms, model.scale) @ model.coefficients
+        return model.classes[(scores + model.intercept).argmax(axis=1)]
+
+    return np.concatenate([found for some in bar(_groups(range(0, len(rows), TILE), threads), "kernel ridge", "group of rows")
+                           for found in products.for_each(block, some, threads)])
+
+
+def _validate(rows, codes, targets, scale, seed, threads):
+    """(width, strength) -> the share it names right, the narrowest and strongest first."""
+    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows))
+    count = min(TRIED, len(rows) // 2)
+    held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
+    mean = targets[fitted].mean(axis=0)
+    across = [rows[held], _squared_norms(rows[held]), rows[fitted], _squared_norms(rows[fitted])]
+    found = {}
+    for width, strength in bar(list(itertools.product(WIDTHS[::-1], STRENGTHS)), "kernel ridge, settings", "setting"):
+        coefficients = _solve(rows[fitted], targets[fitted] - mean, width * scale, strength, threads)
+        scores = products.product(_kernel(*across, width * scale), coefficients, threads) + mean
+        found[width, strength] = float(np.mean(scores.argmax(axis=1) == codes[held]))
+    return found
+
+
+def _solve(rows, targets, scale, strength, threads, label=None):
+    """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile; label: of a bar."""
+    norms = _squared_norms(rows)
+    parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
+    tiles = {}
+
+    def tile(i, j):
+        """Tile (i, j) of K + strength I minus what the columns of the factor before j make up of it."""
+        made = _kernel(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]], scale)
+        if i == j:
+            made[np.diag_indices(len(made))] = 1 + strength
+        for before in range(j):
+            made -= tiles[i, before] @ tiles[j, before].T
+        return made
+
+    columns = range(len(parts))
+    for j in bar(columns, label, "column of tiles") if label else columns:
+        below = range(j, len(parts))
+        tiles.update(zip(((i, j) for i in below), products.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
+        tiles[j, j] = corner = scipy.linalg.cholesky(tiles[j, j], lower=True, overwrite_a=True, check_finite=False)
+
+        def divide(i, j=j, corner=corner):
+            tiles[i, j] = scipy.linalg.solve_triangular(corner, tiles[i, j].T, lower=True, check_finite=False).T
+
+        products.for_each(divide, below[1:], threads)
+    return _substitute(tiles, parts, targets)
+
+
+def _substitute(tiles, parts, targets):
+    """(L L')^-1 targets, float32, of the factor's tiles."""
+    found = targets.astype(np.float32)
+    last = len(parts)
+    for i in range(last):
+        for j in range(i):
+            found[parts[i]] -= tiles[i, j] @ found[parts[j]]
+        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True)
+    for i in reversed(range(last)):
+        for j in range(i + 1, last):
+            found[parts[i]] -= tiles[j, i].T @ found[parts[j]]
+        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True, trans="T")
+    return found
+
+
+def _kernel(rows, norms, others, other_norms, scale):
+    """float32 (len(rows), len(others)): the RBF kernel of each two rows, by |x - y|^2 = |x|^2 + |y|^2 - 2 x.y."""
+    made = rows @ others.T
+    made *= -2
+    made += norms[:, None]
+    made += other_norms
+    np.maximum(made, 0, out=made)
+    made *= np.float32(-scale)
+    return np.exp(made, out=made)
+
+
+def _squared_norms(rows):
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def _variance(rows):
+    """Of all values of rows that are centred feature by feature."""
+    return float(sum(np.square(rows[start:start + TILE], dtype=np.float64).sum() for start in range(0, len(rows), TILE))
+                 / rows.size)
+
+
+def _groups(items, size):
+    return [items[at:at + size] for at in range(0, len(items), size)]

@@ -1,4 +1,4 @@
-"""The kernels of gpu_gemm against their definitions in float64, at any kernel size, stride and padding, and parity."""
+"""The kernels of gpu_gemm against their definitions in float64, at any kernel size, stride and padding."""
 
 import itertools
 
@@ -6,8 +6,7 @@ import pytest
 
 from compiled import compiled
 from cuda_emulator import KERNELS, load
-from emulator_executor import Executor
-from ladder import executors, networks, nvrtc, parity
+from ladder import networks, nvrtc
 from ladder.rungs import gpu_gemm
 from rung_checks import (
     check_forward,
@@ -32,6 +31,7 @@ CONVOLUTIONS = [
     ((1, 11, 8, 8, 70, 2, 0), 3),
     ((2, 6, 5, 12, 9, 5, 2), 1),
     ((1, 13, 8, 6, 3, 4, 1), 4),
+    ((1, 9, 8, 64, 64, 1, 0), 1),
 ]
 LARGE = [((2, 11, 9, 20, 132, 3, 1), 1), ((1, 13, 12, 132, 4, 2, 0), 1), ((1, 17, 18, 4, 8, 3, 1), 2)]
 
@@ -74,14 +74,6 @@ def test_no_convolution_of_the_autoencoder_falls_back():
     for step in training_plan(RUNG, NETWORK).steps:
         if step.operation.startswith("conv2d"):
             assert all(launch.source.startswith(f"{RUNG}/") for launch in step.launches), step.operation
-
-
-@pytest.mark.parametrize("name", parity.PROTOCOLS)
-def test_parity_with_the_cpu_rung(name):
-    protocol = parity.PROTOCOLS[name]
-    reference = parity.train(NETWORK, "cpu", executors.create("cpu", 2), protocol)
-    trained = parity.train(NETWORK, RUNG, Executor(), protocol)
-    assert max(parity.deviations(NETWORK, trained, reference).values()) <= protocol.tolerance
 
 
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))

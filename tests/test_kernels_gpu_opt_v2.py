@@ -14,6 +14,7 @@ from ladder import executors, layers, networks, nvrtc, parity, plan
 from ladder.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v2
 from rung_checks import (
+    ORDERS,
     Convolution,
     check_forward,
     check_infinities,
@@ -31,6 +32,7 @@ NETWORK = networks.build("autoencoder")
 NARROW = networks.build("autoencoder", filters=(64, 32))
 RULES = [Optimizer(name, weight_decay=0.125, clip=3.0, momentum=0.5) for name in AVERAGES]
 TILES = {"large tiles": 0, "small tiles": 1 << 30}
+DRAWN = [(integers, ORDERS), (normal, ("random",))]   # what depends on the order shows in integers, whose sums are exact
 
 # batch, height, width, channels, filters, kernel, padding: more than one block and more than one split somewhere, every operand
 # read by 16 bytes and by 4, every size odd or 1 somewhere.
@@ -68,12 +70,12 @@ def test_conv2d_forward(tiles, shape):
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_pool_forward(tiles, shape):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         conv = Convolution(shape, values)
         maxima, place = references.maxpool2d(conv.forward(conv.x, conv.weight, conv.bias))
         y, index = poisoned(maxima.shape), poisoned(maxima.shape, np.uint8)
         run_step(gpu_opt_v2.conv2d_forward, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y, "index": index},
-                 padding=conv.padding, relu=True)
+                 padding=conv.padding, relu=True, orders=orders)
         if values is integers:   # of few values, so that many windows hold a maximum twice
             assert np.array_equal(y, references.relu(maxima)) and np.array_equal(index, np.where(maxima > 0, place, 4))
         else:
@@ -103,11 +105,12 @@ def test_conv2d_input_grad(tiles, shape):
 @pytest.mark.parametrize("kind", ["relu", "pool"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_input_grad_through_what_is_behind(tiles, shape, kind):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         conv = Convolution(shape, values)
         reads, dy = received(conv, kind, values)
         dx = poisoned(conv.x.shape)
-        run_step(gpu_opt_v2.conv2d_input_grad, {**reads, "weight": conv.weight}, {"dx": dx}, padding=conv.padding)
+        run_step(gpu_opt_v2.conv2d_input_grad, {**reads, "weight": conv.weight}, {"dx": dx}, padding=conv.padding,
+                 orders=orders)
         bound = 0 if values is integers else gamma(conv.kernel ** 2 * len(conv.weight))
         assert (np.abs(dx - conv.input_grad(dy, conv.weight)) <= bound * conv.input_grad(np.abs(dy), np.abs(conv.weight))).all()
 
@@ -120,12 +123,12 @@ def test_conv2d_weight_grad(shape):
 @pytest.mark.parametrize("kind", ["relu", "pool"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
 def test_conv2d_weight_grad_through_what_is_behind(shape, kind):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         conv = Convolution(shape, values)
         reads, dy = received(conv, kind, values)
         dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
         run_step(gpu_opt_v2.conv2d_weight_grad, {"x": conv.x, **reads}, {"dweight": dweight, "dbias": dbias},
-                 padding=conv.padding)
+                 padding=conv.padding, orders=orders)
         bound = 0 if values is integers else gamma(dy[..., 0].size)
         assert (np.abs(dweight - conv.weight_grad(conv.x, dy)) <= bound * conv.weight_grad(np.abs(conv.x), np.abs(dy))).all()
         assert (np.abs(dbias - dy.sum(axis=(0, 1, 2))) <= bound * np.abs(dy).sum(axis=(0, 1, 2))).all()
@@ -175,11 +178,11 @@ def four_added(dx):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
 def test_upsample_conv2d_forward(tiles, shape, relu):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         x, conv = upsampled(shape, values)
         y = poisoned(conv.output)
         run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": x, "collapsed": collapse(conv.weight), "bias": conv.bias}, {"y": y},
-                 relu=relu)
+                 relu=relu, orders=orders)
         expected = conv.forward(references.upsample2d(x), conv.weight, conv.bias)
         size = conv.forward(references.upsample2d(np.abs(x)), np.abs(conv.weight), np.abs(conv.bias))
         bound = 0 if values is integers else gamma(conv.weight[0].size + 1)
@@ -189,11 +192,11 @@ def test_upsample_conv2d_forward(tiles, shape, relu):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
 def test_upsample_conv2d_input_grad(tiles, shape, relu):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         x, conv = upsampled(shape, values)
         reads, dy = received(conv, "relu", values) if relu else ({"dy": conv.dy}, conv.dy)
         dx = poisoned(x.shape)
-        run_step(gpu_opt_v2.upsample_conv2d_input_grad, {**reads, "weight": collapse(conv.weight)}, {"dx": dx})
+        run_step(gpu_opt_v2.upsample_conv2d_input_grad, {**reads, "weight": collapse(conv.weight)}, {"dx": dx}, orders=orders)
         bound = 0 if values is integers else gamma(36 * len(conv.weight))
         size = four_added(conv.input_grad(np.abs(dy), np.abs(conv.weight)))
         assert (np.abs(dx - four_added(conv.input_grad(dy, conv.weight))) <= bound * size).all()
@@ -202,11 +205,11 @@ def test_upsample_conv2d_input_grad(tiles, shape, relu):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
 def test_upsample_conv2d_weight_grad(shape, relu):
-    for values in (integers, normal):
+    for values, orders in DRAWN:
         x, conv = upsampled(shape, values)
         reads, dy = received(conv, "relu", values) if relu else ({"dy": conv.dy}, conv.dy)
         dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-        run_step(gpu_opt_v2.upsample_conv2d_weight_grad, {"x": x, **reads}, {"dweight": dweight, "dbias": dbias})
+        run_step(gpu_opt_v2.upsample_conv2d_weight_grad, {"x": x, **reads}, {"dweight": dweight, "dbias": dbias}, orders=orders)
         x, dy = references.upsample2d(x), dy.astype(float)
         bound = 0 if values is integers else gamma(dy[..., 0].size)
         assert (np.abs(dweight - conv.weight_grad(x, dy)) <= bound * conv.weight_grad(np.abs(x), np.abs(dy))).all()

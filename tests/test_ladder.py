@@ -87,9 +87,9 @@ def keeping_arrays(executor):
     return executor
 
 
-@pytest.mark.parametrize("name", parity.PROTOCOLS)
 @pytest.mark.parametrize("network", ["autoencoder", "zoo", "preactivation", "postactivation"])
 @pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("name", parity.PROTOCOLS)   # last, so that the autoencoder's two, the longest by far, run side by side
 def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it(rung, network, name):
     protocol, (reference, _) = parity.protocols(NETWORKS[network])[name], trained_by_cpu(network, name)
     network, executor = NETWORKS[network], WithWrongGradients()

@@ -96,6 +96,15 @@ def test_controls_left_out_are_null_and_not_on_the_page(digits):
     assert "Untrained encoder" not in text and "None" not in text
 
 
+@pytest.mark.parametrize("left_out, said, unsaid", [("random", "given the raw pixels themselves", "untrained"),
+                                                    ("pixels", "given what an untrained network makes", "raw pixels")])
+def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, unsaid):
+    run = without(digits, f"features_{left_out}", f"svm_{left_out}")
+    result = page_of(run).partition('id="result"')[2].partition("</section>")[0]
+    text = text_of(result)
+    assert said in text and unsaid not in text.lower()
+
+
 def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
     run = {role: digits[role] for role in ("data", "normalized", "train")}
     numbers = report.summary(run, "r0123456789e")

@@ -19,11 +19,11 @@ POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps tha
 NEARLY = 0.9       # a class named right more often than this is nearly perfect
 LONG = 24          # a list of more layers than this is folded by stage
 # The rows of the accuracies by role: name and note, for an autoencoder, a fitted encoder, and a network that classifies.
-ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control 1"),
-            "svm_pixels": ("Raw pixels", "control 2")}
+ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
+            "svm_pixels": ("Raw pixels", "control")}
 FITTED = ENCODERS | {"svm": ("Fitted encoder", "this run")}
 CLASSIFIERS = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
-               "svm_random": ("SVM, untrained network", "control 1"), "svm_pixels": ("SVM, raw pixels", "control 2")}
+               "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
 
 
 def verdict(inputs):

@@ -43,7 +43,7 @@ CONVOLUTIONS = [
     (1, 7, 6, 5, 7, 5, 3),
     (2, 3, 2, 5, 3, 3, 2),
     (1, 13, 11, 4, 5, 3, 1),
-    (1, 5, 4, 3, 132, 3, 1),
+    (1, 5, 4, 3, 132, 1, 0),
 ]
 UPSAMPLED = [   # batch, height, width, channels, filters, before the upsampling
     (1, 1, 1, 1, 1),

@@ -63,7 +63,7 @@ def fit(features, labels, seed, threads=1):
     validation = _validate(rows, codes, targets, scale, seed, threads)
     width, strength = max(validation, key=validation.get)
     intercept = targets.mean(axis=0)
-    coefficients = _solve(rows, targets - intercept, width * scale, strength, threads, "kernel ridge")
+    coefficients = _solve(rows, targets - intercept, width * scale, strength, threads)
     return Model(classes, center, rows, coefficients, intercept.astype(np.float32), width * scale, width, strength, validation)
 
 
@@ -86,17 +86,28 @@ def _validate(rows, codes, targets, scale, seed, threads):
     count = min(TRIED, len(rows) // 2)
     held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
-    across = [rows[held], _squared_norms(rows[held]), rows[fitted], _squared_norms(rows[fitted])]
-    found = {}
-    for width, strength in bar(list(itertools.product(WIDTHS[::-1], STRENGTHS)), "kernel ridge, settings", "setting"):
-        coefficients = _solve(rows[fitted], targets[fitted] - mean, width * scale, strength, threads)
-        scores = products.product(_kernel(*across, width * scale), coefficients, threads) + mean
-        found[width, strength] = float(np.mean(scores.argmax(axis=1) == codes[held]))
-    return found
+    norms = _squared_norms(rows)
+    known = np.ascontiguousarray(rows[fitted].T)
+    within, across = (_apart(products.product(rows[some], known, threads), norms[some], norms[fitted])
+                      for some in (fitted, held))
+
+    def score(setting):
+        width, strength = setting
+        kernel = np.exp(within * np.float32(-width * scale))
+        kernel[np.diag_indices(count)] = 1 + strength
+        factor = scipy.linalg.cho_factor(kernel, overwrite_a=True, check_finite=False)
+        coefficients = scipy.linalg.cho_solve(factor, (targets[fitted] - mean).astype(np.float32), check_finite=False)
+        scores = np.exp(across * np.float32(-width * scale)) @ coefficients + mean
+        return float(np.mean(scores.argmax(axis=1) == codes[held]))
+
+    settings = list(itertools.product(WIDTHS[::-1], STRENGTHS))
+    shares = [share for some in bar(_groups(settings, threads), "kernel ridge, settings", "group of settings")
+              for share in products.for_each(score, some, threads)]
+    return dict(zip(settings, shares, strict=True))
 
 
-def _solve(rows, targets, scale, strength, threads, label=None):
-    """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile; label: of a bar."""
+def _solve(rows, targets, scale, strength, threads):
+    """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile."""
     norms = _squared_norms(rows)
     parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
     tiles = {}
@@ -110,8 +121,7 @@ def _solve(rows, targets, scale, strength, threads, label=None):
             made -= tiles[i, before] @ tiles[j, before].T
         return made
 
-    columns = range(len(parts))
-    for j in bar(columns, label, "column of tiles") if label else columns:
+    for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
         below = range(j, len(parts))
         tiles.update(zip(((i, j) for i in below), products.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
         tiles[j, j] = corner = scipy.linalg.cholesky(tiles[j, j], lower=True, overwrite_a=True, check_finite=False)
@@ -139,14 +149,18 @@ def _substitute(tiles, parts, targets):
 
 
 def _kernel(rows, norms, others, other_norms, scale):
-    """float32 (len(rows), len(others)): the RBF kernel of each two rows, by |x - y|^2 = |x|^2 + |y|^2 - 2 x.y."""
-    made = rows @ others.T
-    made *= -2
-    made += norms[:, None]
-    made += other_norms
-    np.maximum(made, 0, out=made)
+    """float32 (len(rows), len(others)): the RBF kernel of each two rows."""
+    made = _apart(rows @ others.T, norms, other_norms)
     made *= np.float32(-scale)
     return np.exp(made, out=made)
+
+
+def _apart(dots, norms, other_norms):
+    """|x - y|^2 = |x|^2 + |y|^2 - 2 x.y, at least 0, in the place of the products x.y."""
+    dots *= -2
+    dots += norms[:, None]
+    dots += other_norms
+    return np.maximum(dots, 0, out=dots)
 
 
 def _squared_norms(rows):

@@ -474,6 +474,14 @@ def test_local_contrast(image, kernel, values):
     np.testing.assert_allclose(y, references.local_contrast(x, image, kernel, 0.01), rtol=gamma(2 * image[0].size + 8))
 
 
+def test_local_contrast_of_bright_windows_keeps_its_digits():
+    """The mean of squares minus the square of the mean would lose them."""
+    image, x = 1000 + normal(1, 9, 7, 3), normal(1, 4, 2, 5, seed=1)
+    y = poisoned(x.shape)
+    step("local_contrast_forward", {"x": x, "image": image}, {"y": y}, kernel=6, epsilon=0.01)
+    np.testing.assert_allclose(y, references.local_contrast(x, image, 6, 0.01), rtol=1e-4)
+
+
 @pytest.mark.parametrize("shape", IMAGES, ids=str)
 def test_soft_threshold_to_the_last_bit(shape):
     x = integers(*shape) / np.float32(4)   # some at the threshold

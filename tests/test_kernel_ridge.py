@@ -7,7 +7,8 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 
 from ladder import kernel_ridge
-from ladder.errors import UserError
+from ladder.errors import RunFailed, UserError
+from ladder.kernel_functions import Kernel
 
 CLASSES = np.array([2, 3, 7], np.uint8)
 
@@ -24,7 +25,7 @@ def reference(features, labels, others, width, strength):
     """float64 scores of the others."""
     features = features.astype(np.float64)
     targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
-    gamma = width / (features.shape[1] * np.mean(features.var(axis=0)))
+    gamma = width / (features.shape[1] * (features - features.mean(axis=0)).var())
     fitted = KernelRidge(alpha=strength, kernel="rbf", gamma=gamma).fit(features, targets - targets.mean(axis=0))
     return fitted.predict(others.astype(np.float64)) + targets.mean(axis=0)
 
@@ -50,7 +51,7 @@ def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
     targets = random.normal(size=(200, 4))
     apart = np.square(rows[:, None].astype(np.float64) - rows).sum(axis=2)
     exact = np.linalg.solve(np.exp(-0.1 * apart) + strength * np.eye(200), targets)
-    found = kernel_ridge._solve(rows, targets, 0.1, strength, 2)
+    found = kernel_ridge._solve(rows, targets, Kernel("rbf", 0.1), strength, 2)
     assert np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
 
 
@@ -93,5 +94,5 @@ def test_too_few_rows_are_one_line(rows):
 def test_features_that_are_not_finite_are_one_line():
     features, labels, _ = problem(300)
     features[7, 3] = np.inf
-    with pytest.raises(UserError, match="lower learning_rate"):
+    with pytest.raises(RunFailed, match="lower learning_rate"):
         kernel_ridge.fit(features, labels, 1)

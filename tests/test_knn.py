@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from ladder import knn
-from ladder.errors import UserError
+from ladder.errors import RunFailed, UserError
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.choice([2, 3, 7], 600).astype(np.uint8)
@@ -52,5 +52,5 @@ def test_a_row_of_zeros_has_neighbours_too(distance):
 def test_faults_are_one_line():
     with pytest.raises(UserError, match="knn_k is 700, but there are 600 training images; at most 600"):
         knn.predict(TRAIN, LABELS, ROWS, 700, "cosine")
-    with pytest.raises(UserError, match="lower learning_rate"):
+    with pytest.raises(RunFailed, match="lower learning_rate"):
         knn.predict(TRAIN, LABELS, np.full((1, 20), np.nan, np.float32), 3, "cosine")

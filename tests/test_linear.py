@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import RidgeClassifier
 
 from ladder import artifacts, linear, randomness
-from ladder.errors import UserError
+from ladder.errors import RunFailed, UserError
 
 RNG = np.random.default_rng(0)
 CLASSES = np.array([2, 3, 7], np.uint8)
@@ -92,5 +92,5 @@ def test_too_few_rows_are_one_line(rows, words):
 def test_features_that_are_not_finite_are_one_line():
     features, labels, _, _ = problem(300, 20)
     features[7, 3] = np.inf
-    with pytest.raises(UserError, match="lower learning_rate"):
+    with pytest.raises(RunFailed, match="lower learning_rate"):
         linear.fit(features, labels, 1)

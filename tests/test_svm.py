@@ -13,7 +13,7 @@ import safetensors.numpy
 import sklearn.datasets
 import sklearn.svm
 
-from ladder import artifacts, backends, progress, sources, svm
+from ladder import artifacts, backends, kernel_functions, progress, sources, svm
 from ladder.errors import UserError
 
 IMAGES, DIGITS = sklearn.datasets.load_digits(return_X_y=True)
@@ -34,7 +34,7 @@ def decisions(model, rows):
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
-@pytest.mark.parametrize("kernel", svm.KERNELS)
+@pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
 @pytest.mark.parametrize("gamma", ["scale", "auto", 0.002])
 def test_every_prediction_is_that_of_scikit_learns_svc(backend, kernel, gamma):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, backend, kernel, gamma=gamma, threads=2)
@@ -155,8 +155,9 @@ def test_rows_are_read_through_a_memory_map(tmp_path):
 ])
 def test_kernel_values_are_those_of_the_formula(name, formula):
     random = np.random.default_rng(3)
-    x, y = (random.standard_normal((n, 6)).astype(np.float32) for n in (svm.CHUNK + 1, 3))
-    values = svm.Kernel(name, 0.3, degree=2, coef0=0.5).block(x, svm.squared_norms(x), y, svm.squared_norms(y))
+    x, y = (random.standard_normal((n, 6)).astype(np.float32) for n in (kernel_functions.CHUNK + 1, 3))
+    x_norms, y_norms = kernel_functions.squared_norms(x), kernel_functions.squared_norms(y)
+    values = kernel_functions.Kernel(name, 0.3, degree=2, coef0=0.5).block(x, x_norms, y, y_norms)
     np.testing.assert_allclose(values, formula(x.astype(float), y.astype(float)), rtol=1e-4, atol=1e-5)
 
 
@@ -203,7 +204,7 @@ def gpu(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize("kernel", svm.KERNELS)
+@pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
 def test_cumls_pairs_make_one_machine(gpu, kernel):
     gpu(is_available=True)
     model, solver = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
@@ -227,7 +228,7 @@ def test_cuml_is_refused_without_a_gpu():
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
-@pytest.mark.parametrize("kernel", svm.KERNELS)
+@pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
 def test_a_saved_machine_decides_exactly_as_before(tmp_path, backend, kernel):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, backend, kernel)
     model.save(tmp_path / "model.safetensors")
@@ -285,8 +286,8 @@ def test_settings_out_of_range_are_refused(settings, words):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_that_are_not_finite_are_refused_with_their_row(value):
     broken = TRAIN.copy()
-    broken[svm.CHUNK + 5, 3] = value
-    with pytest.raises(UserError, match=f"NaN or Inf, first in row {svm.CHUNK + 5}:.*learning_rate"):
+    broken[kernel_functions.CHUNK + 5, 3] = value
+    with pytest.raises(UserError, match=f"NaN or Inf, first in row {kernel_functions.CHUNK + 5}:.*learning_rate"):
         svm.fit(broken, TRAIN_LABELS)
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
     with pytest.raises(UserError, match="NaN or Inf"):
@@ -339,7 +340,7 @@ def test_an_interrupted_fit_ends_without_solving_the_other_pairs(monkeypatch):
     monkeypatch.setattr(svm, "_announce", lambda *arguments: None)
     monkeypatch.setattr(svm, "_solve_pair", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        svm._solve_pairs(rows, svm.Kernel("rbf", 0.002), 10.0, 2)
+        svm._solve_pairs(rows, kernel_functions.Kernel("rbf", 0.002), 10.0, 2)
     assert len(begun) < 10
 
 

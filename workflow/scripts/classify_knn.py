@@ -20,7 +20,8 @@ def make(work, inputs, params):
     work.write_array("predictions.npy", predictions.astype(np.uint8))
     work.metrics = metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"])
     scoring_record.record(work, inputs)
-    log.info("%d nearest neighbours: accuracy %.1f %%, in %s", params["knn_k"], 100 * work.metrics["accuracy"],
+    log.info("%d nearest neighbours: %s accuracy %.1f %%, in %s", params["knn_k"],
+             metrics.scored_on(data.manifest["spec"]["params"]), 100 * work.metrics["accuracy"],
              duration(time.perf_counter() - start))
 
 

@@ -23,7 +23,8 @@ def make(work, inputs, params):
                     "strength": model.strength,
                     "validation": {f"{strength:g}": share for strength, share in model.validation.items()}}
     scoring_record.record(work, inputs)
-    log.info("linear, strength %g: accuracy %.1f %%, in %s", model.strength, 100 * work.metrics["accuracy"],
+    log.info("linear, strength %g: %s accuracy %.1f %%, in %s", model.strength,
+             metrics.scored_on(data.manifest["spec"]["params"]), 100 * work.metrics["accuracy"],
              duration(time.perf_counter() - start))
 
 

@@ -25,8 +25,9 @@ def make(work, inputs, params):
                     "width": model.width, "strength": model.strength,
                     "validation": {f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()}}
     scoring_record.record(work, inputs)
-    log.info("kernel ridge, width %g, strength %g: accuracy %.1f %%, in %s", model.width, model.strength,
-             100 * work.metrics["accuracy"], duration(time.perf_counter() - start))
+    log.info("kernel ridge, width %g, strength %g: %s accuracy %.1f %%, in %s", model.width, model.strength,
+             metrics.scored_on(data.manifest["spec"]["params"]), 100 * work.metrics["accuracy"],
+             duration(time.perf_counter() - start))
 
 
 if __name__ == "__main__":

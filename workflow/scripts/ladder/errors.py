@@ -5,5 +5,8 @@ class UserError(Exception):
     """A fault with a one-line message that says what is wrong and what to do; shown without a traceback."""
 
 
+NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # where, or nothing
+
+
 class RunFailed(UserError):
     """A run that came to nothing by its own settings, such as a training that diverged: it would so anywhere, any time."""

@@ -1,7 +1,7 @@
 """Kernel ridge regression: least squares on the classes in the space of the RBF kernel, solved in closed form.
 
 Of rows X (N, D) and Y (N, k), +1 for a row's class and -1 elsewhere, minus its mean m, a row r scores k(r, X) A + m with
-    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width |x_i - x_j|^2 / (D v))    v: the variance of all values of X
+    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's `svm_gamma: scale`
 and is of the class with the highest score: each class against all others, where the SVM here weighs every two classes. Width
 and strength are those of WIDTHS and STRENGTHS which, fitted to some of the training rows, name most right of some others, both
 drawn by the seed.
@@ -11,13 +11,13 @@ computed by one thread, in one order, so that the bits do not depend on the numb
 """
 
 import dataclasses
-import itertools
 
 import numpy as np
 import scipy.linalg
 
 from . import products, randomness
-from .errors import UserError
+from .errors import NOT_FINITE, RunFailed, UserError
+from .kernel_functions import Kernel, resolve_gamma, squared_norms
 from .progress import bar
 
 WIDTHS = (0.25, 0.5, 1.0)
@@ -28,7 +28,7 @@ TILE = 1024    # rows and columns of a tile
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; scale: of squared distances, float.
+    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel: kernel_functions.Kernel.
 
     classes (k,): labels, ascending; width, strength: the ones chosen; validation: (width, strength) -> share of the rows held
     out that they named right.
@@ -39,7 +39,7 @@ class Model:
     rows: np.ndarray
     coefficients: np.ndarray
     intercept: np.ndarray
-    scale: float
+    kernel: Kernel
     width: float
     strength: float
     validation: dict
@@ -56,65 +56,61 @@ def fit(features, labels, seed, threads=1):
                         "raise train_limit")
     center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(center).all():
-        raise UserError("features hold NaN or Inf: the encoder diverged; train it with a lower learning_rate")
+        raise RunFailed(NOT_FINITE.format(""))
     rows = features - center
-    scale = 1 / (_variance(rows) * rows.shape[1] or 1.0)
+    gamma = resolve_gamma("scale", rows)
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
-    validation = _validate(rows, codes, targets, scale, seed, threads)
+    validation = _validate(rows, codes, targets, gamma, seed, threads)
     width, strength = max(validation, key=validation.get)
     intercept = targets.mean(axis=0)
-    coefficients = _solve(rows, targets - intercept, width * scale, strength, threads)
-    return Model(classes, center, rows, coefficients, intercept.astype(np.float32), width * scale, width, strength, validation)
+    kernel = Kernel("rbf", width * gamma)
+    coefficients = _solve(rows, targets - intercept, kernel, strength, threads)
+    return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
 
 
 def predict(model, rows, threads=1):
     """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
-    norms = _squared_norms(model.rows)
+    norms = squared_norms(model.rows)
 
     def block(start):
         some = rows[start:start + TILE] - model.center
-        scores = _kernel(some, _squared_norms(some), model.rows, norms, model.scale) @ model.coefficients
+        scores = model.kernel.block(some, squared_norms(some), model.rows, norms) @ model.coefficients
         return model.classes[(scores + model.intercept).argmax(axis=1)]
 
-    return np.concatenate([found for some in bar(_groups(range(0, len(rows), TILE), threads), "kernel ridge", "group of rows")
-                           for found in products.for_each(block, some, threads)])
+    return np.concatenate(products.for_each(block, range(0, len(rows), TILE), threads, "kernel ridge", "block"))
 
 
-def _validate(rows, codes, targets, scale, seed, threads):
+def _validate(rows, codes, targets, gamma, seed, threads):
     """(width, strength) -> the share it names right, the narrowest and strongest first."""
     drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows))
     count = min(TRIED, len(rows) // 2)
     held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
-    norms = _squared_norms(rows)
-    known = np.ascontiguousarray(rows[fitted].T)
-    within, across = (_apart(products.product(rows[some], known, threads), norms[some], norms[fitted])
-                      for some in (fitted, held))
+    wanted, norms = (targets[fitted] - mean).astype(np.float32), squared_norms(rows)
 
-    def score(setting):
-        width, strength = setting
-        kernel = np.exp(within * np.float32(-width * scale))
-        kernel[np.diag_indices(count)] = 1 + strength
-        factor = scipy.linalg.cho_factor(kernel, overwrite_a=True, check_finite=False)
-        coefficients = scipy.linalg.cho_solve(factor, (targets[fitted] - mean).astype(np.float32), check_finite=False)
-        scores = np.exp(across * np.float32(-width * scale)) @ coefficients + mean
-        return float(np.mean(scores.argmax(axis=1) == codes[held]))
+    def shares(width):
+        kernel = Kernel("rbf", width * gamma)
+        within, across = (kernel.block(rows[some], norms[some], rows[fitted], norms[fitted]) for some in (fitted, held))
+        found = {}
+        for strength in STRENGTHS:
+            within[np.diag_indices(count)] = 1 + strength
+            coefficients = scipy.linalg.solve(within, wanted, assume_a="pos", check_finite=False)
+            found[width, strength] = float(np.mean((across @ coefficients + mean).argmax(axis=1) == codes[held]))
+        return found
 
-    settings = list(itertools.product(WIDTHS[::-1], STRENGTHS))
-    shares = [share for some in bar(_groups(settings, threads), "kernel ridge, settings", "group of settings")
-              for share in products.for_each(score, some, threads)]
-    return dict(zip(settings, shares, strict=True))
+    each = products.for_each(shares, WIDTHS[::-1], threads, "kernel ridge, settings", "width")
+    return {setting: share for found in each for setting, share in found.items()}
 
 
-def _solve(rows, targets, scale, strength, threads):
+def _solve(rows, targets, kernel, strength, threads):
     """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile."""
-    norms = _squared_norms(rows)
+    norms = squared_norms(rows)
     parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
     tiles = {}
 
     def tile(i, j):
         """Tile (i, j) of K + strength I minus what the columns of the factor before j make up of it."""
-        made = _kernel(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]], scale)
+        made = kernel.block(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]])
         if i == j:
             made[np.diag_indices(len(made))] = 1 + strength
         for before in range(j):
@@ -146,32 +142,3 @@ def _substitute(tiles, parts, targets):
             found[parts[i]] -= tiles[j, i].T @ found[parts[j]]
         found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True, trans="T")
     return found
-
-
-def _kernel(rows, norms, others, other_norms, scale):
-    """float32 (len(rows), len(others)): the RBF kernel of each two rows."""
-    made = _apart(rows @ others.T, norms, other_norms)
-    made *= np.float32(-scale)
-    return np.exp(made, out=made)
-
-
-def _apart(dots, norms, other_norms):
-    """|x - y|^2 = |x|^2 + |y|^2 - 2 x.y, at least 0, in the place of the products x.y."""
-    dots *= -2
-    dots += norms[:, None]
-    dots += other_norms
-    return np.maximum(dots, 0, out=dots)
-
-
-def _squared_norms(rows):
-    return np.einsum("ij,ij->i", rows, rows)
-
-
-def _variance(rows):
-    """Of all values of rows that are centred feature by feature."""
-    return float(sum(np.square(rows[start:start + TILE], dtype=np.float64).sum() for start in range(0, len(rows), TILE))
-                 / rows.size)
-
-
-def _groups(items, size):
-    return [items[at:at + size] for at in range(0, len(items), size)]

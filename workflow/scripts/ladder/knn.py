@@ -3,8 +3,7 @@
 import numpy as np
 
 from . import products
-from .errors import UserError
-from .progress import bar
+from .errors import NOT_FINITE, RunFailed, UserError
 
 DISTANCES = ("cosine", "euclidean")
 ROWS = 512   # rows classified at a time by a thread, each with its distances to all training rows
@@ -35,14 +34,7 @@ def predict(train, labels, rows, k, distance, threads=1):
         np.add.at(votes, (np.arange(len(some))[:, None], codes[nearest]), 1)
         return classes[votes.argmax(axis=1)]
 
-    return np.concatenate([found for group in bar(_groups(len(rows), threads), "nearest neighbours", "group")
-                           for found in products.for_each(block, group, threads)])
-
-
-def _groups(count, threads):
-    """The first rows of the blocks, as many together as there are threads."""
-    starts = range(0, count, ROWS)
-    return [starts[at:at + threads] for at in range(0, len(starts), threads)]
+    return np.concatenate(products.for_each(block, range(0, len(rows), ROWS), threads, "nearest neighbours", "block"))
 
 
 def _prepared(rows, center, distance):
@@ -50,7 +42,7 @@ def _prepared(rows, center, distance):
     rows = np.asarray(rows, np.float32) - center
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     if not np.isfinite(norms).all():
-        raise UserError("features hold NaN or Inf: the encoder diverged; train it with a lower learning_rate")
+        raise RunFailed(NOT_FINITE.format(""))
     if distance == "cosine":
         rows /= np.where(norms > 0, norms, 1)[:, None]
     return rows

@@ -13,7 +13,7 @@ import scipy.linalg
 import threadpoolctl
 
 from . import products, randomness
-from .errors import UserError
+from .errors import NOT_FINITE, RunFailed, UserError
 from .progress import bar
 
 STRENGTHS = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -51,7 +51,7 @@ def fit(features, labels, seed, threads=1):
                         f"and {len(labels)}; raise train_limit")
     center = np.mean(features, axis=0, dtype=np.float64)
     if not np.isfinite(center).all():
-        raise UserError("features hold NaN or Inf: the encoder diverged; train it with a lower learning_rate")
+        raise RunFailed(NOT_FINITE.format(""))
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
     system = (_Primal if features.shape[1] <= len(features) else _Dual)(features, center.astype(np.float32), targets, threads)
     drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(labels))

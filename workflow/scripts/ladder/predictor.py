@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from . import features, metrics, multipliers, networks, svm, variants, weights
+from . import features, kernel_functions, metrics, multipliers, networks, svm, variants, weights
 from .errors import UserError
 from .inference import Inference
 from .normalization import Statistics
@@ -150,7 +150,7 @@ class Neighbours:
         self._rows = rows
         # Around their middle, where the products of float32 numbers lose fewer digits.
         self._middle = rows[:ROWS].mean(axis=0)
-        self._norms = np.concatenate([svm.squared_norms(part - self._middle) for part in self._parts()])
+        self._norms = np.concatenate([kernel_functions.squared_norms(part - self._middle) for part in self._parts()])
 
     def _parts(self):
         return (self._rows[start:start + ROWS] for start in range(0, len(self._rows), ROWS))

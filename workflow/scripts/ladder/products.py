@@ -5,6 +5,8 @@ import concurrent.futures
 import numpy as np
 import threadpoolctl
 
+from .progress import bar
+
 SHARE = 256   # rows of a product at a time
 TILE = 512    # columns of a matrix's product with itself at a time
 
@@ -32,7 +34,11 @@ def gram(columns, threads):
     return out
 
 
-def for_each(work, items, threads):
-    """Call work(item) for each of the items, on so many threads, each with BLAS on one; returns the results in order."""
+def for_each(work, items, threads, label="", unit=""):
+    """Call work(item) for each of the items, on so many threads, each with BLAS on one; returns the results in order.
+
+    label, unit: of a progress bar; none without a label.
+    """
     with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, items))
+        found = pool.map(work, items)
+        return list(bar(found, label, unit, total=len(items)) if label else found)

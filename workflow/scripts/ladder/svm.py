@@ -33,11 +33,9 @@ import sklearn.svm
 import threadpoolctl
 
 from . import artifacts, backends
-from .errors import RunFailed, UserError
+from .errors import NOT_FINITE, RunFailed, UserError
+from .kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms
 from .progress import bar, duration, log, size
-
-KERNELS = ("rbf", "linear", "poly")
-DEGREE, COEF0 = 3, 0.0            # of poly, scikit-learn's defaults
 
 # rows^2 x features up to which oneDAL needs 10 s or less. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000
 # rows in 1.6 s and 8000 in 12.8 s, where Gram blocks and libsvm take 0.5 s and 3.1 s.
@@ -47,43 +45,7 @@ PAIRS_MEMORY = 5e9                # bytes that pairs being solved side by side m
 PROBE_ROWS = 1000                 # of each class, in the short run from which the time is estimated
 # libsvm's time goes with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
 SOLVE_POWER = {"rbf": 2.2, "poly": 2.3, "linear": 2.9}
-CHUNK = 256                       # rows at a time where the work is elementwise: they stay in the cache
 PREDICT_VALUES = 2**25            # kernel values at a time in prediction
-
-
-@dataclasses.dataclass(frozen=True)
-class Kernel:
-    """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree."""
-
-    name: str
-    gamma: float
-    degree: int = DEGREE
-    coef0: float = COEF0
-
-    def settings(self):
-        """The same as scikit-learn's, scikit-learn-intelex's and cuML's SVC take it."""
-        return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-
-    def block(self, x, x_norms, y, y_norms):
-        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms."""
-        values = x @ y.T
-        for start in range(0, len(x), CHUNK):
-            self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms)
-        return values
-
-    def _finish(self, products, x_norms, y_norms):
-        """Turn dot products into kernel values, in place."""
-        gamma = np.float32(self.gamma)
-        if self.name == "rbf":
-            products *= 2
-            products -= x_norms[:, None] + y_norms
-            np.minimum(products, 0, out=products)
-            products *= gamma
-            np.exp(products, out=products)
-        elif self.name == "poly":
-            products *= gamma
-            products += np.float32(self.coef0)
-            np.power(products, self.degree, out=products)
 
 
 @dataclasses.dataclass
@@ -157,7 +119,7 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     if len(features) != len(labels):
         raise UserError(f"{len(features)} rows of features but {len(labels)} labels; make the features again")
     rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
-    function = Kernel(kernel, _gamma(gamma, features))
+    function = Kernel(kernel, resolve_gamma(gamma, features))
     if backend == "sklearnex" and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH:
         return _fit_onedal(rows, classes, function, C, threads), "oneDAL"
     if backend == "cuml":
@@ -216,15 +178,6 @@ def decision_blocks(model, features):
         yield start, values.astype(np.float64) @ coefficients + model.intercept
 
 
-def squared_norms(rows):
-    """|row|^2 (N,) float32 of rows (N, D), summed in float64."""
-    norms = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), CHUNK):
-        wide = rows[start:start + CHUNK].astype(np.float64)
-        norms[start:start + CHUNK] = np.einsum("ij,ij->i", wide, wide)
-    return norms
-
-
 # Preparing the rows
 
 
@@ -272,8 +225,7 @@ class _Rows:
 def _check_finite(chunk, start):
     if not np.isfinite(chunk).all():
         row = start + int(np.flatnonzero(~np.isfinite(chunk).all(axis=1))[0])
-        raise RunFailed(f"features hold NaN or Inf, first in row {row}: the encoder diverged; train it with a lower "
-                        "learning_rate")
+        raise RunFailed(NOT_FINITE.format(f", first in row {row}"))
 
 
 def _check_settings(backend, kernel, C, gamma):
@@ -286,24 +238,6 @@ def _check_settings(backend, kernel, C, gamma):
         raise UserError(f"svm_C is {C}; it must be a number above 0, 10 is the default")
     if gamma not in ("scale", "auto") and not (not isinstance(gamma, str) and gamma > 0 and math.isfinite(gamma)):
         raise UserError(f"svm_gamma is {gamma!r}; it can be scale, auto, or a number above 0")
-
-
-def _gamma(gamma, features):
-    """The number that 'scale' or 'auto' stands for, as scikit-learn defines them."""
-    if gamma == "auto":
-        return 1.0 / features.shape[1]
-    if gamma == "scale":
-        spread = _variance(features)
-        return 1.0 / (features.shape[1] * spread) if spread > 0 else 1.0
-    return float(gamma)
-
-
-def _variance(features):
-    """Variance of all the elements, in float64, without a float64 copy of them."""
-    count = math.prod(features.shape)
-    chunks = [slice(start, start + CHUNK) for start in range(0, len(features), CHUNK)]
-    mean = sum(np.sum(features[chunk], dtype=np.float64) for chunk in chunks) / count
-    return sum(np.square(features[chunk].astype(np.float64) - mean).sum() for chunk in chunks) / count
 
 
 # The solvers. One class pair's solution: (support, coefficients, intercept) with support (s,) counting the rows of the

@@ -1,0 +1,72 @@
+"""Kernel functions of two sets of rows, in float32, and the gamma that `scale` and `auto` stand for."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+KERNELS = ("rbf", "linear", "poly")
+DEGREE, COEF0 = 3, 0.0   # of poly, scikit-learn's defaults
+CHUNK = 256              # rows at a time where the work is elementwise: they stay in the cache
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree."""
+
+    name: str
+    gamma: float
+    degree: int = DEGREE
+    coef0: float = COEF0
+
+    def settings(self):
+        """The same as scikit-learn's, scikit-learn-intelex's and cuML's SVC take it."""
+        return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+
+    def block(self, x, x_norms, y, y_norms):
+        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms."""
+        values = x @ y.T
+        for start in range(0, len(x), CHUNK):
+            self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms)
+        return values
+
+    def _finish(self, products, x_norms, y_norms):
+        """Turn dot products into kernel values, in place."""
+        gamma = np.float32(self.gamma)
+        if self.name == "rbf":
+            products *= 2
+            products -= x_norms[:, None] + y_norms
+            np.minimum(products, 0, out=products)
+            products *= gamma
+            np.exp(products, out=products)
+        elif self.name == "poly":
+            products *= gamma
+            products += np.float32(self.coef0)
+            np.power(products, self.degree, out=products)
+
+
+def squared_norms(rows):
+    """|row|^2 (N,) float32 of rows (N, D), summed in float64."""
+    norms = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), CHUNK):
+        wide = rows[start:start + CHUNK].astype(np.float64)
+        norms[start:start + CHUNK] = np.einsum("ij,ij->i", wide, wide)
+    return norms
+
+
+def resolve_gamma(gamma, features):
+    """The number that 'scale' or 'auto' stands for, as scikit-learn defines them."""
+    if gamma == "auto":
+        return 1.0 / features.shape[1]
+    if gamma == "scale":
+        spread = _variance(features)
+        return 1.0 / (features.shape[1] * spread) if spread > 0 else 1.0
+    return float(gamma)
+
+
+def _variance(features):
+    """Variance of all the elements, in float64, without a float64 copy of them."""
+    count = math.prod(features.shape)
+    chunks = [slice(start, start + CHUNK) for start in range(0, len(features), CHUNK)]
+    mean = sum(np.sum(features[chunk], dtype=np.float64) for chunk in chunks) / count
+    return sum(np.square(features[chunk].astype(np.float64) - mean).sum() for chunk in chunks) / count

@@ -32,6 +32,8 @@ def make(work, inputs, params, options):
         raise RunFailed("it diverged as the test wants")
     if os.environ.get("FAIL") == work.spec["stage"]:
         raise UserError("failed as the test wants")
+    if os.environ.get("DIE") == work.spec["stage"]:
+        os.kill(os.getpid(), 9)
     if os.environ.get("MEET") == work.spec["stage"]:   # goes on when two of this stage are at work
         for _ in range(600):
             if open("ran.txt").read().split().count(work.spec["stage"]) > 1:
@@ -243,6 +245,14 @@ def test_a_stages_message_is_the_last_line(fresh):
     assert fresh.status != 0
     assert output.splitlines()[-1].endswith(": failed as the test wants")
     assert "Traceback" not in output and "--spec" not in output, "the command line is in Snakemake's log"
+
+
+def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):
+    output = fresh.snakemake(DIE="normalized")
+    assert fresh.status != 0 and "Traceback" not in output
+    assert output.splitlines()[-1].startswith("normalize_images was killed before it could say why")
+    fresh.snakemake()
+    assert fresh.status == 0 and fresh.ran() == sorted([*ALL, "normalized"])
 
 
 def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):

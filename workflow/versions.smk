@@ -393,8 +393,13 @@ NOISE = (
 )
 
 
+FAILED = []  # rules whose jobs did
+
+
 def worth_reading(record):
     failed_job = getattr(record, "event", None) == LogEvent.JOB_ERROR
+    if failed_job:
+        FAILED.append(record.rule_name)
     return not failed_job and not record.getMessage().startswith(NOISE)
 
 
@@ -413,3 +418,8 @@ def repeat_errors():
     """Print the failed stages' own messages once more; at exit, so that they are the last lines."""
     if ERRORS.exists():
         say(f"\n{ERRORS.read_text().strip()}")
+    elif FAILED:
+        say(
+            f"\n{FAILED[0]} was killed before it could say why, perhaps for want of memory; "
+            "run the same command again: what is finished stays"
+        )

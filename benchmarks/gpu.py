@@ -21,9 +21,18 @@ import sys
 import time
 
 import timing
-from ladder import comparison, cuda_executor, driver, executors, multipliers, networks, nvrtc, plan, progress, variants, weights
+from ladder import progress
+from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.inference import Inference
+from ladder.executors import create as executors
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.executors.cuda import nvrtc
+from ladder.machine import driver
+from ladder.network import networks, weights
+from ladder.pages import parity as comparison
+from ladder.rungs import variants
+from ladder.training import plan
+from ladder.training.inference import Inference
 from timing import roofline
 
 import numpy as np   # isort: skip (after ladder)

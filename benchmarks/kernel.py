@@ -16,8 +16,11 @@ import json
 import sys
 
 import timing
-from ladder import executors, layers, networks, plan, variants, weights
 from ladder.errors import UserError
+from ladder.executors import create as executors
+from ladder.network import layers, networks, weights
+from ladder.rungs import variants
+from ladder.training import plan
 from timing import roofline
 
 import numpy as np   # isort: skip (after ladder)

@@ -15,8 +15,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
 import roofline  # noqa: E402
-from ladder import networks, optimizers, plan, variants  # noqa: E402
-from ladder.multipliers import MULTIPLIERS  # noqa: E402
+from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
+from ladder.network import networks, optimizers  # noqa: E402
+from ladder.rungs import variants  # noqa: E402
+from ladder.training import plan  # noqa: E402
 
 README = HERE.parent / "kernels/README.md"
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"

@@ -11,7 +11,10 @@ import numpy as np  # noqa: E402
 
 import ladder  # noqa: E402, F401 (before NumPy: see ladder/__init__.py)
 import roofline  # noqa: E402
-from ladder import cuda_executor, driver, optimizers, parity, plan, weights  # noqa: E402
+from ladder.executors.cuda import executor as cuda_executor  # noqa: E402
+from ladder.machine import driver  # noqa: E402
+from ladder.network import optimizers, weights  # noqa: E402
+from ladder.training import parity, plan  # noqa: E402
 
 FLUSH_BYTES = 256 << 20            # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20

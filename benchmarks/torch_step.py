@@ -1,7 +1,8 @@
 """Seconds of each training step of a network in PyTorch, float32, on the CPU; called by cpu.py.
 
-arguments: a JSON object with network (a name of ladder/networks.py), input_shape, batch, layout (channels_last or contiguous),
-threads, warm_up and steps.  Prints a JSON list. The module is built from the same table of layers that the plan is made from.
+arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, layout (channels_last
+or contiguous), threads, warm_up and steps.  Prints a JSON list. The module is built from the same table of
+layers that the plan is made from.
 """
 
 import json
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
-from ladder import networks  # noqa: E402
+from ladder.network import networks  # noqa: E402
 
 MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 

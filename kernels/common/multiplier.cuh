@@ -3,7 +3,7 @@
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16 or fp16
 //     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
 // What each is and what becomes of zeros, subnormals, infinities, NaN, and results too large or too small is said in
-// workflow/scripts/ladder/multipliers.py, whose kernel_defines() makes these options.
+// workflow/scripts/ladder/arithmetic/multipliers.py, whose kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
 //     add_products(a, b, sum)      sum(i, j) += multiply(a(i), b(j)) for a thread's piece of a matrix product

@@ -20,8 +20,9 @@ import sys
 
 import numpy as np
 
-from ladder import artifacts, multipliers
+from ladder.arithmetic import multipliers
 from ladder.errors import UserError
+from ladder.store import artifacts
 
 NOTICEABLE = 1e-3   # of the largest singular value
 

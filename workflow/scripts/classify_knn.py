@@ -8,8 +8,10 @@ import time
 
 import numpy as np
 
-from ladder import knn, metrics, scoring_record, stage
+from ladder.classifiers import knn, metrics
 from ladder.progress import duration, log
+from ladder.store import scores as scoring_record
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
@@ -26,4 +28,4 @@ def make(work, inputs, params):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

@@ -10,8 +10,8 @@ import json
 import pathlib
 import sys
 
-from ladder import garbage
 from ladder.errors import UserError
+from ladder.workflow import garbage
 
 
 def main():

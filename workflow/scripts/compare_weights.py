@@ -15,8 +15,8 @@ import sys
 import numpy as np
 import safetensors.numpy
 
-from ladder import networks, weights
 from ladder.errors import UserError
+from ladder.network import networks, weights
 
 
 def main():

@@ -11,9 +11,12 @@ import sys
 
 import yaml
 
-from ladder import RELEASED, artifacts, config, progress, runtime, stages
+from ladder import RELEASED, progress
 from ladder.errors import UserError
+from ladder.machine import runtime
 from ladder.progress import log
+from ladder.store import artifacts
+from ladder.workflow import config, stages
 
 
 def main():
@@ -35,11 +38,11 @@ def serve(arguments):
     settings = read_settings(arguments.configfile, arguments.config)
     inputs = open_run(stages.chain(settings), options(arguments.configfile, arguments.config))
     try:
-        from ladder import demo
+        from ladder.demo import server as demo
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is not installed here; type: make demo, or .venv/bin/python -m pip install -r "
                         "envs/demo.txt") from error
-    from ladder.predictor import Predictor
+    from ladder.demo.predictor import Predictor
 
     runtime.set_threads(settings["threads"])
     with demo.listen(arguments.port) as listening:   # before the model is loaded, which may take a while

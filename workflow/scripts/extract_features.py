@@ -14,10 +14,14 @@ import time
 
 import numpy as np
 
-from ladder import features, multipliers, networks, progress, stage, weights
-from ladder.inference import Inference
-from ladder.normalization import Statistics
+from ladder import progress
+from ladder.arithmetic import multipliers
+from ladder.data.normalization import Statistics
+from ladder.features import features
+from ladder.network import networks, weights
 from ladder.progress import log
+from ladder.training.inference import Inference
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params, options):
@@ -74,4 +78,4 @@ ENCODERS = {"network": network_encoder, "pixels": pixel_encoder}
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

@@ -1,4 +1,4 @@
-"""Stage `fit`: layers fitted to patches of the training images, one after the other, without labels and without gradients.
+"""Stage `patches`: layers fitted to patches of the training images, one after the other, without labels and without gradients.
 
 params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening, patches_iterations (absent
 for random atoms), seed.
@@ -9,10 +9,13 @@ Writes the weights, weights.bin or weights.safetensors, those of layers that are
 
 import threadpoolctl
 
-from ladder import networks, patches, plan, stage, weights
-from ladder.inference import Inference
-from ladder.normalization import Statistics
-from ladder.variants import VARIANTS
+from ladder.data.normalization import Statistics
+from ladder.features import patches
+from ladder.network import networks, weights
+from ladder.rungs.variants import VARIANTS
+from ladder.training import plan
+from ladder.training.inference import Inference
+from ladder.workflow import stage_script
 
 ROWS = 500   # images of the first layer at once
 
@@ -87,4 +90,4 @@ def metrics(network, variant, before, after):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

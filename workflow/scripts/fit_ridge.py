@@ -8,8 +8,11 @@ import time
 
 import numpy as np
 
-from ladder import kernel_ridge, metrics, scoring_record, stage
+from ladder.classifiers import metrics
+from ladder.classifiers import ridge as kernel_ridge
 from ladder.progress import duration, log, size
+from ladder.store import scores as scoring_record
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
@@ -31,4 +34,4 @@ def make(work, inputs, params):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

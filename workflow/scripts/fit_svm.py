@@ -10,8 +10,10 @@ import time
 
 import numpy as np
 
-from ladder import metrics, scoring_record, stage, svm
+from ladder.classifiers import metrics, svm
 from ladder.progress import duration, log
+from ladder.store import scores as scoring_record
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
@@ -37,4 +39,4 @@ def make(work, inputs, params):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

@@ -6,8 +6,9 @@ Writes train.npy and test.npy, float32 (N, dimensions): the parts' columns one a
 
 import numpy as np
 
-from ladder import progress, stage
+from ladder import progress
 from ladder.progress import log
+from ladder.workflow import stage_script
 
 ROWS = 2048   # rows at a time
 
@@ -32,4 +33,4 @@ def join(work, name, parts, weights):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

@@ -8,8 +8,9 @@ import argparse
 import pathlib
 import sys
 
-from ladder import artifacts, diff_page, lineage
 from ladder.errors import UserError
+from ladder.pages import diff as diff_page
+from ladder.store import artifacts, lineage
 
 
 def main():

@@ -7,7 +7,8 @@ import argparse
 import pathlib
 import sys
 
-from ladder import artifacts, history_page
+from ladder.pages import history as history_page
+from ladder.store import artifacts
 
 
 def main():

@@ -8,9 +8,14 @@ import argparse
 import json
 import pathlib
 
-from ladder import artifacts, pictures, predictions_page, progress, runtime, stage
+from ladder import progress
+from ladder.data import pictures
+from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
-from ladder.predictor import Predictor
+from ladder.machine import runtime
+from ladder.pages import predictions as predictions_page
+from ladder.store import artifacts
+from ladder.workflow import stage_script
 
 
 def main():
@@ -28,7 +33,7 @@ def main():
         answered = predictions_page.answers(predictor, taken)
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
-        stage.end(str(error), 2)
+        stage_script.end(str(error), 2)
     for one in answered[:10]:
         progress.log.info("%s: %s", one["file"], one["class"])
     progress.log.info("%s: %d picture%s answered%s", arguments.output / "predictions.html", len(answered),

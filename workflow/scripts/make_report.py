@@ -1,6 +1,7 @@
 """Write report.html and summary.json of a run from its artifacts."""
 
-from ladder import report, stage
+from ladder.pages import report
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
@@ -11,4 +12,4 @@ def make(work, inputs, params):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

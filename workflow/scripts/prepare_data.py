@@ -9,9 +9,10 @@ with holdout, test_images.npy and test_labels.npy are the training rows set asid
 
 import json
 
-from ladder import datasets, stage
+from ladder.data import datasets
 from ladder.errors import UserError
 from ladder.progress import log
+from ladder.workflow import stage_script
 
 
 def make(work, inputs, params, options):
@@ -37,4 +38,4 @@ def _load(params, options, with_test=True):
 
 
 if __name__ == "__main__":
-    stage.run(make)
+    stage_script.run(make)

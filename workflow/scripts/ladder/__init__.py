@@ -1,6 +1,6 @@
 """Kernel Ladder's library: see the architecture section of README.md."""
 
-from . import runtime
+from ladder.machine import runtime
 
 # Before anything imports NumPy, which reads the variable once. The sentence is for the log.
 RELEASED = runtime.release_blas()

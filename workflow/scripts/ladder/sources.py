@@ -6,17 +6,21 @@ import hashlib
 import pathlib
 import sys
 
-from .errors import UserError
+from ladder.errors import UserError
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
-# The frame around the work: nothing in these files can change a byte of an artifact's data. What a download brings is held
-# against its checksum; executors and variants say which modules run, and those are declared; the record of what was scored
-# lies beside the artifacts.
+# The frame around the work: nothing in these files can change a byte of an artifact's data. A download is checked against its
+# checksum; executors and variants choose modules, which count themselves; the record of scores lies beside the artifacts.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "__init__", "artifacts", "download", "driver", "errors", "executors", "gpus", "progress", "rungs/__init__", "runtime",
-    "scoring_record", "sources", "stage", "variants"))
+    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/runtime", "progress",
+    "rungs/variants", "sources", "store/artifacts", "store/scores", "workflow/stage_script"))
+
+
+def that_count(files):
+    """Those of `files` that can change an artifact's data: not the frame around the work, nor the text of a package."""
+    return {path for path in files if path not in NEUTRAL and not path.endswith("/__init__.py")}
 
 
 def closure(script):
@@ -29,7 +33,7 @@ def closure(script):
         path = todo.pop()
         if path not in found:
             found.add(path)
-            todo.extend(_imported(path))
+            todo += _imported(path)
     return {path.relative_to(ROOT).as_posix() for path in found}
 
 
@@ -46,10 +50,16 @@ def digest(path):
     try:
         return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
     except FileNotFoundError:
-        raise UserError(f"{path} is missing, but a stage in workflow/scripts/ladder/stages.py has it as a source") from None
+        raise UserError(f"{path} is missing, but a stage is made with it") from None
 
 
+@functools.cache
 def _imported(path):
+    """The files that the import statements of `path` run."""
+    return list(_imports(path))
+
+
+def _imports(path):
     for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -1,6 +1,6 @@
 """The cpu rung: fused groups for the NumPy executor."""
 
-from ..patterns import (
+from ladder.rungs.patterns import (
     LAYERS,
     Pattern,
     batchnorm_gradients,

@@ -1,5 +1,5 @@
 """The sequential program: the plainest plan there is, one operation for each layer and direction, for the Numba executor."""
 
-from .gpu_basic import PATTERNS
+from ladder.rungs.patterns import LAYER_PATTERNS as PATTERNS
 
 __all__ = ["PATTERNS"]

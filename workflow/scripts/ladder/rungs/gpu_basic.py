@@ -4,46 +4,15 @@ import math
 
 import numpy as np
 
-from .. import randomness
-from ..patterns import LAYERS, Launch, Pattern, convolution, sliding, weight_gradients
+from ladder.arithmetic import randomness
+from ladder.rungs.patterns import LAYER_PATTERNS, Launch
+
+PATTERNS = LAYER_PATTERNS
 
 BLOCK = 256
 # Partial sums of the squared error, and of a sum over all pixels of a batch; the numbers are part of the result's bytes.
 LOSS_PARTS, CHANNEL_PARTS = 1024, 256
 SLIDING = "window", "stride", "padding"
-
-
-def conv2d(build, group):
-    """A convolution alone, its three gradients as operations of their own."""
-    (conv,) = group
-    return _product(build, conv, sliding(conv))
-
-
-def dense(build, group):
-    """As conv2d."""
-    (layer,) = group
-    return _product(build, layer, {})
-
-
-def _product(build, layer, attributes):
-    group, kind, flop = (layer,), layer.kind, 2 * layer.macs
-    x, weight, bias = convolution(build, layer)
-    y = build.activation(layer)
-    build.step(f"{kind}_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
-
-    def backward():
-        dy, writes = build.gradient(y), weight_gradients(build, layer)
-        if build.wants_gradient(x):
-            build.step(f"{kind}_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
-                       **attributes)
-        if layer.attributes["bias"]:
-            build.step(f"{kind}_bias_grad", group, {"dy": dy}, {"dbias": writes["dbias"]})
-        build.step(f"{kind}_weight_grad", group, {"x": x, "dy": dy}, {"dweight": writes["dweight"]}, flop=flop, **attributes)
-
-    return backward
-
-
-PATTERNS = (Pattern(("conv2d",), conv2d), Pattern(("dense",), dense), *LAYERS)
 
 
 def integers(*values):

@@ -1,8 +1,8 @@
 """gpu_opt_v1 with convolutions and dense layers in larger tiles."""
 
-from . import gpu_opt_v1
-from .gpu_basic import blocks
-from .gpu_opt_v1 import PATTERNS, Tile
+from ladder.rungs import gpu_opt_v1
+from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.gpu_opt_v1 import PATTERNS, Tile
 
 __all__ = ["LAUNCHES", "PATTERNS"]
 

@@ -6,9 +6,9 @@ gradient is a step of its own.
 
 import dataclasses
 
-from ..patterns import LAYERS, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
-from . import gpu_basic
-from .gpu_basic import blocks, elements, integers
+from ladder.rungs import gpu_basic
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,11 +8,11 @@ import functools
 
 import numpy as np
 
-from ..optimizers import AVERAGES
-from ..patterns import LAYERS, Launch, Pattern, convolution, is_2x2, weight_gradients
-from . import gpu_opt_v1
-from .gpu_basic import blocks, elements, integers
-from .gpu_opt_v1 import Tile, is_small_pool, resize_block
+from ladder.network.optimizers import AVERAGES
+from ladder.rungs import gpu_opt_v1
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.gpu_opt_v1 import Tile, is_small_pool, resize_block
+from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, weight_gradients
 
 FUSES_UPDATE = True   # see plan.training_plan
 

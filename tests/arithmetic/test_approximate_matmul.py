@@ -1,0 +1,152 @@
+"""Matrix products under a multiplier: the products of multipliers.py, added in the order of k, to the bit."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+
+import multiplier_references as references
+from ladder.arithmetic import approximate_matmul as approximate
+from ladder.arithmetic import multipliers
+from ladder.arithmetic.approximate_matmul import pack, product
+from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply
+from ladder.errors import UserError
+
+TABLE = Table("random", references.random_table(7))
+ALL = [*MULTIPLIERS.values(), TABLE]
+SHAPES = [   # m, k, n
+    (1, 1, 1), (1, 5, 1), (3, 4, 16), (5, 7, 17), (2, 64, 40), (4, 65, 256), (3, 131, 300), (9, 130, 5), (70, 9, 2)]
+
+
+def in_order(a, b, multiplier):
+    total = np.zeros((len(a), b.shape[1]), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(len(b)):
+            total = total + multiply(a[:, k, None], b[None, k], multiplier)
+    return total
+
+
+def assert_same(got, expected):
+    """The same bits, but for the payload of a NaN, which a sum takes from either side."""
+    assert (references.same_bits(got, expected) | (np.isnan(got) & np.isnan(expected))).all()
+
+
+def spoiled(matrix, seed):
+    """With a few numbers that are infinite, NaN or so large that products overflow."""
+    random, matrix = np.random.default_rng(seed), matrix.copy()
+    for value in (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e25):
+        matrix.reshape(-1)[random.integers(0, matrix.size)] = value
+    return matrix
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_a_product_is_the_products_added_in_order(multiplier, shape):
+    m, k, n = shape
+    a, b = references.ordinary((m, k)), references.ordinary((k, n), seed=1)
+    assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+    a, b = spoiled(a, 1), spoiled(b, 2)
+    assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+
+
+@pytest.mark.parametrize("bits", [1, 4])
+def test_tables_of_fewer_bits(bits):
+    table = Table("narrow", references.random_table(bits))
+    a, b = references.ordinary((6, 20)), references.ordinary((20, 33))
+    assert_same(product(a, b, table), in_order(a, b, table))
+    assert_same(product(spoiled(a, 1), b, table), in_order(spoiled(a, 1), b, table))
+
+
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_a_million_single_products(multiplier):
+    # Of one product a sum has its bits, but for the sign of a zero: it starts from +0.
+    values = references.pairs(2000, seed=3)[0]
+    column, row = values[:1000, None], references.pairs(1000 + references.EDGES.size ** 2, seed=4)[1][-1000:][None, :]
+    a, b = np.where(np.abs(column) < 1e18, column, 1), np.where(np.abs(row) < 1e18, row, 1)   # the loops without special cases
+    for left, right in ((column, row), (a, b), (b.T, a.T)):
+        assert_same(product(left, right, multiplier), multiply(left, right, multiplier) + np.float32(0))
+
+
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_products_of_every_short_mantissa_and_where_the_formulas_change(multiplier):
+    mantissas = (1 + np.arange(128) / 128).astype(np.float32)
+    for a, b in ((mantissas, -mantissas), references.adding_up(500)):
+        assert_same(product(a[:, None], b[None, :], multiplier), multiply(a[:, None], b, multiplier) + np.float32(0))
+
+
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_products_around_the_largest_number(multiplier):
+    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23])
+    for exponent in range(123, 130):
+        a = (mantissas[:, None] * 2.0 ** 63).astype(np.float32)
+        b = (mantissas[None, :] * 2.0 ** (exponent - 63)).astype(np.float32)
+        for place in range(5):   # one at a time: the largest magnitudes say which loops run
+            one = a[place:place + 1]
+            assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
+
+
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_products_around_the_least_normal_number(multiplier):
+    random = np.random.default_rng(5)
+    exponents, mantissas = random.integers(-70, -55, 600), random.integers(0, 1 << 23, 600)
+    mantissas[:200] = np.resize([0, 1, (1 << 23) - 1, 1 << 22, (1 << 23) - 655360, 655359, 655360], 200)
+    values = (np.ldexp(1 + mantissas / (1 << 23), exponents) * random.choice([-1, 1], 600)).astype(np.float32)
+    a, b = values[:, None], np.float32(1 / values[None, :]) * np.float32(2.0 ** -126)
+    assert_same(product(a, b, multiplier), multiply(a, b, multiplier) + np.float32(0))
+    assert_same(product(a, a.T, multiplier), multiply(a, a.T, multiplier) + np.float32(0))
+
+
+@pytest.mark.parametrize("multiplier", [MULTIPLIERS["am32"], TABLE], ids=lambda multiplier: multiplier.name)
+def test_factors_may_be_transposed_or_cut_out_and_so_may_the_result(multiplier):
+    a, b = references.ordinary((40, 24)), references.ordinary((40, 36))
+    expected = in_order(a.T.copy(), b, multiplier)
+    assert_same(product(a.T, b, multiplier), expected)
+    assert_same(product(a.T, b.T.copy().T, multiplier), expected)
+    assert_same(product(np.repeat(a, 2, axis=1)[:, ::2].T, b, multiplier), expected)
+    whole = np.zeros((24, 50), np.float32)
+    out = whole[:, 7:43]
+    assert product(a.T, b, multiplier, out) is out
+    assert_same(out, expected)
+    assert not whole[:, :7].any()
+    assert not whole[:, 43:].any()
+    assert_same(product(b.T, a, multiplier, whole[:, :36].T), in_order(b.T.copy(), a, multiplier))
+
+
+def test_an_empty_sum_is_zero():
+    out = np.full((3, 20), np.nan, np.float32)
+    assert (product(np.zeros((3, 0), np.float32), np.zeros((0, 20), np.float32), "am32", out) == 0).all()
+    assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (0, 20)
+
+
+@pytest.mark.parametrize("name", ["mit32", "fp16"])
+def test_threads_that_share_out_the_rows_make_the_same_bytes(name):
+    a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
+    expected, out, packed = product(a, b, name), np.zeros((64, 90), np.float32), pack(b, name)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda row: product(a[row:row + 4], packed, name, out[row:row + 4]), range(0, 64, 4)))
+    assert_same(out, expected)
+
+
+def test_a_packed_factor_serves_ordinary_and_other_factors():
+    b = references.ordinary((12, 20))
+    b[0, 0] = 1e-40   # which an infinity makes infinite, and which is zero to any other number
+    packed = pack(b, "mit16")
+    for a in (references.ordinary((3, 12)), spoiled(references.ordinary((3, 12)), 1), np.full((3, 12), np.inf, np.float32)):
+        assert_same(product(a, packed, "mit16"), in_order(a, b, "mit16"))
+
+
+def test_bad_arguments_are_refused():
+    ones, short, wide, doubles = (np.ones(shape, dtype) for shape, dtype in (
+        ((4, 4), np.float32), ((3, 4), np.float32), ((4, 5), np.float32), ((4, 4), np.float64)))
+    for arguments in [(ones, short, "am32"), (ones, doubles, "am32"), (doubles, ones, "am32"),
+                      (ones[0], ones, "am32"), (ones, ones[0], "am32"),
+                      (ones, ones, "am32", wide), (wide.T, ones, "am32", wide), (ones, pack(ones, "am32"), "mit32")]:
+        with pytest.raises(ValueError):
+            product(*arguments)
+    with pytest.raises(UserError, match="there is no multiplier"):
+        product(ones, ones, "am33")
+
+
+def test_panels_hold_a_whole_number_of_vectors():
+    assert approximate.PANEL % approximate.VECTOR == 0
+    assert multipliers.CORRECTION == approximate.CORRECTION

@@ -1,0 +1,302 @@
+"""The pages that hold runs against each other, in a real browser: they sort, filter, fit and can be read."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import browser
+import synthetic_results
+from browser import FAINT_TEXTS, TOO_WIDE, show
+from ladder.arithmetic import multipliers
+from ladder.pages import compare as compare_page
+from ladder.pages import diff as diff_page
+from ladder.pages import history as history_page
+from ladder.pages import multiplier_runs
+from ladder.pages import multipliers as multipliers_page
+from ladder.pages import search as search_page
+from ladder.store import lineage
+from synthetic_cells import REASON, Cells
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+
+PAGES = ("few", "many", "mixed", "empty", "search", "empty search", "diff", "diff of many layers", "history", "long history",
+         "no history", "multipliers", "no multipliers")
+OF_HISTORY = "[...document.querySelectorAll('#history tbody tr')].filter(row => row.checkVisibility())"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    chromium = browser.Browser(browser.find())
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def runs(results):
+    made = [synthetic_results.add(results, epochs=2, made="2026-03-01T08:00:00Z"),
+            synthetic_results.add(results, epochs=2, learning_rate=0.01, noise=0.1, loss=2, faster=3,
+                                  made="2026-03-02T08:00:00Z", name="faster start", tags=["sweep", "lr"]),
+            synthetic_results.add(results, epochs=2, batch=128, noise=0.5, faster=2, made="2026-03-03T08:00:00Z"),
+            synthetic_results.add(results, dataset="cifar10", network="resnet50", steps=5, made="2026-03-04T08:00:00Z"),
+            synthetic_results.add(results, dataset="cifar10", network="resnet50", steps=5, seed=2, noise=0.3,
+                                  made="2026-03-05T08:00:00Z"),
+            synthetic_results.add(results, dataset="mnist", network="lenet_5", epochs=1, made="2026-03-06T08:00:00Z")]
+    (results / "report" / "r00000000000").mkdir()
+    return made
+
+
+def compared(runs, entries):
+    """The page of entries: (overrides, which run or None)."""
+    inputs = {f"{role}{number}": runs[which][role] for number, (_, which) in enumerate(entries) if which is not None
+              for role in ("report", "train")}
+    return compare_page.page(compare_page.runs(inputs, [
+        {"overrides": overrides, "reason": "" if which is not None else "it needs an NVIDIA GPU, and none answers here"}
+        for overrides, which in entries]))
+
+
+def searched(runs, count=24):
+    """The page of a search of so many runs, some of which could not run."""
+    inputs, entries = {}, []
+    for number in range(count):
+        reason = "" if number % 8 else "the values do not go together"
+        entries.append({"overrides": {"learning_rate": 10.0 ** -(1 + number % 5), "optimizer": ("adam", "sgd")[number % 2],
+                                      "batch_size": 8 + number}, "reason": reason})
+        if not reason:
+            inputs |= {f"{role}{number}": runs[number % 3][role] for role in ("report", "train")}
+    keys = {"learning_rate": {"min": 1e-5, "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
+            "batch_size": {"min": 8, "max": 40, "scale": "linear"}}
+    search = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
+    return search_page.page(search_page.Found(inputs, {"search": search, "entries": entries}))
+
+
+def differing(results, runs, a, b):
+    return diff_page.page(diff_page.Difference(lineage.Store(results), runs[a]["report"].version, runs[b]["report"].version))
+
+
+def history(results):
+    return history_page.page(history_page.rows(results), results, results / "history.html")
+
+
+def long_history(results, runs, folder):
+    """Of 400 more copies of a report."""
+    manifest = json.loads((runs[0]["report"].folder / "manifest.json").read_text())
+    shutil.copytree(results, folder)
+    for number in range(1, 401):
+        copy = shutil.copytree(runs[0]["report"].folder, folder / "report" / f"r{number:011x}")
+        (copy / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
+    return history(folder)
+
+
+def multiplied(results):
+    """Of two networks with every multiplier and tables with long names."""
+    tables = [str(results / f"{name}.npy") for name in ("a_table", "another_table_with_quite_a_long_name", "third", "fourth")]
+    cells = Cells(results)
+    results.mkdir()
+    for bits, path in enumerate(tables, 2):
+        np.save(path, multipliers.tabulated("mbm", bits))
+    for number, multiplier in enumerate([*multipliers.MULTIPLIERS, *tables]):
+        for seed in (1, 2)[:1 + (number < 2)]:
+            cells.add(multiplier, seed, 0.98 - 0.01 * number + 0.001 * seed, slower=1 + number, loss=1 + number / 9)
+    cells.add("exact", network="lenet_5", batch_size=32).add("fp16", network="lenet_5", batch_size=32, reason=REASON)
+    return multipliers_page.page(multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries)))
+
+
+@pytest.fixture(scope="module")
+def pages(results, runs, tmp_path_factory):
+    """Name -> path of the page, made when it is asked for."""
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+    long_list = [({"learning_rate": 10.0 ** -(number % 5), "optimizer": ("adam", "sgd")[number % 2], "batch_size": number + 1},
+                  number % 3) for number in range(40)]
+    texts = {
+        "few": lambda: compared(runs, [({}, 0), ({"learning_rate": 0.01}, 1), ({"batch_size": 128}, 2),
+                                       ({"variant": "gpu_gemm"}, None)]),
+        "many": lambda: compared(runs, long_list),
+        "mixed": lambda: compared(runs, [({"network": "resnet50"}, 3), ({"network": "resnet50", "seed": 2}, 4),
+                                         ({"network": "lenet_5"}, 5), ({"network": "autoencoder"}, 0)]),
+        "empty": lambda: compared(runs, []), "search": lambda: searched(runs), "empty search": lambda: searched(runs, 0),
+        "diff": lambda: differing(results, runs, 0, 1), "diff of many layers": lambda: differing(results, runs, 3, 4),
+        "history": lambda: history(results), "long history": lambda: long_history(results, runs, folder / "long"),
+        "no history": lambda: history(folder / "none"),
+        "multipliers": lambda: multiplied(folder / "cells"), "no multipliers": lambda: multipliers_page.page([]),
+    }
+
+    def path(name):
+        if name not in made:
+            made[name] = folder / f"{name}.html"
+            made[name].write_text(texts[name]())
+        return made[name]
+
+    return path
+
+
+@pytest.fixture(params=PAGES)
+def page(request, pages):
+    return pages(request.param)
+
+
+def test_it_asks_for_nothing_but_itself_and_its_script_runs(chromium, page):
+    chromium.open(page)
+    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
+    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+    assert chromium.value("[...document.querySelectorAll('table.sortable')].every(table => table.matches('.sorts'))")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_never_scrolls_sideways(chromium, page, width):
+    show(chromium, page, width)
+    assert chromium.value("document.documentElement.scrollWidth") == width
+    assert chromium.value(TOO_WIDE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast(chromium, page, scheme):
+    show(chromium, page, scheme=scheme)
+    assert chromium.value(FAINT_TEXTS) == []
+
+
+def test_the_contents_lead_to_their_sections(chromium, page):
+    chromium.open(page)
+    links = "[...document.querySelectorAll('.contents a')]"
+    assert chromium.value(f"{links}.length") == chromium.value("document.querySelectorAll('section').length") >= 1
+    assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+
+
+def column(chromium, head):
+    """(the texts of the runs table's column of this head, what its head says of the order)."""
+    return chromium.value(f"""(() => {{
+      const table = document.querySelector("table.sortable");
+      const heads = [...table.tHead.rows[0].cells];
+      const at = heads.findIndex(cell => cell.textContent.trim() === {json.dumps(head)});
+      return [[...table.tBodies[0].rows].map(row => row.cells[at]?.textContent.trim()), heads[at].getAttribute("aria-sort")];
+    }})()""")
+
+
+def press(chromium, head):
+    chromium.value(f"""[...document.querySelectorAll("table.sortable")][0].tHead.querySelectorAll("button")
+      .forEach(button => {{ if (button.textContent.trim() === {json.dumps(head)}) button.click(); }})""")
+
+
+def test_a_table_sorts_by_the_column_that_is_pressed(chromium, pages):
+    chromium.open(pages("few"))
+    assert column(chromium, "run") == [["1", "2", "3", "4"], None]
+    press(chromium, "images/s")   # of what is good there is more on top
+    assert column(chromium, "run") == [["2", "3", "1", "4"], None]
+    assert column(chromium, "images/s")[1] == "descending"
+    press(chromium, "images/s")
+    assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # what has no value is last either way
+    assert column(chromium, "images/s")[1] == "ascending"
+    press(chromium, "batch_size")
+    assert column(chromium, "batch_size") == [["64", "64", "128", "–"], "ascending"]
+    assert column(chromium, "images/s")[1] is None
+    press(chromium, "loss")
+    assert column(chromium, "run")[0][-2:] == ["2", "4"]
+    press(chromium, "run")
+    assert column(chromium, "run") == [["1", "2", "3", "4"], "ascending"]
+
+
+def test_numbers_sort_as_numbers_and_words_as_words(chromium, pages):
+    chromium.open(pages("many"))
+    press(chromium, "batch_size")
+    texts, _ = column(chromium, "batch_size")
+    assert len(texts) == 40 and [int(text) for text in texts] == sorted(map(int, texts))
+    press(chromium, "learning_rate")
+    rates = [float(text) for text in column(chromium, "learning_rate")[0]]
+    assert rates == sorted(rates)
+
+
+def test_a_head_can_be_pressed_with_the_keyboard(chromium, pages):
+    chromium.open(pages("few"))
+    chromium.value("document.querySelector('table.sortable thead button').focus()")
+    for kind in ("keyDown", "keyUp"):
+        chromium.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    assert column(chromium, "run")[1] == "ascending"
+
+
+def test_a_run_that_is_pointed_at_stands_out_among_the_curves(chromium, pages):
+    chromium.open(pages("few"))
+    curves = "[...document.querySelectorAll('.curve')].map(curve => curve.getAttribute('class').split(' ').pop())"
+    chromium.value("document.querySelector('.legend [data-run=\"2\"]').focus()")
+    assert sorted(chromium.value(curves)) == ["behind", "behind", "pointed"]
+    chromium.value("document.activeElement.blur()")
+    assert "pointed" not in chromium.value(curves)
+
+
+def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
+    chromium.open(pages("multipliers"))
+    colours = chromium.value("""(() => {
+      const group = document.querySelector("section");
+      const of = (selector, property) => [...group.querySelectorAll(selector)].map(one => getComputedStyle(one)[property]);
+      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"), of(".curve", "stroke"),
+              of(".strips .track i:nth-of-type(1)", "backgroundColor"), of(".bars .bar", "backgroundColor")];
+    })()""")
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all that are left
+    assert all(found == colours[0] for found in colours[1:])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width):
+    chromium.open(pages("multipliers"), width)
+    heights = chromium.value("[...document.querySelectorAll('.bars tr, .strips .who')].map(row => row.offsetHeight)")
+    assert len(heights) > 20 and max(heights) < 90
+    widths = chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")
+    assert min(widths) > 70
+
+
+def test_a_run_that_is_pointed_at_in_the_table_is_found_in_every_picture(chromium, pages):
+    chromium.open(pages("search"))
+    pointed = "[...document.querySelectorAll('.scatter .point.pointed')].map(point => point.dataset.run)"
+    row = "document.querySelector('#runs-table tr[data-run=\"6\"]')"
+    chromium.value(f"{row}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}})) && null")
+    assert chromium.value(pointed) == ["6", "6", "6"]
+    assert chromium.value("document.querySelectorAll('.scatter').length") == 3
+
+
+def filter_by(chromium, text):
+    chromium.value(f"""(() => {{
+      const box = document.querySelector("#filter");
+      box.value = {json.dumps(text)};
+      box.dispatchEvent(new Event("input"));
+    }})()""")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("text, count", [
+    ("", 7), ("cifar10", 2), ("SWEEP", 1), ("learning_rate=0.01", 1), ("cifar10 seed=2", 1), ("unfinished", 1), ("nonsense", 0),
+])
+def test_the_history_shows_only_what_holds_the_words(chromium, pages, text, count, width):
+    chromium.open(pages("history"), width)
+    filter_by(chromium, text)
+    assert chromium.value(f"{OF_HISTORY}.length") == count
+    assert chromium.value("document.querySelector('#filtered').textContent") == (f"{count} of 7" if text else "")
+
+
+def test_a_long_history_is_filtered_and_sorted_at_once(chromium, pages):
+    chromium.open(pages("long history"))
+    assert chromium.value(f"{OF_HISTORY}.length") == 407
+    seconds = chromium.value("""(() => {
+      const started = performance.now();
+      const box = document.querySelector("#filter");
+      box.value = "digits";
+      box.dispatchEvent(new Event("input"));
+      document.querySelector("#history thead button").click();
+      return (performance.now() - started) / 1000;
+    })()""")
+    assert seconds < 5 and chromium.value(f"{OF_HISTORY}.length") == 403
+
+
+def test_without_its_script_a_page_shows_the_same(chromium, pages):
+    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.open(pages("history"))
+    finally:
+        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert chromium.value(f"{OF_HISTORY}.length") == 7
+    assert chromium.value("document.querySelectorAll('#history button').length") == 0
+    assert not chromium.value("document.querySelector('#filter').checkVisibility()")

@@ -1,0 +1,151 @@
+"""The pages in a real browser: no requests, no sideways scrolling, readable in light and dark, with all parts unfolded."""
+
+import pytest
+
+import browser
+import synthetic_run
+from browser import FAINT_TEXTS, TOO_WIDE, show
+from ladder.network import networks
+from ladder.pages import network as network_page
+from ladder.pages import report
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    chromium = browser.Browser(browser.find())
+    yield chromium
+    chromium.close()
+
+
+REPORTS = {"digits": {}, "cifar10": {"dataset": "cifar10"},
+           "lenet": {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
+           "dense": {"dataset": "mnist", "network": "lenet_300_100", "epochs": 1},
+           "resnet": {"dataset": "cifar10", "network": "resnet50", "steps": 5},
+           "fitted": {"dataset": "cifar10", "epochs": 1, "fitted": True},
+           "patch net": {"dataset": "cifar10", "network": "patch_net", "fitted": True},
+           "all": {"dataset": "cifar10", "evaluations": ("linear", "ridge", "knn"), "seeds": (0, 2, 3, 4), "ablated": 1,
+                   "parts": (0.5,), "mapped": 200,
+                   "options": {"features_two_polarity": 0.5, "features_flip": True, "features_pca": 64}}}
+ABLATION = [{"overrides": {"features_layer": "enc1_pool", "features_standardize": True}, "reason": ""},
+            {"overrides": {"variant": "gpu_basic"}, "reason": "variant gpu_basic needs an NVIDIA GPU"}]
+DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn patch net": ("patch_net", (32, 32, 3)),
+            "drawn resnet": ("resnet50", (28, 28, 1))}
+
+
+def report_of(folder, settings):
+    run = synthetic_run.make(folder, **settings)
+    return report.page(run, report.summary(run, "r0123456789e", ABLATION if settings.get("ablated") else ()))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Name -> path of the page, made when it is asked for."""
+    folder, made = tmp_path_factory.mktemp("pages"), {}
+
+    def path(name):
+        if name not in made:
+            text = (report_of(folder / name, REPORTS[name]) if name in REPORTS
+                    else network_page.page(networks.build(*DRAWINGS[name]), "cpu", 64, "adam"))
+            made[name] = folder / f"{name}.html"
+            made[name].write_text(text)
+        return made[name]
+
+    return path
+
+
+@pytest.fixture(params=[*REPORTS, *DRAWINGS])
+def page(request, pages):
+    return pages(request.param)
+
+
+@pytest.fixture(params=REPORTS)
+def a_report(request, pages):
+    return pages(request.param)
+
+
+def test_it_asks_for_nothing_but_itself(chromium, page):
+    chromium.open(page)
+    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
+    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+def test_it_never_scrolls_sideways(chromium, page, width):
+    show(chromium, page, width)
+    assert chromium.value("document.documentElement.scrollWidth") == width
+    assert chromium.value(TOO_WIDE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast(chromium, page, scheme):
+    show(chromium, page, scheme=scheme)
+    assert chromium.value(FAINT_TEXTS) == []
+
+
+def test_light_and_dark_differ(chromium, page):
+    backgrounds = set()
+    for scheme in ("light", "dark"):
+        chromium.open(page, scheme=scheme)
+        backgrounds.add(chromium.value("getComputedStyle(document.body).backgroundColor"))
+    assert len(backgrounds) == 2
+
+
+def test_every_picture_is_drawn(chromium, a_report):
+    chromium.open(a_report)
+    assert chromium.value("document.images.length") > 20
+    assert chromium.value("[...document.images].filter(image => !image.naturalWidth || !image.clientWidth).length") == 0
+
+
+def test_pictures_fill_their_places_on_a_phone(chromium, a_report):
+    chromium.open(a_report, 360)
+    pictures = "[...document.querySelectorAll('.rebuilt img, .mistakes img')]"
+    assert min(chromium.value(f"{pictures}.map(image => image.clientWidth)")) > 60
+
+
+def test_the_contents_lead_to_their_sections(chromium, page):
+    chromium.open(page)
+    links = "[...document.querySelectorAll('.contents a')]"
+    assert chromium.value(f"{links}.length") == chromium.value("document.querySelectorAll('section').length") > 1
+    assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+
+
+def test_tables_that_scroll_can_be_reached_with_the_keyboard(chromium, page):
+    show(chromium, page, 360)
+    assert chromium.value("[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)")
+    assert chromium.value("[...document.querySelectorAll('.wide')].some(box => box.scrollWidth > box.clientWidth)")
+
+
+# For each row of a drawing: how far the middle of its node is from where the lines are drawn for it.
+NODES_OFF = """
+[...document.querySelectorAll(".graph")].flatMap(graph => {
+  const svg = graph.querySelector("svg").getBoundingClientRect(), rows = [...graph.querySelectorAll("tbody tr")];
+  return rows.map((row, number) => {
+    const node = row.querySelector(".node").getBoundingClientRect();
+    return Math.abs(node.y + node.height / 2 - svg.y - (number + 0.5) * svg.height / rows.length);
+  });
+})
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_nodes_lie_on_their_lines(chromium, pages, name, width):
+    show(chromium, pages(name), width)
+    off = chromium.value(NODES_OFF)
+    assert len(off) > 10 and max(off) < 1.5
+
+
+def test_a_small_network_fits_one_screen(chromium, pages):
+    chromium.open(pages("drawn lenet"), 1280, 900)
+    assert chromium.value("document.querySelector('.graph').getBoundingClientRect().bottom") <= 900
+
+
+def test_names_of_level_lines_lie_within_their_chart(chromium, pages):
+    for name in ("lenet", "resnet", "digits"):
+        chromium.open(pages(name), 390)
+        assert chromium.value("""[...document.querySelectorAll(".reference-name")].every(name => {
+          const [text, plot] = [name.getBoundingClientRect(), name.parentElement.getBoundingClientRect()];
+          return text.top > plot.top - 12 && text.bottom < plot.bottom + 12 && text.left >= plot.left - 1;
+        })""")

@@ -1,0 +1,64 @@
+"""Which SVM backend `auto` takes, and what is said about one that cannot run."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ladder import sources
+from ladder.classifiers import backends
+from ladder.errors import UserError
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A function that makes this machine look as if it had `gpus` GPUs and the packages `installed`."""
+    def pretend(gpus, *installed):
+        monkeypatch.setattr(backends, "gpu_count", lambda: gpus)
+        monkeypatch.setattr(backends, "_installed", lambda package: package in installed)
+    return pretend
+
+
+@pytest.mark.parametrize("gpus, installed, expected", [
+    (1, ["cupy", "cuml", "sklearnex"], "cuml"),
+    (0, ["cupy", "cuml", "sklearnex"], "sklearnex"),
+    (1, ["cupy", "sklearnex"], "sklearnex"),
+    (1, ["cuml", "sklearnex"], "sklearnex"),
+    (1, ["cupy", "cuml"], "cuml"),
+    (0, [], "sklearn"),
+])
+def test_auto_takes_the_first_that_can_run(machine, gpus, installed, expected):
+    machine(gpus, *installed)
+    assert backends.resolve_backend("auto") == expected
+    assert backends.unavailable(expected) is None
+
+
+def test_a_named_backend_is_kept_although_it_cannot_run(machine):
+    machine(0)
+    assert backends.resolve_backend("cuml") == "cuml"   # results of another machine stay reachable
+
+
+@pytest.mark.parametrize("gpus, installed, backend, words", [
+    (0, ["cupy", "cuml", "sklearnex"], "cuml", ["NVIDIA GPU", "sklearnex"]),
+    (0, [], "cuml", ["NVIDIA GPU", "auto or sklearn"]),
+    (1, ["cupy"], "cuml", ["not installed", "envs/", "sklearn"]),
+    (0, [], "sklearnex", ["scikit-learn-intelex", "not installed", "sklearn"]),
+])
+def test_the_reason_is_one_line_that_says_what_can_run(machine, gpus, installed, backend, words):
+    machine(gpus, *installed)
+    reason = backends.unavailable(backend)
+    assert "\n" not in reason
+    for word in words:
+        assert word in reason
+
+
+def test_an_unknown_backend_is_refused_with_the_choices():
+    with pytest.raises(UserError, match="thunder.*auto, cuml, sklearnex, sklearn"):
+        backends.resolve_backend("thunder")
+
+
+def test_importing_and_resolving_loads_no_heavy_library():
+    code = ("import sys; from ladder.classifiers import backends; backends.resolve_backend('auto'); "
+            "print([m for m in ('numpy', 'cupy', 'cuml', 'sklearn', 'sklearnex') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=sources.SCRIPTS, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

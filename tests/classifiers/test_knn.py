@@ -1,0 +1,56 @@
+"""Nearest neighbours against scikit-learn's in float64."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from ladder.classifiers import knn
+from ladder.errors import RunFailed, UserError
+
+RNG = np.random.default_rng(0)
+LABELS = RNG.choice([2, 3, 7], 600).astype(np.uint8)
+TRAIN = (RNG.normal(size=(600, 20)) + LABELS[:, None] * 0.3 + 5).astype(np.float32)
+ROWS = (RNG.normal(size=(150, 20)) + RNG.choice([2, 3, 7], 150)[:, None] * 0.3 + 5).astype(np.float32)
+
+
+@pytest.mark.parametrize("distance", knn.DISTANCES)
+@pytest.mark.parametrize("k", [1, 4, 15])
+def test_it_is_scikit_learns(distance, k):
+    reference = KNeighborsClassifier(k, metric=distance, algorithm="brute").fit(TRAIN.astype(np.float64), LABELS)
+    found = knn.predict(TRAIN, LABELS, ROWS, k, distance)
+    assert found.dtype == LABELS.dtype and len(set(found)) == 3
+    assert np.array_equal(found, reference.predict(ROWS.astype(np.float64)))
+
+
+def test_all_training_rows_may_be_neighbours():
+    assert set(knn.predict(TRAIN, LABELS, ROWS, len(TRAIN), "cosine")) == {np.bincount(LABELS).argmax()}
+
+
+def test_where_votes_are_equal_the_lower_class_is_named():
+    train = np.array([[1, 0], [0, 1]], np.float32)
+    assert knn.predict(train, np.array([9, 4]), np.array([[1, 0.1]], np.float32), 2, "euclidean").tolist() == [4]
+
+
+def test_neither_blocks_nor_threads_change_what_is_found(monkeypatch):
+    whole = knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean")
+    monkeypatch.setattr(knn, "ROWS", 32)
+    for threads in (1, 3):
+        assert np.array_equal(whole, knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean", threads))
+
+
+def test_distances_far_from_the_origin_keep_their_digits():
+    far = np.float32(3000)
+    assert np.array_equal(knn.predict(TRAIN + far, LABELS, ROWS + far, 3, "euclidean"),
+                          KNeighborsClassifier(3).fit(TRAIN.astype(float) + far, LABELS).predict(ROWS.astype(float) + far))
+
+
+@pytest.mark.parametrize("distance", knn.DISTANCES)
+def test_a_row_of_zeros_has_neighbours_too(distance):
+    assert knn.predict(TRAIN, LABELS, np.zeros((1, 20), np.float32), 3, distance)[0] in LABELS
+
+
+def test_faults_are_one_line():
+    with pytest.raises(UserError, match="knn_k is 700, but there are 600 training images; at most 600"):
+        knn.predict(TRAIN, LABELS, ROWS, 700, "cosine")
+    with pytest.raises(RunFailed, match="lower learning_rate"):
+        knn.predict(TRAIN, LABELS, np.full((1, 20), np.nan, np.float32), 3, "cosine")

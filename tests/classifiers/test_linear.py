@@ -1,0 +1,98 @@
+"""The linear classifier against scikit-learn's ridge in float64."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import RidgeClassifier
+
+from ladder.arithmetic import randomness
+from ladder.classifiers import linear
+from ladder.errors import RunFailed, UserError
+from ladder.store import artifacts
+
+RNG = np.random.default_rng(0)
+CLASSES = np.array([2, 3, 7], np.uint8)
+
+
+def problem(count, width, noise=2.0):
+    """(features, labels, features of others, their labels): classes apart along a few directions, means far from zero."""
+    codes = RNG.integers(0, 3, count + 200)
+    rows = RNG.normal(size=(3, width))[codes] + noise * RNG.normal(size=(count + 200, width)) + 3
+    rows *= np.linspace(0.1, 2, width)
+    return (rows[:count].astype(np.float32), CLASSES[codes[:count]], rows[count:].astype(np.float32), CLASSES[codes[count:]])
+
+
+def penalty(rows, strength):
+    """What scikit-learn calls alpha."""
+    rows = rows.astype(np.float64)
+    return strength * np.square(rows - rows.mean(axis=0)).sum() / rows.shape[1]
+
+
+def held_out(count, seed):
+    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(count)
+    return drawn[:count // 10], drawn[count // 10:]
+
+
+SHAPES = pytest.mark.parametrize("count, width", [(900, 40), (120, 300)], ids=["more rows", "more features"])
+
+
+@SHAPES
+def test_it_is_scikit_learns_at_the_strength_that_a_held_out_tenth_chose(count, width):
+    features, labels, others, _ = problem(count, width)
+    model = linear.fit(features, labels, seed=3)
+    held, rest = held_out(count, 3)
+    for strength, share in model.validation.items():
+        reference = RidgeClassifier(penalty(features[rest], strength)).fit(features[rest].astype(np.float64), labels[rest])
+        assert share == pytest.approx(reference.score(features[held], labels[held]), abs=0.011)
+    assert model.validation[model.strength] == max(model.validation.values())
+    reference = RidgeClassifier(penalty(features, model.strength)).fit(features.astype(np.float64), labels)
+    assert np.allclose(model.weights.T, reference.coef_, atol=1e-3 * np.abs(reference.coef_).max())
+    assert np.allclose(model.intercept, reference.intercept_, atol=1e-3)
+    found = linear.predict(model, others)
+    assert found.dtype == np.uint8 and np.mean(found == reference.predict(others)) > 0.99
+
+
+@SHAPES
+def test_the_bits_do_not_depend_on_the_number_of_threads_or_on_blocks_of_predicted_rows(count, width, monkeypatch):
+    features, labels, others, _ = problem(count, width)
+    one, two = (linear.fit(features, labels, 1, threads) for threads in (1, 3))
+    assert one.weights.tobytes() == two.weights.tobytes() and one.validation == two.validation
+    whole = linear.predict(one, others)
+    monkeypatch.setattr(linear, "ROWS", 64)
+    assert np.array_equal(whole, linear.predict(one, others, 2))
+    assert np.allclose(linear.fit(features, labels, 1).weights, one.weights, atol=1e-4)
+
+
+def test_a_strength_means_the_same_for_features_of_any_scale():
+    features, labels, others, _ = problem(900, 40)
+    one, other = linear.fit(features, labels, 1), linear.fit(100 * features, labels, 1)
+    assert one.strength == other.strength and np.allclose(one.weights, 100 * other.weights, atol=1e-4)
+
+
+def test_constant_features_are_no_harm():
+    features, labels, others, right = problem(400, 20)
+    features[:, :5] = others[:, :5] = 7
+    assert np.mean(linear.predict(linear.fit(features, labels, 1), others) == right) > 0.5
+    nothing = linear.fit(np.ones((100, 5), np.float32), labels[:100], 1)
+    assert set(linear.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)
+
+
+def test_the_saved_arrays_are_all_that_predictions_need(tmp_path):
+    features, labels, others, _ = problem(300, 20)
+    model = linear.fit(features, labels, 1)
+    artifacts.save_tensors(tmp_path / "linear.safetensors", model.tensors())
+    again = linear.Model(**artifacts.load_tensors(tmp_path / "linear.safetensors"), strength=0, validation={})
+    assert np.array_equal(linear.predict(model, others), linear.predict(again, others))
+
+
+@pytest.mark.parametrize("rows, words", [(slice(0, 10), "raise train_limit"), (slice(0, 0), "raise train_limit")])
+def test_too_few_rows_are_one_line(rows, words):
+    features, labels, _, _ = problem(300, 20)
+    with pytest.raises(UserError, match=words):
+        linear.fit(features[rows], labels[rows], 1)
+
+
+def test_features_that_are_not_finite_are_one_line():
+    features, labels, _, _ = problem(300, 20)
+    features[7, 3] = np.inf
+    with pytest.raises(RunFailed, match="lower learning_rate"):
+        linear.fit(features, labels, 1)

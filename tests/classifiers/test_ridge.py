@@ -1,0 +1,98 @@
+"""Kernel ridge against scikit-learn's in float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+from ladder.classifiers import ridge as kernel_ridge
+from ladder.classifiers.kernel_functions import Kernel
+from ladder.errors import RunFailed, UserError
+
+CLASSES = np.array([2, 3, 7], np.uint8)
+
+
+def problem(count, width=12):
+    """(features, labels, features of others): classes that no plane parts, means far from zero."""
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 3, count + 150)
+    rows = random.normal(size=(count + 150, width)) * (0.5 + codes[:, None]) + 4
+    return rows[:count].astype(np.float32), CLASSES[codes[:count]], rows[count:].astype(np.float32)
+
+
+def reference(features, labels, others, width, strength):
+    """float64 scores of the others."""
+    features = features.astype(np.float64)
+    targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
+    gamma = width / (features.shape[1] * (features - features.mean(axis=0)).var())
+    fitted = KernelRidge(alpha=strength, kernel="rbf", gamma=gamma).fit(features, targets - targets.mean(axis=0))
+    return fitted.predict(others.astype(np.float64)) + targets.mean(axis=0)
+
+
+@pytest.mark.parametrize("count", [20, 300, 517])
+def test_it_is_scikit_learns_at_the_settings_chosen(count, monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "TILE", 64)
+    features, labels, others = problem(count)
+    model = kernel_ridge.fit(features, labels, seed=3)
+    assert model.validation.keys() == set(itertools.product(kernel_ridge.WIDTHS, kernel_ridge.STRENGTHS))
+    assert model.validation[model.width, model.strength] == max(model.validation.values())
+    scores = reference(features, labels, others, model.width, model.strength)
+    found = kernel_ridge.predict(model, others)
+    assert found.dtype == np.uint8 and np.array_equal(found, CLASSES[scores.argmax(axis=1)])
+
+
+@pytest.mark.parametrize("strength", kernel_ridge.STRENGTHS)
+@pytest.mark.parametrize("tile", [7, 64, 1024])
+def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "TILE", tile)
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(200, 9)).astype(np.float32)
+    targets = random.normal(size=(200, 4))
+    apart = np.square(rows[:, None].astype(np.float64) - rows).sum(axis=2)
+    exact = np.linalg.solve(np.exp(-0.1 * apart) + strength * np.eye(200), targets)
+    found = kernel_ridge._solve(rows, targets, Kernel("rbf", 0.1), strength, 2)
+    assert np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
+
+
+def test_the_settings_are_chosen_on_rows_that_are_not_fitted(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "TRIED", 500)
+    features, labels, _ = problem(1000)
+    noise = np.random.default_rng(1).permutation(labels)   # which nothing tells, so no setting is right more often than chance
+    assert max(kernel_ridge.fit(features, noise, 1).validation.values()) < 0.42
+    assert max(kernel_ridge.fit(features, labels, 1).validation.values()) > 0.7
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "TILE", 64)
+    features, labels, others = problem(300)
+    one, two = (kernel_ridge.fit(features, labels, 1, threads) for threads in (1, 3))
+    assert one.coefficients.tobytes() == two.coefficients.tobytes() and one.validation == two.validation
+    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, 3))
+
+
+def test_a_width_means_the_same_for_features_of_any_scale():
+    features, labels, others = problem(300)
+    one, other = kernel_ridge.fit(features, labels, 1), kernel_ridge.fit(64 * features, labels, 1)
+    assert (one.width, one.strength) == (other.width, other.strength)
+    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(other, 64 * others))
+
+
+def test_constant_features_are_no_harm():
+    _, labels, _ = problem(100)
+    nothing = kernel_ridge.fit(np.ones((100, 5), np.float32), labels, 1)
+    assert set(kernel_ridge.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 10), slice(0, 0)])
+def test_too_few_rows_are_one_line(rows):
+    features, labels, _ = problem(300)
+    with pytest.raises(UserError, match="raise train_limit"):
+        kernel_ridge.fit(features[rows], labels[rows], 1)
+
+
+def test_features_that_are_not_finite_are_one_line():
+    features, labels, _ = problem(300)
+    features[7, 3] = np.inf
+    with pytest.raises(RunFailed, match="lower learning_rate"):
+        kernel_ridge.fit(features, labels, 1)

@@ -1,0 +1,322 @@
+"""Pictures of every kind and size become images of a dataset by the documented rules; what cannot be read says why."""
+
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from ladder.data import datasets, pictures
+from ladder.data.facts import FACTS
+from ladder.data.pictures import PictureError
+from ladder.errors import UserError
+
+GRADIENT = np.linspace(0, 255, 40 * 60).reshape(40, 60).astype(np.uint8)
+COLOURS = np.stack([GRADIENT, GRADIENT[::-1], 255 - GRADIENT], axis=2)
+
+
+def encoded(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def digit(size=(280, 280), ink=0, paper=255, box=(100, 40, 160, 240), mode="L"):
+    """A thick upright stroke with a foot."""
+    image = Image.new(mode, size, paper)
+    draw = ImageDraw.Draw(image)
+    left, top, right, bottom = box
+    draw.rectangle((left, top, left + 20, bottom), fill=ink)
+    draw.rectangle((left, bottom - 20, right, bottom), fill=ink)
+    return image
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("mode, kind, tolerance", [
+    ("RGB", "PNG", 0), ("RGB", "BMP", 0), ("RGB", "WEBP", 0), ("RGB", "JPEG", 8), ("P", "PNG", 0), ("P", "GIF", 0),
+    ("RGBA", "PNG", 0), ("CMYK", "JPEG", 12), ("L", "PNG", 0), ("LA", "PNG", 0), ("1", "PNG", 0),
+])
+def test_every_mode_becomes_the_same_eight_bit_rgb(mode, kind, tolerance):
+    source = Image.fromarray(COLOURS)
+    if mode in ("L", "LA", "1"):
+        source = Image.fromarray(np.where(GRADIENT > 127, 255, 0).astype(np.uint8) if mode == "1" else GRADIENT).convert("RGB")
+    given = source.quantize(64) if mode == "P" else source.convert(mode)
+    if mode == "P":   # of the colours that its palette has
+        source = given.convert("RGB")
+    options = {"lossless": True} if kind == "WEBP" else {"quality": 98, "subsampling": 0} if kind == "JPEG" else {}
+    image, remarks = pictures.read(encoded(given, kind, **options))
+    assert image.mode == "RGB" and remarks == ()
+    assert np.abs(np.asarray(image).astype(int) - np.asarray(source)).max() <= tolerance
+
+
+def test_sixteen_bits_of_grey_are_scaled_to_eight():
+    wide = (np.arange(40 * 60).reshape(40, 60) * 27).astype(np.uint16)
+    image, _ = pictures.read(encoded(Image.fromarray(wide)))
+    np.testing.assert_array_equal(np.asarray(image)[..., 0], np.rint(wide / 257))
+
+
+def png_of_sixteen_bit_colours(values):
+    """Bytes of a PNG of uint16 (H, W, 3), which Pillow cannot write."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    height, width, _ = values.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def test_sixteen_bits_of_colour_are_taken_too():
+    wide = COLOURS.astype(np.uint16) * 257
+    image, _ = pictures.read(png_of_sixteen_bit_colours(wide))
+    np.testing.assert_array_equal(np.asarray(image), COLOURS)
+
+
+@pytest.mark.parametrize("orientation, undo", [
+    (2, lambda pixels: pixels[:, ::-1]), (3, lambda pixels: pixels[::-1, ::-1]), (6, lambda pixels: np.rot90(pixels)),
+    (8, lambda pixels: np.rot90(pixels, -1)),
+])
+def test_exif_turns_a_picture_upright(orientation, undo):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image, remarks = pictures.read(encoded(Image.fromarray(np.ascontiguousarray(undo(COLOURS))), exif=exif))
+    np.testing.assert_array_equal(np.asarray(image), COLOURS)
+    assert remarks == ("turned as its EXIF says",)
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 9])
+def test_an_orientation_that_says_nothing_turns_nothing(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image, remarks = pictures.read(encoded(Image.fromarray(COLOURS), exif=exif))
+    np.testing.assert_array_equal(np.asarray(image), COLOURS)
+    assert remarks == ()
+
+
+def test_what_is_transparent_is_white_and_said():
+    layer = Image.fromarray(np.dstack([COLOURS, np.full((40, 60), 255, np.uint8)]))
+    layer.paste((10, 20, 30, 0), (0, 0, 30, 40))
+    image, remarks = pictures.read(encoded(layer))
+    assert (np.asarray(image)[:, :30] == 255).all()
+    np.testing.assert_array_equal(np.asarray(image)[:, 30:], COLOURS[:, 30:])
+    assert remarks == ("transparent parts are white",)
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
+def test_of_an_animation_the_first_frame_counts_and_that_is_said(kind):
+    first, second = Image.new("RGB", (20, 20), "red"), Image.new("RGB", (20, 20), "blue")
+    image, remarks = pictures.read(encoded(first, kind, save_all=True, append_images=[second, first]))
+    red, green, blue = image.getpixel((10, 10))
+    assert red > 240 and green < 15 and blue < 15
+    assert remarks == ("animated: the first of 3 frames",)
+
+
+# Faults.
+
+
+@pytest.mark.parametrize("data, words", [
+    (b"", "the file is empty"),
+    (b"hello", "not a picture that can be read here"),
+    (encoded(Image.fromarray(COLOURS))[:-400], "damaged or cut short"),
+    (encoded(Image.fromarray(COLOURS), "JPEG")[:-400], "damaged or cut short"),
+    (encoded(Image.fromarray(COLOURS), "WEBP")[:150], "damaged or cut short"),
+    (encoded(Image.fromarray(COLOURS), "TIFF"), "not a picture that can be read here"),
+    (b"\x89PNG\r\n\x1a\n" + bytes(100), "damaged or cut short|not a picture"),
+])
+def test_what_is_no_whole_picture_says_so(data, words):
+    with pytest.raises(PictureError, match=words) as fault:
+        pictures.read(data)
+    assert "\n" not in str(fault.value)
+
+
+@pytest.mark.parametrize("byte", range(8, 400, 7))
+def test_a_picture_with_a_wrong_byte_is_read_or_refused_in_words(byte):
+    data = bytearray(encoded(Image.fromarray(COLOURS)))
+    data[byte] ^= 0x55
+    try:
+        assert pictures.read(bytes(data))[0].mode == "RGB"
+    except PictureError as fault:
+        assert str(fault)
+
+
+@pytest.mark.parametrize("size", [(12_000, 9_000), (7_500, 7_000), (20_000, 20_000)])
+def test_a_picture_of_too_many_pixels_is_refused_before_it_is_unpacked(size, monkeypatch):
+    data = encoded(Image.new("1", size))
+    assert len(data) < 200_000
+    monkeypatch.setattr(Image.Image, "convert", None)
+    with pytest.raises(PictureError, match="too large.*50 million"):
+        pictures.read(data)
+
+
+def test_a_large_file_and_a_pipe_are_refused_without_reading_them(tmp_path):
+    large, pipe = tmp_path / "large.png", tmp_path / "pipe.png"
+    with open(large, "wb") as file:
+        file.truncate(pictures.MOST_BYTES + 1)
+    os.mkfifo(pipe)
+    with pytest.raises(PictureError, match="50.0 MB large; 50.0 MB at most"):
+        pictures.read(large)
+    with pytest.raises(PictureError, match="not a plain file"):
+        pictures.read(pipe)
+    with pytest.raises(PictureError, match="not a plain file|cannot be read"):
+        pictures.read(tmp_path / "gone.png")
+
+
+# Fitting.
+
+
+def test_a_photograph_is_scaled_and_cropped_around_its_centre():
+    wide = np.zeros((64, 192, 3), np.uint8)
+    wide[:, :64], wide[:, 64:128], wide[:, 128:] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    pixels, steps = pictures.fit(Image.fromarray(wide), "cifar10")
+    assert pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8
+    assert (pixels[:, 2:-2] == (0, 255, 0)).all() and steps == ("scaled", "cropped around its centre")
+    assert pictures.fit(Image.fromarray(wide[:, :64]), "cifar10")[1] == ("scaled",)
+
+
+def test_a_photograph_of_the_datasets_size_is_taken_byte_by_byte():
+    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    pixels, steps = pictures.fit(Image.fromarray(image), "cifar10")
+    np.testing.assert_array_equal(pixels, image)
+    assert steps == ()
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_an_image_of_the_digits_is_taken_as_it_is_and_upside_down_in_brightness_too(inverted):
+    for image in datasets.digits().test_images[:40]:
+        given = 255 - image if inverted else image
+        pixels, steps = pictures.fit(Image.fromarray(given), "digits")
+        np.testing.assert_array_equal(pixels, image)
+        assert steps == (("inverted",) if inverted else ())
+
+
+def test_a_small_digit_is_enlarged_as_the_dataset_enlarges_it():
+    from sklearn.datasets import load_digits
+
+    small = np.rint(load_digits().images[:50] * 255 / 16).astype(np.uint8)
+    expected = datasets._enlarge(load_digits().images[:50].astype(np.int64)).astype(int)
+    for image, wanted in zip(small, expected, strict=True):
+        pixels, _ = pictures.fit(Image.fromarray(image).convert("RGB"), "digits")
+        assert np.abs(pixels[..., 0] - wanted).max() <= 2   # rounded once more
+
+
+@pytest.mark.parametrize("dataset, box, grid", [("mnist", 20, 28), ("digits", 32, 32)])
+@pytest.mark.parametrize("size, place", [((280, 280), (100, 40, 160, 240)), ((900, 300), (700, 30, 780, 150)),
+                                         ((60, 60), (5, 5, 50, 50))])
+def test_a_digits_ink_is_light_fills_its_box_and_is_centred(dataset, box, grid, size, place):
+    image = digit(size, box=place).convert("RGB")
+    pixels, steps = pictures.fit(image, dataset)
+    assert pixels.shape == FACTS[dataset].shape and steps[0] == "inverted"
+    ink = pixels[..., 0] > 60
+    rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
+    assert abs(max(np.ptp(rows), np.ptp(columns)) + 1 - box) <= 1
+    assert pixels.max() >= (255 if dataset == "mnist" else 200) and pixels[0, -1, 0] == 0
+    if dataset == "mnist":
+        y, x = np.indices(pixels.shape[:2])
+        mass = pixels[..., 0] / pixels[..., 0].sum(dtype=float)
+        assert abs((mass * (y + 0.5)).sum() - 14) <= 0.51 and abs((mass * (x + 0.5)).sum() - 14) <= 0.51
+
+
+def test_where_a_digit_stood_and_which_way_it_was_coloured_makes_no_difference():
+    first, _ = pictures.fit(digit(box=(100, 40, 160, 240)).convert("RGB"), "mnist")
+    for other in (digit(box=(30, 60, 90, 260)), digit(ink=255, paper=0), digit(ink=90, paper=230),
+                  digit(size=(560, 280), box=(400, 40, 460, 240))):
+        np.testing.assert_array_equal(pictures.fit(other.convert("RGB"), "mnist")[0], first)
+
+
+def test_shadows_and_noise_of_a_photographed_sheet_are_not_ink():
+    random, sheet = np.random.default_rng(0), np.asarray(digit(), np.float64)
+    shade = np.linspace(0.85, 1, 280)[:, None]
+    photograph = np.clip((0.7 * sheet + 60) * shade + random.normal(0, 4, sheet.shape), 0, 255).astype(np.uint8)
+    clean, photographed = (pictures.fit(image.convert("RGB"), "mnist")[0].astype(int)
+                           for image in (digit(), Image.fromarray(photograph)))
+    assert np.abs(clean - photographed).mean() < 4 and (photographed[:3] == 0).all()
+
+
+@pytest.mark.parametrize("dataset", pictures.DIGITS)
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_a_blank_sheet_is_no_digit(dataset, level):
+    with pytest.raises(PictureError, match="blank"):
+        pictures.fit(Image.new("RGB", (200, 100), (level,) * 3), dataset)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 2), (6000, 40)])
+@pytest.mark.parametrize("dataset", FACTS)
+def test_any_size_makes_an_image_or_a_fault_in_words(size, dataset):
+    image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
+    try:
+        assert pictures.fit(image, dataset)[0].shape == FACTS[dataset].shape
+    except PictureError as fault:
+        assert "blank" in str(fault)
+
+
+def test_a_picture_keeps_a_small_copy_of_what_was_given():
+    taken = pictures.take(encoded(Image.fromarray(np.kron(COLOURS, np.ones((20, 20, 1), np.uint8)))), "cifar10", "name")
+    assert taken.name == "name" and max(taken.original.size) == pictures.ORIGINAL
+    assert taken.remarks == ("scaled", "cropped around its centre")
+
+
+@pytest.mark.parametrize("dataset, words", [("mnist", ["inverted", "20 pixels", "centre of mass", "28 × 28"]),
+                                            ("digits", ["inverted", "8 × 8 or 32 × 32", "enlarged to 32 × 32"]),
+                                            ("cifar10", ["cropped around its centre", "32 × 32"])])
+def test_the_rule_is_told(dataset, words):
+    assert all(word in pictures.rule(dataset) for word in words)
+
+
+# Finding.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.PNG", "a b – 七.jpg", "inner/c.webp", "notes.txt", ".hidden.png", ".git/d.png"):
+        path = tmp_path / "my pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path / "my pictures"
+
+
+def test_a_folders_pictures_are_found_in_order_hidden_ones_apart(folder):
+    found, left_out = pictures.find([str(folder)])
+    assert [str(path.relative_to(folder)) for path in found] == ["a b – 七.jpg", "b.PNG", "inner/c.webp"]
+    assert [path.name for path in left_out] == ["notes.txt"]
+
+
+def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):
+    found, _ = pictures.find([folder / "notes.txt", folder, folder / "b.PNG"])
+    assert [path.name for path in found] == ["notes.txt", "a b – 七.jpg", "b.PNG", "c.webp"]
+
+
+@pytest.mark.parametrize("paths, words", [([], "which pictures?"), (["nowhere/at all"], "there is no nowhere/at all"),
+                                          (["my pictures/.git/.."], None), (["empty"], "no picture in empty")])
+def test_what_cannot_be_found_is_said_in_one_line(folder, monkeypatch, paths, words):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "empty").mkdir()
+    if words is None:
+        assert len(pictures.find(paths)[0]) == 3
+        return
+    with pytest.raises(UserError, match=words) as fault:
+        pictures.find(paths)
+    assert "\n" not in str(fault.value)
+
+
+def test_the_home_folder_can_be_named(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert len(pictures.find(["~/my pictures"])[0]) == 3
+
+
+def test_more_pictures_than_a_page_holds_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_PICTURES", 2)
+    with pytest.raises(UserError, match="more than 2 pictures; name a smaller folder"):
+        pictures.find([folder])
+
+
+def test_a_name_that_is_no_text_can_be_shown(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.png"
+    with open(path, "wb") as file:
+        file.write(encoded(Image.fromarray(COLOURS)))
+    found, _ = pictures.find([tmp_path])
+    pictures.take(found[0], "cifar10").name.encode()

@@ -1,0 +1,201 @@
+"""The demo's server: who may ask it, what it takes, what it refuses in words, and how its script finds the run."""
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from PIL import Image
+
+import answering_run
+from ladder.data import pictures
+from ladder.demo.predictor import Predictor
+from ladder.errors import UserError
+from ladder.sources import ROOT
+from ladder.workflow import stages
+
+flask = pytest.importorskip("flask", reason="Flask is not installed (envs/demo.txt)")
+
+import demo as script  # noqa: E402
+from ladder.demo import server as demo  # noqa: E402
+
+KIND = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    return demo.create_app(Predictor(answering_run.make(tmp_path_factory.mktemp("results")), threads=1))
+
+
+@pytest.fixture
+def client(app):
+    return app.test_client()
+
+
+@pytest.fixture(scope="module")
+def address(app):
+    """Of the application behind its real server."""
+    with demo.listen(0) as listening:
+        server = demo.create_server(app, listening)
+        threading.Thread(target=server.run, daemon=True).start()
+        yield "http://{}:{}".format(*listening.getsockname())
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def picture():
+    image = Image.new("L", (200, 200), 255)
+    image.paste(0, (90, 20, 120, 180))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def ask(address, data, headers=KIND, path="/answer?name=mine"):
+    """(status, text)"""
+    request = urllib.request.Request(address + path, data, headers, method="POST")
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_picture_is_answered_over_http(address, picture):
+    status, text = ask(address, picture)
+    assert status == 200 and '<article class="answer" aria-label="mine: ' in text and text.count("<img") == 3 + 6
+
+
+def test_it_listens_on_this_machine_alone():
+    with demo.listen(0) as listening:
+        host, port = listening.getsockname()
+        assert host == "127.0.0.1"
+        with socket.socket() as elsewhere:   # another address of this machine is not taken by it
+            elsewhere.bind(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+@pytest.mark.parametrize("host, allowed", [
+    ("127.0.0.1", True), ("127.0.0.1:8000", True), ("localhost:8000", True), ("evil.example", False),
+    ("evil.example:8000", False), ("127.0.0.1.evil.example", False), ("localhost.evil.example", False), ("", False),
+])
+def test_names_of_other_machines_are_refused(client, path, host, allowed):
+    answer = client.get(path, headers={"Host": host})
+    assert answer.status_code == (400 if not allowed else 200 if path == "/" else 404)
+    assert allowed or b"Kernel Ladder" not in answer.data
+
+
+def test_a_picture_under_another_machines_name_is_refused(client, picture):
+    answer = client.post("/answer", data=picture, headers={**KIND, "Host": "evil.example"})
+    assert answer.status_code == 400 and b"<article" not in answer.data
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", ""])
+def test_what_a_page_of_another_site_can_send_without_asking_is_refused(client, picture, kind):
+    assert client.post("/answer", data=picture, headers={"Content-Type": kind}).status_code == 415
+
+
+def test_another_site_that_asks_is_not_allowed(client):
+    answer = client.options("/answer", headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "POST",
+                                                "Access-Control-Request-Headers": "content-type"})
+    assert not [name for name, _ in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_answers_carry_headers_that_keep_them_here(client, picture):
+    for answer in (client.get("/"), client.post("/answer", data=picture, headers=KIND), client.get("/nowhere")):
+        assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+        assert answer.headers["Cache-Control"] == "no-store" and answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("data, words", [(b"", "the file is empty"), (b"hello", "not a picture"),
+                                         (None, "damaged or cut short"), ("bomb", "too large: 12,000 × 4,500 pixels")])
+def test_what_is_no_picture_says_so(client, picture, data, words):
+    if data is None:
+        data = picture[:-60]
+    if data == "bomb":
+        file = io.BytesIO()
+        Image.new("1", (12_000, 4_500)).save(file, "PNG")
+        data = file.getvalue()
+    answer = client.post("/answer", data=data, headers=KIND)
+    assert answer.status_code == 422 and words in answer.text and answer.mimetype == "text/plain"
+
+
+def test_a_name_cannot_bring_html_and_is_cut(client, picture):
+    answer = client.post("/answer", query_string={"name": "<script>" + "x" * 1000}, data=picture, headers=KIND)
+    assert answer.status_code == 200 and "&lt;script&gt;" in answer.text and "<script" not in answer.text
+    assert "x" * 201 not in answer.text
+
+
+def test_large_uploads_are_refused_by_the_application_and_by_the_server(client, address, monkeypatch):
+    data = bytes(pictures.MOST_BYTES + 1)
+    answer = client.post("/answer", data=data, headers=KIND)
+    assert answer.status_code == 413 and answer.text == "more than 50.0 MB"
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:   # refused by its announced length, before it is sent
+        connection.sendall(f"POST /answer HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
+                           f"Content-Length: {len(data)}\r\n\r\n".encode() + bytes(1000))
+        assert b" 413 " in connection.recv(100)
+
+
+def test_nothing_is_written(address, picture, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert ask(address, picture + bytes(2_000_000))[0] == 200
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_one_line_that_names_another():
+    with demo.listen(0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} is taken by another program.*PORT={port + 1}"):
+            demo.listen(port)
+
+
+# The script.
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "config.yaml").write_text((ROOT / "config.yaml").read_text())
+    (tmp_path / "over.yaml").write_text("network: lenet_5\nepochs: 3\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_settings_are_those_of_the_files_and_the_command_line_in_this_order(project):
+    settings = script.read_settings(["over.yaml"], ["epochs=4", "controls=[]", "learning_rate=1e-2"])
+    assert [settings[key] for key in ("network", "epochs", "controls", "learning_rate")] == ["lenet_5", 4, [], 0.01]
+
+
+def test_a_run_that_is_not_trained_yet_says_which_command_trains_it(project):
+    files, overrides = ["over.yaml"], ["name=a b"]
+    chain = stages.chain(script.read_settings(files, overrides))
+    command = ".venv/bin/snakemake evaluate --configfile over.yaml --config 'name=a b'"
+    with pytest.raises(UserError, match="not trained yet") as fault:
+        script.open_run(chain, script.options(files, overrides))
+    assert str(fault.value).endswith(f"type: {command}")
+
+
+def run(project, *arguments):
+    """(status, last line) of the script."""
+    done = subprocess.run([sys.executable, ROOT / "workflow/scripts/demo.py", *arguments], cwd=project, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"COLUMNS": "200"})
+    assert "Traceback" not in done.stdout
+    return done.returncode, done.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], "type: .venv/bin/snakemake svm"), (["--config", "epochz=3"], "did you mean epochs?"),
+    (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "cannot read gone.yaml"),
+    (["--configfile", "broken.yaml"], "broken.yaml is not a file of keys and values"),
+    (["--port", "70000"], "70000 is no port"),
+])
+def test_a_users_mistake_is_one_line(project, arguments, words):
+    (project / "broken.yaml").write_text("a: [")
+    status, line = run(project, *arguments)
+    assert status == 2 and words in line

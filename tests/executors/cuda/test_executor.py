@@ -1,0 +1,466 @@
+"""The GPU executor on a stand-in for CuPy whose kernels run in the emulator."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import fake_cupy
+from ladder.errors import UserError
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.executors.cuda import nvrtc
+from ladder.machine import driver
+from ladder.network import layers, networks, optimizers, weights
+from ladder.rungs import variants
+from ladder.rungs.patterns import Launch
+from ladder.training import inference as inference_module
+from ladder.training import parity, plan, training
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+
+SMALL = networks.resolve("small", (6, 6, 2), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
+                                             layers.upsample2d("up"), layers.conv2d("b", 2)), "a_pool", "mse")
+LABELLED = networks.resolve("labelled", (6, 6, 2), (
+    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"),
+    layers.dropout("dropped", 0.5), layers.flatten("flat"), layers.dense("scores", 3)), "a_relu", "cross_entropy")
+IMAGES = np.random.default_rng(0).integers(0, 256, (13, 6, 6, 2), dtype=np.uint8)
+LABELS = np.random.default_rng(1).integers(0, 3, 13, dtype=np.uint8)
+BATCHES = (4, 4, 4, 1)   # of an epoch
+
+
+@pytest.fixture
+def pretend(monkeypatch, tmp_path):
+    """A function that makes this machine one with a fake_cupy.Gpu, which it returns."""
+    yield lambda **options: fake_cupy.install(monkeypatch, tmp_path, **options)
+    cuda_executor._cupy.cache_clear()
+
+
+def train(executor, epochs=2, images=IMAGES, variant="gpu_basic", network=SMALL, **settings):
+    """(parameters and running statistics, losses and hits) of epochs, the images shuffled, the last batch a partial one."""
+    length, values = plan.Length(epochs * len(BATCHES), len(BATCHES)), parity.initial(network)
+    counts = {name: np.zeros(len(BATCHES)) for name in (("losses", "hits") if network.classifies else ("losses",))}
+    placed = executor.place({
+        "images": images, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
+        "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
+        "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
+    plans = {batch: plan.training_plan(network, variant, batch, plan.Dataset(len(images), images.dtype.name),
+                                       optimizers.Optimizer("sgd"), length, **settings)
+             for batch in sorted(set(BATCHES), reverse=True)}
+    bound = {batch: executor.allocate(one, placed) for batch, one in plans.items()}
+    counted = []
+    for epoch in range(epochs):
+        executor.fill(placed["permutation"], np.random.default_rng(epoch).permutation(len(images)))
+        executor.fill(placed["counters"], [epoch * len(BATCHES), 0, 0])
+        for batch in BATCHES:
+            executor.run(plans[batch], bound[batch])
+        counted.append([executor.fetch(placed[name]).copy() for name in counts])
+    return {name: executor.fetch(placed[name]) for name in values}, np.array(counted)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return train(emulator_executor.Executor())
+
+
+def assert_same(found, expected):
+    assert np.array_equal(found[1], expected[1])
+    for name, value in expected[0].items():
+        assert np.array_equal(found[0][name], value), name
+
+
+EAGER = [(), (0,), (1,), (0, 1)]   # streams: 0 computes, 1 copies images
+
+
+@pytest.mark.parametrize("eager", EAGER, ids=str)
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_both_residencies_give_the_emulators_bytes(pretend, expected, residency, eager):
+    pretend(eager=eager)
+    assert_same(train(cuda_executor.Executor(1, residency)), expected)
+
+
+DRAWN = {"network": LABELLED, "augmentation": plan.Augmentation(flip=True, crop=1), "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return train(emulator_executor.Executor(), **DRAWN)
+
+
+@pytest.mark.parametrize("eager", EAGER, ids=str)
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, residency, eager):
+    pretend(eager=eager)
+    assert drawn[1][:, 1].any()   # hits
+    assert_same(train(cuda_executor.Executor(1, residency), **DRAWN), drawn)
+
+
+@pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
+def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(pretend, drawn, monkeypatch, entry):
+    pretend()
+    right = cuda_executor._arguments
+
+    def wrong(launch, arrays):
+        if launch.entry != entry:
+            return right(launch, arrays)
+        return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
+                     for slot in arrays["images"].substitutes)
+
+    monkeypatch.setattr(cuda_executor, "_arguments", wrong)
+    _, counted = train(cuda_executor.Executor(1, "host"), **DRAWN)
+    assert not np.array_equal(counted, drawn[1])
+
+
+@pytest.mark.parametrize("variant", [name for name, one in variants.VARIANTS.items() if one.executor == "cuda"][1:])
+def test_every_rung_runs_on_streamed_images(pretend, variant):
+    pretend()
+    device, host = (train(cuda_executor.Executor(1, residency), variant=variant) for residency in ("device", "host"))
+    assert_same(host, device)
+    assert_same(host, train(emulator_executor.Executor(), variant=variant))
+
+
+def test_float32_images_are_streamed_too(pretend):
+    images = IMAGES.astype(np.float32)
+    pretend()
+    device = train(cuda_executor.Executor(1, "device"), images=images)
+    assert_same(train(cuda_executor.Executor(1, "host"), images=images), device)
+
+
+@pytest.mark.parametrize("name, broken", [
+    ("take", lambda self, batch, stream: (self._staged[self._slot] == (self._offset, batch)
+                                          or self._stage(self._slot, self._offset, batch), self._slot)[1]),
+    ("release", lambda self, stream, batch: setattr(self, "_offset", self._offset + batch)),
+])
+def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
+    """Without the wait for the copy, or with one buffer only, something has to show: else the tests above show nothing."""
+    pretend()
+    monkeypatch.setattr(cuda_executor._Feed, name, broken)
+    parameters, losses = train(cuda_executor.Executor(1, "host"))
+    assert not np.array_equal(losses, expected[1])
+
+
+def test_auto_keeps_images_on_the_device_while_they_leave_room(pretend):
+    for memory, on_host in ((1 << 30, False), (2 * IMAGES.nbytes - 1, True)):
+        pretend(memory=memory)
+        executor = cuda_executor.Executor(1)
+        assert executor._streams_images(IMAGES) == on_host
+
+
+def test_a_streamed_run_counts_its_copies_and_its_buffers(pretend):
+    pretend()
+    executor = cuda_executor.Executor(1, "host")
+    train(executor)
+    assert "copies" in executor.seconds
+    assert executor.workspace_bytes() == 2 * 4 * IMAGES[0].nbytes + 4 * 8 + 3 * 8
+
+
+def test_the_buffers_of_a_feed_are_made_for_the_largest_batch_first(pretend):
+    pretend()
+    executor = cuda_executor.Executor(1, "host")
+    placed = executor.place({"images": IMAGES, "permutation": np.arange(13)})
+    executor.allocate(inference(1), placed)
+    with pytest.raises(RuntimeError, match="largest batch first"):
+        executor.allocate(inference(4), placed)
+
+
+def inference(batch):
+    return plan.inference_plan(SMALL, "gpu_basic", batch, plan.Dataset(len(IMAGES), "uint8"))
+
+
+# ---- memory
+
+def test_every_buffer_is_aligned_zero_and_apart(pretend):
+    gpu = pretend()
+    executor = cuda_executor.Executor(1)
+    made = inference(3)
+    arrays = executor.allocate(made, {})
+    executor.synchronize()
+    ranges = sorted((array.data.ptr, array.data.ptr + array.nbytes) for array in arrays.values())
+    assert all(begin % 256 == 0 for begin, _ in ranges)
+    assert all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:], strict=False))
+    assert not any(array.values.any() for array in arrays.values())
+    assert executor.device_bytes() == gpu.used >= sum(made.bytes_by_kind().values())
+
+
+def test_a_run_allocates_nothing_more(pretend):
+    gpu = pretend()
+    executor = cuda_executor.Executor(1)
+    made = inference(3)
+    arrays = executor.allocate(made, executor.place({"images": IMAGES, "permutation": np.arange(13)}))
+    before = gpu.used
+    executor.run(made, arrays)
+    assert gpu.used == before
+
+
+def test_too_little_memory_says_how_much_and_which_batch_fits(pretend):
+    pretend(memory=40_000)
+    executor = cuda_executor.Executor(1)
+    with pytest.raises(UserError) as error:
+        executor.allocate(inference(64), {})
+    assert "batch_size 64 needs " in str(error.value) and "40.0 kB are free" in str(error.value)
+    fitting = int(str(error.value).rpartition("batch_size ")[2].split()[0])
+    executor.allocate(inference(fitting), {})
+    with pytest.raises(UserError):
+        cuda_executor.Executor(1).allocate(inference(fitting + 4), {})
+
+
+def test_memory_that_holds_not_even_one_image_says_so(pretend):
+    pretend(memory=5_000)
+    with pytest.raises(UserError, match="not even batch_size 1 fits"):
+        cuda_executor.Executor(1).allocate(inference(8), {})
+
+
+def test_images_that_do_not_fit_may_be_streamed(pretend):
+    pretend(memory=500)
+    with pytest.raises(UserError, match="need .* of GPU memory and 500 B are free; set data_residency to host"):
+        cuda_executor.Executor(1, "device").place({"images": IMAGES, "permutation": np.arange(13)})
+
+
+# ---- streams
+
+def step(number, reads, writes, stream, operation="add"):
+    """A step that launches once, with the buffers as arguments."""
+    launch = Launch("x.cu", operation, (1,), (1,), (*reads, *writes), stream=stream)
+    return plan.Step(f"{operation}{number}", "", {name: name for name in reads}, {name: name for name in writes}, {},
+                     launches=(launch,))
+
+
+def planned(*steps):
+    return plan.Plan(None, "", 1, {}, steps, (), "")
+
+
+def test_a_launch_waits_for_what_it_needs_from_another_stream():
+    waits = cuda_executor.waits_between_streams(planned(
+        step(0, "a", "b", 0), step(1, "b", "c", 1),   # reads what the other wrote
+        step(2, "d", "e", 0),                         # has nothing to do with it
+        step(3, "d", "f", 1),                         # both only read d
+        step(4, "f", "b", 0),                         # reads f, and overwrites b, which launch 1 reads: f is the later
+        step(5, "b", "c", 1)))                        # the new b
+    assert waits == [(), (0,), (), (), (3,), (4,)]
+
+
+def test_nothing_is_waited_for_twice():
+    waits = cuda_executor.waits_between_streams(planned(
+        step(0, "a", "b", 0), step(1, "b", "c", 1), step(2, "b", "d", 1), step(3, "a", "b", 0)))
+    assert waits == [(), (0,), (), (2,)]
+
+
+def test_what_a_step_does_not_say_it_reads_counts_as_written():
+    one, other = step(0, "a", "b", 0), step(1, "a", "c", 1)
+    launch = one.launches[0]
+    one = dataclasses.replace(one, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
+    launch = other.launches[0]
+    other = dataclasses.replace(other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
+    assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
+
+
+@pytest.mark.parametrize("eager", [(), (0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_launches_on_two_streams_give_the_bytes_of_one(pretend, expected, monkeypatch, eager, seed):
+    """Each step of the plan on a stream drawn at random."""
+    pretend(eager=eager)
+    random = np.random.default_rng(seed)
+    training_plan = plan.training_plan
+
+    def scattered(*arguments):
+        made = training_plan(*arguments)
+        steps = []
+        for one in made.steps:
+            stream = int(random.integers(2))
+            launches = tuple(dataclasses.replace(launch, stream=stream) for launch in one.launches)
+            steps.append(dataclasses.replace(one, launches=launches))
+        return dataclasses.replace(made, steps=tuple(steps))
+
+    monkeypatch.setattr(plan, "training_plan", scattered)
+    assert_same(train(cuda_executor.Executor(1, "device")), expected)
+
+
+def test_without_the_waits_two_streams_give_other_bytes(pretend, expected, monkeypatch):
+    pretend()
+    training_plan = plan.training_plan
+
+    def alternating(*arguments):
+        made = training_plan(*arguments)
+        steps = tuple(dataclasses.replace(one, launches=tuple(dataclasses.replace(launch, stream=number % 2)
+                                                              for launch in one.launches))
+                      for number, one in enumerate(made.steps))
+        return dataclasses.replace(made, steps=steps)
+
+    monkeypatch.setattr(plan, "training_plan", alternating)
+    monkeypatch.setattr(cuda_executor, "waits_between_streams", lambda made: [()] * 1000)
+    _, losses = train(cuda_executor.Executor(1, "device"))
+    assert not np.array_equal(losses, expected[1])
+
+
+# ---- time
+
+def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkeypatch):
+    gpu = pretend()
+    monkeypatch.setattr(cuda_executor, "WARM_UP", 2)
+    monkeypatch.setattr(cuda_executor, "SAMPLE_EVERY", 4)
+    executor = cuda_executor.Executor(1, "device")
+    train(executor)   # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
+    launches = {}
+    for one in plan.training_plan(SMALL, "gpu_basic", 4, plan.Dataset(13, "uint8"), optimizers.Optimizer("sgd"),
+                                  plan.Length(8, 4)).steps:
+        launches[one.work] = launches.get(one.work, 0) + len(one.launches)
+    assert executor.seconds == pytest.approx({work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()})
+    assert len(gpu.launched) == 8 * sum(launches.values())
+
+    executor.seconds = {"loss": 5.0, "input": 1.0}   # as after a restart
+    assert executor.seconds == {"loss": 5.0, "input": 1.0}
+    executor.measures_every_step = True
+    train(executor)
+    assert executor.seconds["loss"] == pytest.approx(5.0 + 0.001 * 8 * launches["loss"])
+
+
+def test_too_few_steps_are_not_measured(pretend):
+    pretend()
+    executor = cuda_executor.Executor(1)
+    arrays = executor.allocate(made := inference(2), executor.place({"images": IMAGES, "permutation": np.arange(13)}))
+    executor.run(made, arrays)
+    assert executor.seconds == {}
+
+
+# ---- kernels
+
+def test_machine_code_is_cached_by_everything_it_was_made_from(pretend, monkeypatch, tmp_path):
+    pretend()
+    kernels = tmp_path / "kernels"
+    (kernels / "rung").mkdir(parents=True)
+    source, header = kernels / "rung/one.cu", kernels / "tile.cuh"
+    source.write_text("one")
+    header.write_text("tile")
+    monkeypatch.setattr(nvrtc, "KERNELS", kernels)
+    compiled = []
+
+    def compile_text(*arguments):
+        compiled.append(arguments)
+        return nvrtc.Compiled("sm_80", b"code", "", {})
+
+    monkeypatch.setattr(nvrtc, "compile_file", compile_text)
+
+    def cubin(architecture="sm_80", defines=()):
+        return cuda_executor.cubin(source, architecture, defines)
+
+    found = {cubin(), cubin()}
+    assert len(found) == len(compiled) == 1 and cubin().read_bytes() == b"code"
+    found |= {cubin("sm_90"), cubin(defines=("TILE=8",))}
+    header.write_text("tile 2")
+    found.add(cubin())
+    source.write_text("two")
+    found.add(cubin())
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    found.add(cubin())
+    assert len(found) == len(compiled) == 6
+
+
+def test_a_kernel_that_does_not_compile_stops_before_any_work(pretend, monkeypatch):
+    gpu = pretend()
+
+    def refuse(path, architecture, defines=()):
+        raise UserError(f"{path}:12: expected a ';' (compiling for {architecture})")
+
+    monkeypatch.setattr(nvrtc, "compile_file", refuse)
+    with pytest.raises(UserError, match=r"load_batch\.cu:12: expected a ';' \(compiling for sm_80\)"):
+        cuda_executor.Executor(1).allocate(inference(2), {})
+    assert not gpu.launched
+
+
+def test_a_kernel_is_allowed_the_shared_memory_it_asks_for(pretend):
+    gpu = pretend()
+    executor = cuda_executor.Executor(1)
+    launch = inference(2).steps[0].launches[0]
+    for count in (70 << 10, 60 << 10):
+        executor._kernel(dataclasses.replace(launch, shared_bytes=count))
+        assert gpu.largest_shared[launch.entry] == 70 << 10
+    with pytest.raises(UserError, match="needs 122880 bytes of shared memory and this Fake gives a block 102400"):
+        executor._kernel(dataclasses.replace(launch, shared_bytes=120 << 10))
+
+
+# ---- machines that cannot
+
+def test_without_a_gpu_the_reason_is_one_line(pretend, monkeypatch):
+    pretend()
+    monkeypatch.setattr(variants, "no_gpu", lambda: "needs an NVIDIA GPU and no driver answers here")
+    with pytest.raises(UserError, match="^a GPU rung needs an NVIDIA GPU and no driver answers here, or set variant to cpu$"):
+        cuda_executor.Executor(1)
+
+
+def test_a_driver_older_than_the_compiler_is_named(pretend, monkeypatch):
+    pretend()
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    with pytest.raises(UserError, match=r"driver is too old: NVRTC here is of CUDA 13\.0, the driver runs CUDA 12\.4"):
+        cuda_executor.Executor(1)
+
+
+def test_a_gpu_that_does_not_answer_is_named(pretend):
+    gpu = pretend()
+
+    def fail():
+        raise fake_cupy.CUDARuntimeError("cudaErrorDevicesUnavailable")
+
+    gpu.cuda.runtime.memGetInfo = fail
+    with pytest.raises(UserError, match="the GPU cannot be used: cudaErrorDevicesUnavailable"):
+        cuda_executor.Executor(1)
+
+
+def test_machine_code_that_the_driver_refuses_is_named(pretend):
+    gpu = pretend()
+
+    def refuse(path):
+        raise fake_cupy.CUDADriverError("CUDA_ERROR_INVALID_IMAGE")
+
+    gpu.RawModule = refuse
+    with pytest.raises(UserError, match=r"does not take .*load_batch\.cu .*CUDA_ERROR_INVALID_IMAGE; update the driver"):
+        cuda_executor.Executor(1).allocate(inference(2), {})
+
+
+def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
+    pretend()
+    monkeypatch.setattr(driver, "version", lambda: "550.54.14")
+    assert cuda_executor.Executor(1).device() == (
+        "Fake, driver 550.54.14 (CUDA 12.4), CuPy 0.0 for CUDA 12.9, NVRTC 12.9")
+
+
+# ---- what runs above it
+
+def trainer(residency, network=SMALL):
+    settings = training.Settings(network, "gpu_basic", 4, 2, optimizers.Optimizer("adam"), 0.01, {}, "mean", 7)
+    values = {**weights.initialize(network, 0), **weights.initial_state(network)}
+    return training.Training(settings, IMAGES, np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), values, 1, residency,
+                             LABELS if network.classifies else None)
+
+
+@pytest.mark.parametrize("network", [SMALL, LABELLED], ids=lambda network: network.name)
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, monkeypatch, tmp_path, residency, network):
+    """After the third of an epoch's four steps."""
+    pretend()
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "SAVE_AFTER", 0)
+    whole, first, second = (trainer(residency, network) for _ in range(3))
+    for _ in range(2):
+        whole.run_epoch()
+    first.run_epoch(tmp_path / "checkpoint.safetensors")
+    assert second.restore(tmp_path / "checkpoint.safetensors") and second.step == 3
+    second.run_epoch()
+    second.run_epoch()
+    assert second.losses == whole.losses and second.accuracies == whole.accuracies
+    for name, value in whole.values.items():
+        assert np.array_equal(second.values[name], value)
+
+
+@pytest.mark.parametrize("network", [SMALL, LABELLED], ids=lambda network: network.name)
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_inference_gives_every_image_its_own_values(pretend, monkeypatch, residency, network):
+    pretend()
+    monkeypatch.setattr(inference_module, "BATCH", 4)
+    arguments = (parity.initial(network), np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), 1, network.features)
+    encoder = inference_module.Inference(network, "gpu_basic", *arguments, data_residency=residency)
+    reference = inference_module.Inference(network, "cpu", *arguments)
+    for flip in (False, True):
+        found, wanted = (np.concatenate([values.copy() for _, values in one.batches(IMAGES, flip)])
+                         for one in (encoder, reference))
+        assert found.shape == (13, 3, 3, 4) and np.allclose(found, wanted, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,223 @@
+"""Feature vectors: order, polarities, pooling, mirroring, standardising, PCA, whole and partial batches."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+import references
+from ladder.data.normalization import Statistics
+from ladder.errors import UserError
+from ladder.features import features
+from ladder.features.features import Recipe
+from ladder.network import networks, weights
+from ladder.store import artifacts
+from ladder.training import inference
+from ladder.training.inference import Inference
+
+NETWORK = networks.build("autoencoder")
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+SCALE, OFFSET = np.full(3, 1 / 255, np.float32), np.zeros(3, np.float32)
+PIXELS = features.Pixels(Statistics(SCALE, OFFSET))
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    return weights.initialize(NETWORK, 3)
+
+
+@pytest.fixture(scope="module")
+def latent(parameters):
+    """The latent of IMAGES by definition, float64 (N, 8, 8, 128)."""
+    values = IMAGES / 255
+    for name in ("enc1", "enc2"):
+        values = references.conv2d(values, parameters[f"{name}.weight"], parameters[f"{name}.bias"], 1)
+        values = references.relu(values)
+        values = values.reshape(len(values), values.shape[1] // 2, 2, values.shape[2] // 2, 2, -1).max(axis=(2, 4))
+    return values
+
+
+def extract(parameters, images=IMAGES, layer="latent", **options):
+    encoder = Inference(NETWORK, "cpu", parameters, SCALE, OFFSET, threads=2, until=layer)
+    recipe = Recipe(**options)
+    out = np.full((len(images), np.prod(recipe.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
+    features.extract(encoder, images, recipe, out, "")
+    return out
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 64])
+def test_features_are_the_latent_channel_by_channel_for_any_batch_size(parameters, latent, batch, monkeypatch):
+    monkeypatch.setattr(inference, "BATCH", batch)
+    expected = latent.transpose(0, 3, 1, 2).reshape(5, 8192)
+    assert np.allclose(extract(parameters), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_pooling_averages_over_a_grid(parameters, latent):
+    expected = latent.reshape(5, 4, 2, 4, 2, 128).mean(axis=(2, 4)).transpose(0, 3, 1, 2).reshape(5, 2048)
+    assert np.allclose(extract(parameters, grid=4), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_flip_averages_with_the_mirror_image_so_both_get_the_same_features(parameters):
+    plain = extract(parameters, flip=True)
+    assert np.allclose(plain, (extract(parameters) + extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6)
+    assert np.allclose(plain, extract(parameters, np.ascontiguousarray(IMAGES[:, :, ::-1]), flip=True), atol=1e-6)
+
+
+def test_a_grid_that_does_not_divide_the_map_is_refused():
+    with pytest.raises(ValueError, match="8x8"):
+        features.average_pool(np.zeros((1, 8, 8, 2)), 3)
+
+
+def test_standardise_uses_the_training_rows_alone_and_zeroes_constant_features():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(5, 3, (4001, 3)).astype(np.float32), rng.normal(7, 1, (7, 3)).astype(np.float32)
+    train[:, 1] = test[:, 1] = 0.1
+    varying = [0, 2]
+    mean, deviation = (statistic(train[:, varying].astype(np.float64), axis=0) for statistic in (np.mean, np.std))
+    expected = [(rows[:, varying] - mean) / deviation for rows in (train, test)]
+    mean, scale = features.moments(train)
+    features.standardize(Recipe(mean=mean, scale=scale), train, test)
+    for rows, wanted in zip((train, test), expected, strict=True):
+        assert np.allclose(rows[:, varying], wanted, atol=1e-5)
+        assert not rows[:, 1].any()
+
+
+def test_pixels_are_the_normalised_images_channel_by_channel():
+    out = np.full((5, 3072), np.nan, np.float32)
+    features.extract(PIXELS, IMAGES, Recipe(), out, "")
+    assert np.allclose(out, IMAGES.transpose(0, 3, 1, 2).reshape(5, -1) / 255)
+
+
+def test_pixels_take_the_flip_too():
+    out = np.full((5, 3072), np.nan, np.float32)
+    features.extract(PIXELS, IMAGES, Recipe(flip=True), out, "")
+    both = (IMAGES / 255 + IMAGES[:, :, ::-1] / 255) / 2
+    assert np.allclose(out, both.transpose(0, 3, 1, 2).reshape(5, -1))
+
+
+# Maxima and polarities.
+
+def pooled(values, window, best):
+    """Windows by definition, float64."""
+    count, height, width, channels = values.shape
+    windows = values.reshape(count, height // window, window, width // window, window, channels)
+    return best(windows, axis=(2, 4))
+
+
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_two_polarities_are_thresholded_then_max_pooled_then_averaged(parameters, window):
+    z = references.conv2d(IMAGES / 255, parameters["enc1.weight"], parameters["enc1.bias"], 1)
+    a = 0.05
+    both = np.concatenate([np.maximum(z - a, 0), np.maximum(-z - a, 0)], axis=3)
+    expected = features.average_pool(pooled(both, window, np.max), 2).transpose(0, 3, 1, 2).reshape(5, -1)
+    assert (expected > 0).mean() > 0.2
+    found = extract(parameters, layer="enc1", threshold=a, max_pool=window, grid=2)
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_max_pool_takes_the_largest_of_each_window():
+    values = np.random.default_rng(0).normal(size=(2, 6, 6, 3)).astype(np.float32)
+    assert np.array_equal(features.max_pool(values, 3), pooled(values, 3, np.max))
+    with pytest.raises(ValueError, match="6x6 activations have no windows of 4x4"):
+        features.max_pool(values, 4)
+
+
+def test_a_scaled_polarity_counts_the_threshold_in_the_channels_deviations(parameters):
+    z = references.conv2d(IMAGES / 255, parameters["enc1.weight"], parameters["enc1.bias"], 1)
+    scaled = (z - z.mean(axis=(0, 1, 2))) / z.std(axis=(0, 1, 2))
+    expected = np.concatenate([np.maximum(scaled - 0.25, 0), np.maximum(-scaled - 0.25, 0)], axis=3)
+    encoder = Inference(NETWORK, "cpu", parameters, SCALE, OFFSET, threads=2, until="enc1")
+    recipe = features.fit_channels(encoder, IMAGES, Recipe(threshold=0.25, grid=4))
+    (_, found), = features.blocks(encoder, IMAGES, recipe)
+    assert np.allclose(found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4)
+
+
+# What is fitted.
+
+class Maps:
+    """An encoder whose activations are rows of its own, whatever the pixels: images (N, 1, 1, 1) hold their numbers."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def batches(self, images, mirrored=False):
+        for start in range(0, len(images), 64):
+            yield start, self.values[images[start:start + 64].ravel()].reshape(-1, 1, 1, self.values.shape[1])
+
+
+def maps(count, width, rank, seed=0):
+    """(encoder, images): vectors of `rank` directions whose deviations fall, with a little noise and means of their own."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(count, rank)) * np.linspace(5, 1, rank) @ rng.normal(size=(rank, width))
+    values += rng.normal(size=values.shape) * 0.1 + rng.normal(size=width)
+    return Maps(values.astype(np.float32)), np.arange(count).reshape(-1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("count, width", [(900, 60), (70, 500)], ids=["more images than values", "more values than images"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
+    encoder, images = maps(count, width, rank=12)
+    rows = encoder.values.astype(np.float64)
+    wanted = (rows - rows.mean(axis=0)) / (rows.std(axis=0) if standardize else 1)
+    reference = PCA(8, svd_solver="full").fit(wanted)
+    recipe, share = features.fit_components(encoder, images, Recipe(), 8, standardize)
+    largest = np.abs(recipe.components).argmax(axis=0)
+    assert (recipe.components[largest, range(8)] > 0).all()
+    signs = np.sign(reference.components_.T[largest, range(8)])
+    assert np.allclose(recipe.components, reference.components_.T * signs, atol=2e-4)
+    assert share == pytest.approx(reference.explained_variance_ratio_.sum(), abs=1e-5)
+    (_, found), = features.blocks(encoder, images, recipe)
+    assert np.allclose(found, reference.transform(wanted) * signs, atol=2e-2)
+
+
+def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads():
+    encoder, images = maps(3000, 700, rank=40)
+    found = []
+    for threads in (1, 2, 3):
+        recipe, _ = features.fit_components(encoder, images, Recipe(), 30, True, threads)
+        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, recipe, threads)])
+        found.append((recipe.components.tobytes(), rows.tobytes()))
+    assert len(set(found)) == 1
+
+
+def test_directions_without_variance_are_zeros():
+    encoder, images = maps(100, 20, rank=3)
+    encoder.values[:, 5:] = 1
+    encoder.values[:, :5] = encoder.values[:, :1] * np.arange(1, 6)
+    recipe, share = features.fit_components(encoder, images, Recipe(), 4, True)
+    assert share == pytest.approx(1) and not recipe.components[:, 1:].any() and recipe.components[:, 0].any()
+
+
+def test_features_that_are_not_finite_are_refused_with_what_to_do():
+    encoder, images = maps(100, 20, rank=3)
+    encoder.values[7, 3] = np.nan
+    with pytest.raises(UserError, match="lower learning_rate"):
+        features.fit_components(encoder, images, Recipe(), 4, True)
+
+
+def test_a_block_is_what_its_images_give_alone(parameters, monkeypatch):
+    monkeypatch.setattr(features, "ROWS", 2)
+    options = {"threshold": 0.1, "max_pool": 2, "grid": 4, "flip": True, "layer": "enc1"}
+    whole = extract(parameters, **options)
+    monkeypatch.undo()
+    assert np.allclose(whole, extract(parameters, **options), atol=1e-6)
+
+
+def test_a_sample_is_drawn_by_the_seed_without_repeats_and_in_order():
+    rows = features.sample(1000, 100, seed=1)
+    assert len(set(rows)) == 100 and list(rows) == sorted(rows) and rows.max() < 1000
+    assert np.array_equal(rows, features.sample(1000, 100, seed=1))
+    assert not np.array_equal(rows, features.sample(1000, 100, seed=2))
+    assert np.array_equal(features.sample(50, 100, seed=1), np.arange(50))
+
+
+def test_a_recipe_is_made_again_from_params_and_the_saved_numbers(tmp_path):
+    encoder, images = maps(100, 20, rank=3)
+    params = {"features_two_polarity": 0.5, "features_polarity_scale": "channel", "features_pool": "none",
+              "features_flip": True, "features_pca": 4}
+    recipe = features.fit_channels(encoder, images, Recipe.of(params))
+    recipe, _ = features.fit_components(encoder, images, recipe, 4, True)
+    artifacts.save_tensors(tmp_path / features.FILE, recipe.tensors())
+    again = Recipe.of(params, artifacts.load_tensors(tmp_path / features.FILE))
+    assert (again.threshold, again.grid, again.flip) == (0.5, 0, True)
+    ((_, rows),), ((_, same),) = (list(features.blocks(encoder, images, one)) for one in (recipe, again))
+    assert np.array_equal(rows, same) and rows.shape == (100, 4)

@@ -1,0 +1,111 @@
+"""The kernels of gpu_gemm against their definitions in float64, at any kernel size, stride and padding."""
+
+import itertools
+
+import pytest
+
+from compiled import compiled
+from cuda_emulator import KERNELS, load
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
+from ladder.rungs import gpu_gemm
+from rung_checks import (
+    check_forward,
+    check_infinities,
+    check_input_grad,
+    check_weight_grad,
+    convolution_launches,
+    launches_of,
+    training_plan,
+)
+
+RUNG = "gpu_gemm"
+NETWORK = networks.build("autoencoder")
+
+# (batch, height, width, channels, filters, kernel, padding), stride
+CONVOLUTIONS = [
+    ((1, 1, 1, 1, 1, 1, 0), 1),
+    ((2, 7, 9, 3, 5, 3, 1), 2),
+    ((2, 8, 7, 4, 20, 3, 1), 2),
+    ((1, 11, 10, 5, 8, 7, 3), 2),
+    ((1, 9, 12, 8, 4, 1, 0), 2),
+    ((1, 11, 8, 8, 70, 2, 0), 3),
+    ((2, 6, 5, 12, 9, 5, 2), 1),
+    ((1, 13, 8, 6, 3, 4, 1), 4),
+    ((1, 9, 8, 64, 64, 1, 0), 1),
+]
+LARGE = [((2, 11, 9, 20, 132, 3, 1), 1), ((1, 13, 12, 132, 4, 2, 0), 1), ((1, 17, 18, 4, 8, 3, 1), 2)]
+
+
+def large(*_):
+    return gpu_gemm.LARGE
+
+
+def in_large_tiles(launches):
+    return lambda step, build: launches(step, build, large)
+
+
+@pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
+def test_conv2d_of_any_stride(shape, stride):
+    check_forward(gpu_gemm.conv2d_forward, shape, stride)
+    check_input_grad(gpu_gemm.conv2d_input_grad, shape, stride)
+    check_weight_grad(gpu_gemm.conv2d_weight_grad, shape, stride)
+
+
+@pytest.mark.parametrize("shape, stride", LARGE, ids=str)
+def test_conv2d_in_large_tiles(shape, stride):
+    check_forward(in_large_tiles(gpu_gemm.conv2d_forward), shape, stride)
+    check_input_grad(in_large_tiles(gpu_gemm.conv2d_input_grad), shape, stride)
+    check_weight_grad(in_large_tiles(gpu_gemm.conv2d_weight_grad), shape, stride)
+
+
+@pytest.mark.parametrize("channels", [9, 12])
+def test_infinities(channels):
+    check_infinities(gpu_gemm, channels)
+
+
+def test_the_largest_layers_use_the_large_tile():
+    made = {(step.layer, launch.entry) for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
+            if "TILE_M=128" in launch.defines}
+    for layer in ("enc2", "dec2"):
+        assert {(layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")} <= made
+
+
+def test_no_convolution_of_the_autoencoder_falls_back():
+    for step in training_plan(RUNG, NETWORK).steps:
+        if step.operation.startswith("conv2d"):
+            assert all(launch.source.startswith(f"{RUNG}/") for launch in step.launches), step.operation
+
+
+FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
+LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG),
+                   *itertools.chain(*(convolution_launches(gpu_gemm, *case) for case in CONVOLUTIONS))})
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+@pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
+def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, architecture):
+    made = compiled(source, defines, architecture)
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
+        loads, stores = nvrtc.wide_accesses(made.ptx, name)
+        assert stores > 0
+        if "WIDE=1" in defines or name == "conv2d_add_splits":
+            assert loads > 0
+        assert name == "conv2d_add_splits" or resources.static_shared_bytes > 0
+    assert "ld.shared.v4.f32" in made.ptx
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_header_says_what_the_ladder_asks(file):
+    lines = (KERNELS / RUNG / file).read_text().splitlines()
+    head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
+    for part in ("Rung: over gpu_opt_v1", "Layout", "Launches:", "What bounds it:", "Predicted, not measured", "Measured: "):
+        assert part in head, part
+
+
+def test_every_file_is_launched():
+    assert {source for source, _ in LAUNCHES} == {f"{RUNG}/{file}" for file in FILES}
+    assert all(load(KERNELS / RUNG / file).names for file in FILES)

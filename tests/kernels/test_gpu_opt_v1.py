@@ -1,0 +1,241 @@
+"""The kernels of gpu_opt_v1 against their definitions in float64, what the rung claims, and its parity with the cpu rung."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import references
+from compiled import compiled
+from cuda_emulator import KERNELS, load
+from emulator_executor import Executor
+from kernel_checks import gamma, integers, normal, poisoned
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.network import layers, networks
+from ladder.rungs import gpu_opt_v1
+from ladder.training import parity, plan
+from rung_checks import (
+    check_forward,
+    check_infinities,
+    check_input_grad,
+    check_weight_grad,
+    convolution_launches,
+    launches_of,
+    run_step,
+    training_plan,
+)
+
+RUNG = "gpu_opt_v1"
+NETWORK = networks.build("autoencoder")
+
+# batch, height, width, channels, filters, kernel, padding: every tile, more than one block each way, every operand read by 16
+# bytes and by 4, and every size odd or 1 somewhere.
+CONVOLUTIONS = [
+    (1, 1, 1, 1, 1, 1, 0),
+    (2, 6, 5, 4, 20, 3, 1),
+    (3, 5, 7, 8, 68, 3, 1),
+    (1, 7, 9, 12, 9, 3, 0),
+    (1, 9, 8, 70, 8, 1, 0),
+    (1, 9, 8, 5, 7, 5, 3),
+    (2, 3, 2, 5, 3, 3, 2),
+    (1, 19, 17, 4, 3, 3, 1),
+    (1, 17, 16, 3, 4, 3, 1),
+]
+STRIDED = [   # and strides: every tile, windows that overlap, that lie side by side and that leave pixels out
+    ((2, 7, 9, 3, 5, 3, 1), 2),
+    ((1, 13, 8, 4, 20, 7, 3), 2),
+    ((2, 9, 12, 8, 68, 1, 0), 2),
+    ((1, 11, 8, 5, 7, 2, 0), 3),
+    ((1, 35, 33, 12, 4, 5, 2), 2),
+    ((1, 33, 31, 4, 3, 4, 1), 4),
+]
+DENSE = [(1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 35, 10, 1, 0), (67, 1, 1, 12, 68, 1, 0)]   # images of one pixel
+# batch, height, width, channels; the last fills whole blocks
+IMAGES = [(1, 2, 2, 1), (3, 5, 7, 3), (2, 6, 8, 5), (2, 5, 4, 8), (1, 9, 7, 36), (2, 32, 16, 1)]
+SIDE_BY_SIDE = {"window": 2, "stride": 2, "padding": 0}
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_conv2d_forward(shape):
+    check_forward(gpu_opt_v1.conv2d_forward, shape)
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_conv2d_input_grad(shape):
+    check_input_grad(gpu_opt_v1.conv2d_input_grad, shape)
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_conv2d_weight_and_bias_grad(shape):
+    check_weight_grad(gpu_opt_v1.conv2d_weight_grad, shape)
+
+
+@pytest.mark.parametrize("shape, stride", [*STRIDED, *((shape, 1) for shape in DENSE)], ids=str)
+def test_conv2d_with_a_stride_and_dense(shape, stride):
+    check_forward(gpu_opt_v1.conv2d_forward, shape, stride)
+    check_input_grad(gpu_opt_v1.conv2d_input_grad, shape, stride)
+    check_weight_grad(gpu_opt_v1.conv2d_weight_grad, shape, stride)
+
+
+@pytest.mark.parametrize("channels", [9, 12])
+def test_infinities(channels):
+    check_infinities(gpu_opt_v1, channels)
+
+
+@pytest.mark.parametrize("filters, columns, pixels", [(1, 1, 1), (3, 2304, 65536), (128, 2304, 16384), (256, 27, 65536),
+                                                      (128, 1152, 4096), (5, 7, 1000), (4096, 36864, 64)])
+def test_the_splits_of_a_weight_gradient_cover_its_pixels(filters, columns, pixels):
+    splits, size = gpu_opt_v1.split(gpu_opt_v1.weight_tile(filters, columns, False), filters, columns, pixels)
+    assert (splits - 1) * size < pixels <= splits * size and size % 8 == 0
+    assert 1 <= splits <= gpu_opt_v1.SPLITS
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_maxpool2d(shape, relu):
+    x = integers(*shape)   # of nine values, so that many windows hold a maximum twice
+    expected, place = references.maxpool2d(x)
+    y, index = poisoned(expected.shape), poisoned(expected.shape, np.uint8)
+    run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index}, **SIDE_BY_SIDE)
+    assert np.array_equal(y, expected) and np.array_equal(index, place)
+
+    dy, dx = normal(*y.shape), poisoned(shape)
+    run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dy, "index": index, "y": y}, {"dx": dx}, **SIDE_BY_SIDE, relu=relu)
+    scattered = np.zeros(shape)
+    for image, row, column, channel in np.ndindex(y.shape):
+        i, j = divmod(int(place[image, row, column, channel]), 2)
+        scattered[image, 2 * row + i, 2 * column + j, channel] = dy[image, row, column, channel]
+    assert np.array_equal(dx, np.where(x > 0, scattered, 0) if relu else scattered)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_maxpool2d_keeps_a_nan(channels):
+    x = np.zeros((1, 2, 2, channels), np.float32)
+    for place in range(4):
+        x[...] = 1
+        x[0, place // 2, place % 2, channels - 1] = np.nan
+        y, index = poisoned((1, 1, 1, channels)), poisoned((1, 1, 1, channels), np.uint8)
+        y[...] = 0
+        run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index}, **SIDE_BY_SIDE)
+        assert np.isnan(y[..., -1]).all() and (index[..., -1] == place).all()
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_upsample2d(shape, relu):
+    batch, height, width, channels = shape
+    x = integers(*shape)
+    y = poisoned((batch, 2 * height, 2 * width, channels))
+    run_step(gpu_opt_v1.upsample2d_forward, {"x": x}, {"y": y})
+    assert np.array_equal(y, references.upsample2d(x))
+
+    for values, exact in ((integers, True), (normal, False)):
+        dy, dx = values(*y.shape), poisoned(shape)
+        run_step(gpu_opt_v1.upsample2d_backward, {"dy": dy, "x": x}, {"dx": dx}, relu=relu)
+        copies = dy.reshape(batch, height, 2, width, 2, channels).astype(float)
+        sums = np.where(x > 0, copies.sum(axis=(2, 4)), 0) if relu else copies.sum(axis=(2, 4))
+        assert (np.abs(dx - sums) <= (0 if exact else gamma(4)) * np.abs(copies).sum(axis=(2, 4))).all()
+        assert not relu or (dx[x <= 0] == 0).all()
+
+
+# ---- the plan
+
+def device_bytes(made):
+    """What the launches of a step read and write, each buffer once a launch; of the dataset only the batch is read."""
+    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
+               if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
+
+
+def test_fewer_launches_and_bytes_than_the_rung_below():
+    below, here = training_plan("gpu_basic", NETWORK), training_plan(RUNG, NETWORK)
+    assert sum(len(step.launches) for step in here.steps) < sum(len(step.launches) for step in below.steps)
+    assert device_bytes(here) < 0.8 * device_bytes(below)
+
+
+def test_no_layer_of_the_autoencoder_falls_back():
+    own = ("conv2d", "maxpool2d", "upsample2d", "relu")
+    for step in training_plan(RUNG, NETWORK).steps:
+        if step.operation.startswith(own):
+            assert all(launch.source.startswith(f"{RUNG}/") for launch in step.launches), step.operation
+
+
+def test_a_relu_that_no_pooling_follows_has_a_gradient_step_of_its_own():
+    table = {"input_shape": (4, 4, 2), "features": "b", "loss": "mse",
+             "layers": (layers.conv2d("a", 4), layers.relu("a_relu"), layers.conv2d("b", 2), layers.relu("b_relu"))}
+    network = networks.resolve("plain", **table)
+    assert [step.operation for step in training_plan(RUNG, network).steps].count("relu_backward") == 2
+    protocol = parity.PROTOCOLS["sgd"]
+    trained = [parity.train(network, variant, executor, protocol)
+               for variant, executor in ((RUNG, Executor()), ("cpu", executors.create("cpu", 2)))]
+    assert max(parity.deviations(network, *trained).values()) <= protocol.tolerance
+
+
+@pytest.mark.parametrize("window, stride, padding, rung", [(2, 2, 0, RUNG), (3, 2, 1, "gpu_basic"), (2, 1, 0, "gpu_basic"),
+                                                           (2, 2, 1, "gpu_basic"), (3, 3, 0, "gpu_basic")])
+def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, rung):
+    network = networks.resolve("pooled", (6, 6, 2), (layers.conv2d("a", 4), layers.relu("a_relu"),
+                                                     layers.maxpool2d("pool", window, stride, padding)), "pool", "mse")
+    steps = pooling_steps(network)
+    assert len(steps) == 2
+    assert {launch.source for step in steps for launch in step.launches} == {f"{rung}/maxpool2d.cu"}
+
+
+def pooling_steps(network):
+    """Without a loss: the network's output is not as large as its input."""
+    build = plan.Builder(network, network.layers, RUNG, 2, "float32", training=True)
+    build.load_batch(plan.Dataset(2, "uint8"))
+    build.lower()
+    build.gradient_part(build.output)
+    build.go_back()
+    return [step for step in build.plan().steps if step.operation.startswith("maxpool2d")]
+
+
+@pytest.mark.parametrize("name", parity.PROTOCOLS)
+def test_parity_with_the_cpu_rung(name):
+    protocol = parity.PROTOCOLS[name]
+    reference = parity.train(NETWORK, "cpu", executors.create("cpu", 2), protocol)
+    trained = parity.train(NETWORK, RUNG, Executor(), protocol)
+    assert max(parity.deviations(NETWORK, trained, reference).values()) <= protocol.tolerance
+
+
+# ---- what holds for every file
+
+RESIZINGS = {(f"{RUNG}/{file}.cu", (f"WIDTH={width}",)) for file in ("maxpool2d", "upsample2d") for width in (1, 4)}
+FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
+LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
+                   *itertools.chain(*(convolution_launches(gpu_opt_v1, shape) for shape in CONVOLUTIONS)),
+                   *itertools.chain(*(convolution_launches(gpu_opt_v1, *case) for case in STRIDED))})
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+@pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
+def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, architecture):
+    made = compiled(source, defines, architecture)
+    assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
+    resizing = (source, defines) in RESIZINGS
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * resources.most_threads <= 65536, name
+        loads, stores = nvrtc.wide_accesses(made.ptx, name)
+        if "WIDTH=1" in defines:
+            assert loads == stores == 0
+            continue
+        assert stores > 0, name
+        if resizing or name == "conv2d_add_splits" or any(define in defines for define in ("WIDE=1", "WIDE_DY=1", "WIDE_X=1")):
+            assert loads > 0, name
+        assert resizing or name == "conv2d_add_splits" or resources.static_shared_bytes > 0, name
+    assert resizing or "ld.shared.v4.f32" in made.ptx
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_header_says_what_the_ladder_asks(file):
+    lines = (KERNELS / RUNG / file).read_text().splitlines()
+    head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
+    for part in ("Rung: over gpu_basic", "Layout", "Launches:", "What bounds it:", "Predicted, not measured", "Measured: "):
+        assert part in head, part
+
+
+def test_every_file_is_launched():
+    assert {source for source, _ in LAUNCHES} == {f"{RUNG}/{file}" for file in FILES}

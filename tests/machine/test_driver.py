@@ -1,0 +1,64 @@
+"""What the driver says, through a stand-in for libcuda."""
+
+import pytest
+
+from ladder.machine import driver
+
+CACHED = (driver._driver, driver.cuda_version, driver.gpu_count, driver.gpu)
+
+
+class Cuda:
+    """libcuda with one Tesla T4; `answers` sets the status of a function."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+
+    def __getattr__(self, name):
+        def function(*arguments):
+            values = {"cuDeviceGetCount": 1, "cuDriverGetVersion": 12040, "cuDeviceTotalMem_v2": 16 << 30}
+            if name == "cuDeviceGetName":
+                arguments[0].value = b"Tesla T4"
+            elif name == "cuDeviceGetAttribute":
+                arguments[0]._obj.value = {75: 7, 76: 5, 97: 65536}[arguments[1]]
+            elif name in values:
+                arguments[0]._obj.value = values[name]
+            return self.answers.get(name, 0)
+
+        return function
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """A function that puts a library, or what loading it raises, in the place of libcuda."""
+    def clear():
+        for function in CACHED:
+            function.cache_clear()
+
+    def load(library):
+        def load_library(name):
+            if isinstance(library, OSError):
+                raise library
+            return library
+
+        monkeypatch.setattr(driver.ctypes, "CDLL", load_library)
+        clear()
+
+    yield load
+    clear()
+
+
+def test_the_first_gpu_is_described(pretend):
+    pretend(Cuda())
+    assert driver.gpu() == driver.Gpu("Tesla T4", "sm_75", 16 << 30, 65536)
+    assert driver.gpu_count() == 1 and driver.cuda_version() == (12, 4)
+
+
+@pytest.mark.parametrize("library", [OSError("no libcuda.so.1"), Cuda(cuInit=100)], ids=["not installed", "no GPU"])
+def test_without_a_driver_there_is_nothing(pretend, library):
+    pretend(library)
+    assert driver.gpu_count() == 0 and driver.gpu() is None and driver.cuda_version() is None
+
+
+def test_a_driver_that_cannot_count_has_no_gpu(pretend):
+    pretend(Cuda(cuDeviceGetCount=3))
+    assert driver.gpu_count() == 0 and driver.gpu() is None

@@ -1,0 +1,66 @@
+"""Several GPUs are shared out: each process gets one that no other has."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ladder import sources
+from ladder.machine import driver, gpus
+
+CODE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from ladder.machine import driver, gpus
+driver.installed_gpus = lambda: int(sys.argv[2])
+print(gpus.claim(), os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(count, visible) begins a process on a machine of so many GPUs and gives it with what it printed."""
+    running = []
+
+    def start(count, visible=None):
+        environment = {key: value for key, value in os.environ.items() if key != gpus.VISIBLE} | {"TMPDIR": str(tmp_path)}
+        process = subprocess.Popen([sys.executable, "-c", CODE, sources.SCRIPTS, str(count)], text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, env=environment | ({gpus.VISIBLE: visible} if visible else {}))
+        running.append(process)
+        return process, process.stdout.readline().split()
+
+    yield start
+    for process in running:
+        process.communicate()
+
+
+def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_when_it_ends(start):
+    first, found = start(2)
+    assert found == ["0", "0"]
+    assert start(2)[1] == ["1", "1"]
+    assert start(2)[1] == ["None", "None"], "a third one is not refused: it sees them all"
+    first.communicate()
+    assert start(2)[1] == ["0", "0"]
+
+
+def test_only_gpus_that_the_process_may_use_are_claimed(start):
+    assert start(8, "5,7")[1] == ["5", "5"] and start(8, "5,7")[1] == ["7", "7"]
+
+
+@pytest.mark.parametrize("count, visible, shown", [(0, None, "None"), (1, None, "None"), (4, "3", "3")])
+def test_where_there_is_no_choice_nothing_is_changed(start, count, visible, shown):
+    assert start(count, visible)[1] == ["None", shown]
+
+
+def test_gpus_are_counted_by_the_driver(monkeypatch):
+    class Management:
+        def nvmlDeviceGetCount_v2(self, count):
+            count._obj.value = 3
+            return 0
+
+    monkeypatch.setattr(driver, "_management", Management)
+    assert driver.installed_gpus() == 3
+    monkeypatch.setattr(driver, "_management", lambda: None)
+    assert driver.installed_gpus() == 0

@@ -1,0 +1,252 @@
+"""The tables of the networks: their published sizes, and how layers find what they read."""
+
+import collections
+import math
+
+import pytest
+
+from ladder.errors import UserError
+from ladder.network import layers, networks
+
+MNIST = (28, 28, 1)
+
+
+def kinds(network):
+    return collections.Counter(layer.kind for layer in network.layers)
+
+
+def convolution(kernel, inputs, filters, bias=True):
+    """How many parameters a convolution has; a dense layer is one of kernel 1."""
+    return kernel * kernel * inputs * filters + bias * filters
+
+
+def dense(*units):
+    return sum(convolution(1, inputs, outputs) for inputs, outputs in zip(units, units[1:], strict=False))
+
+
+# ---- autoencoder
+
+def test_the_autoencoder_has_its_published_size():
+    network = networks.build("autoencoder")
+    assert network.parameter_count == 751_875
+    assert {layer.name: layer.output_shape for layer in network.layers if layer.kind == "conv2d"} == {
+        "enc1": (32, 32, 256), "enc2": (16, 16, 128), "dec1": (8, 8, 128), "dec2": (16, 16, 256), "dec3": (32, 32, 3)}
+    assert network.layer(network.features).output_shape == (8, 8, 128)
+    assert network.layers[-1].output_shape == network.input_shape
+    assert not network.classifies
+
+
+def test_the_autoencoder_does_the_published_work():
+    network = networks.build("autoencoder")
+    assert sum(layer.macs for layer in network.layers) / 1e6 == pytest.approx(174.6, abs=0.05)
+
+
+def test_the_autoencoder_takes_other_filters_and_images():
+    network = networks.build("autoencoder", (24, 8, 2), filters=(5, 7, 4))
+    assert network.parameter_count == sum(convolution(3, *pair) for pair in (
+        (2, 5), (5, 7), (7, 4), (4, 4), (4, 7), (7, 5), (5, 2)))
+    assert network.layer("latent").output_shape == (3, 1, 4)
+    assert network.layers[-1].output_shape == (24, 8, 2)
+
+
+@pytest.mark.parametrize("image, filters, most", [(MNIST, (8, 8, 8), 2), ((32, 20, 3), (4,) * 6, 2), ((7, 8, 1), (4,), 0)])
+def test_an_autoencoder_too_deep_for_its_images_says_how_deep_it_may_be(image, filters, most):
+    with pytest.raises(UserError) as error:
+        networks.build("autoencoder", image, filters=filters)
+    depth, (height, width, _) = len(filters), image
+    assert str(error.value) == (
+        f"config: autoencoder_filters has {depth} numbers, so {depth} times a 2x2 pooling, which images of {height}x{width} do "
+        f"not survive; at most {most}")
+    if most:
+        assert networks.build("autoencoder", image, filters=filters[:most]).layers[-1].output_shape == image
+
+
+def test_an_autoencoder_with_norm_has_two_convolutions_for_each_but_the_first_and_the_same_decoder():
+    network, plain = networks.build("autoencoder", norm=True), networks.build("autoencoder")
+    decoder = [layer.name for layer in plain.layers if layer.name.startswith("dec")]
+    assert [layer.name for layer in network.layers if layer.name.startswith("dec")] == decoder
+    assert {name: network.parameters[name] for name in plain.parameters if name.startswith("dec")} == {
+        name: shape for name, shape in plain.parameters.items() if name.startswith("dec")}
+    assert [layer.name for layer in network.layers[:8]] == [
+        "enc1", "enc1_relu", "enc1_pool", "enc2_whiten", "enc2_norm", "enc2", "enc2_relu", "latent"]
+    assert network.parameter_count == (
+        plain.parameter_count - convolution(3, 256, 128) + convolution(3, 256, 256) + convolution(1, 256, 128))
+    assert network.layer("latent").output_shape == (8, 8, 128)
+
+
+# ---- networks that are fitted to patches
+
+@pytest.mark.parametrize("network", [networks.build("autoencoder"), networks.build("autoencoder", norm=True),
+                                     networks.build("patch_net")], ids=["autoencoder", "norm", "patch_net"])
+def test_every_layer_of_the_encoder_is_fitted_in_order(network):
+    assert tuple(fit.layer for fit in network.fits) == network.encoder
+    assert network.encoder == tuple(layer.name for layer in network.needed_for(network.features) if layer.parameters)
+
+
+def test_the_patch_network_has_its_published_size():
+    network = networks.build("patch_net")
+    assert network.parameter_count == (convolution(6, 3, 800, bias=False) + convolution(1, 1600, 256) + convolution(3, 256, 400)
+                                       + convolution(1, 400, 1600))
+    assert [network.layer(name).output_shape for name in ("pool1", "whiten", "pool2")] == [
+        (13, 13, 1600), (11, 11, 400), (3, 3, 3200)]
+    assert not network.classifies and not network.trains
+
+
+@pytest.mark.parametrize("filters, message", [
+    ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but the patches it keeps directions of have 8 numbers; at most 8"),
+    ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but the patches it keeps directions of have 18 numbers; at most 18")])
+def test_a_patch_network_keeps_no_more_directions_than_its_patches_have(filters, message):
+    with pytest.raises(UserError, match=message):
+        networks.build("patch_net", filters=filters)
+
+
+# ---- classifiers
+
+def test_lenet_300_100_has_its_published_size():
+    network = networks.build("lenet_300_100", MNIST)
+    assert network.parameter_count == dense(28 * 28, 300, 100, 10) == 266_610
+    assert network.layer(network.features).output_shape == (1, 1, 100)
+    assert networks.build("lenet_300_100", networks.CIFAR).parameter_count == dense(32 * 32 * 3, 300, 100, 10)
+
+
+def test_lenet_5_has_its_published_size():
+    network = networks.build("lenet_5", MNIST)
+    assert network.parameter_count == (
+        convolution(5, 1, 6) + convolution(5, 6, 16) + dense(16 * 5 * 5, 120, 84, 10)) == 61_706
+    assert network.layer("padded").output_shape == (32, 32, 1) and network.layer("flat").output_shape == (1, 1, 400)
+    assert network.layer(network.features).output_shape == (1, 1, 84)
+
+
+def test_lenet_5_reads_images_of_32x32_as_they_are():
+    network = networks.build("lenet_5", networks.CIFAR)
+    assert network.layers[0].name == "conv1" and network.layer("flat").output_shape == (1, 1, 400)
+    assert network.parameter_count == convolution(5, 3, 6) + convolution(5, 6, 16) + dense(400, 120, 84, 10)
+
+
+def test_small_cnn_reads_what_is_left_of_two_convolutions_and_a_pooling():
+    network = networks.build("small_cnn", MNIST)
+    assert network.parameter_count == convolution(3, 1, 16) + convolution(3, 16, 32) + dense(32 * 11 * 11, 128, 10)
+    assert network.layer(network.features).output_shape == (1, 1, 128)
+
+
+@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "patch_net"}))
+@pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
+def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(name, image):
+    network = networks.build(name, image, classes=7)
+    assert network.classifies and network.layers[-1].kind == "dense"
+    assert network.layers[-1].output_shape == (1, 1, 7) and network.layers[-1].inputs == (network.features,)
+    assert network.needed_for(network.features) == network.layers[:-1]
+
+
+def test_lenet_5_reads_smaller_images_amid_zeros():
+    assert networks.build("lenet_5", (12, 12, 1)).layer("flat").output_shape == (1, 1, 400)
+
+
+def test_a_network_says_which_layer_its_images_are_too_small_for():
+    with pytest.raises(UserError, match="config: network small_cnn cannot read images of 5x5: layer conv2: a window of 3x3"):
+        networks.build("small_cnn", (5, 5, 1))
+
+
+# ---- residual networks
+
+# Published parameters of the forms for ImageNet (He et al., 2016a, as torchvision counts them), 3 channels and 1000 classes.
+IMAGENET = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160}
+# Layers of 3x3 or, in a bottleneck, 1x1, 3x3 and 1x1, the stem among them; and convolutions on shortcuts.
+CONVOLUTIONS = {18: 17 + 3, 34: 33 + 3, 50: 49 + 4, 101: 100 + 4}
+BLOCKS = {18: 8, 34: 16, 50: 16, 101: 33}
+
+
+@pytest.mark.parametrize("depth", IMAGENET)
+def test_the_mnist_form_of_a_resnet_is_the_published_one_but_for_its_first_and_last_layer(depth):
+    features = 512 if depth < 50 else 2048
+    network = networks.build(f"resnet{depth}", MNIST)
+    first = convolution(7, 3, 64, bias=False) - convolution(7, 1, 64, bias=False)
+    assert network.parameter_count == IMAGENET[depth] - first - dense(features, 1000) + dense(features, 10)
+    assert kinds(network)["conv2d"] == kinds(network)["batchnorm"] == CONVOLUTIONS[depth]
+    assert kinds(network)["add"] == BLOCKS[depth]
+    assert network.layer("stem_pool").output_shape == (7, 7, 64)
+    assert [network.layer(f"stage{stage}_1").output_shape[:2] for stage in (1, 2, 3, 4)] == [(7, 7), (4, 4), (2, 2), (1, 1)]
+
+
+def test_the_mnist_form_of_resnet50_has_its_published_layers():
+    assert kinds(networks.build("resnet50", MNIST)) == {
+        "conv2d": 53, "batchnorm": 53, "relu": 49, "maxpool2d": 1, "add": 16, "global_avgpool": 1, "dense": 1}
+
+
+@pytest.mark.parametrize("depth", IMAGENET)
+def test_the_cifar_form_of_a_resnet_normalises_before_each_convolution_of_a_block(depth):
+    network = networks.build(f"resnet{depth}")
+    blocks, in_block = BLOCKS[depth], 2 if depth < 50 else 3
+    assert kinds(network) == {
+        "conv2d": CONVOLUTIONS[depth], "batchnorm": blocks * in_block + 1, "relu": blocks * in_block + 1, "add": blocks,
+        "global_avgpool": 1, "dense": 1}
+    assert [network.layer(f"stage{stage}_1").output_shape[:2] for stage in (1, 2, 3, 4)] == [
+        (32, 32), (16, 16), (8, 8), (4, 4)]
+
+
+@pytest.mark.parametrize("depth", IMAGENET)
+def test_the_cifar_form_of_a_resnet_has_the_size_that_its_blocks_add_up_to(depth):
+    plain = depth < 50
+    total, inputs = convolution(3, 3, 64, bias=False), 64
+    for stage, count in enumerate({18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}[depth]):
+        filters = 64 * 2 ** stage
+        outputs = filters if plain else 4 * filters
+        for _ in range(count):
+            sizes = [(3, inputs, filters), (3, filters, filters)] if plain else [
+                (1, inputs, filters), (3, filters, filters), (1, filters, outputs)]
+            total += sum(convolution(*size, bias=False) + 2 * size[1] for size in sizes)
+            total += inputs * outputs if inputs != outputs else 0
+            inputs = outputs
+    assert networks.build(f"resnet{depth}").parameter_count == total + 2 * inputs + dense(inputs, 10)
+
+
+def test_the_width_of_a_resnet_scales_every_layer():
+    network = networks.build("resnet18", width=4)
+    assert network.layer("stem").output_shape == (32, 32, 4) and network.layer("average").output_shape == (1, 1, 32)
+
+
+def test_a_shortcut_is_a_convolution_only_where_shapes_differ():
+    network = networks.build("resnet18")
+    shortcuts = [layer for layer in network.layers if layer.name.endswith("_shortcut")]
+    assert [(layer.name, layer.attributes["stride"], layer.attributes["kernel"]) for layer in shortcuts] == [
+        ("stage2_1_shortcut", 2, 1), ("stage3_1_shortcut", 2, 1), ("stage4_1_shortcut", 2, 1)]
+    assert network.layer("stage1_2").inputs == ("stage1_2_conv2", "stage1_1")
+    assert network.layer("stage2_1").inputs == ("stage2_1_conv2", "stage2_1_shortcut")
+    assert network.layer("stage2_1_shortcut").inputs == ("stage2_1_relu1",)   # He et al., 2016b: after the first activation
+
+
+def test_there_is_no_resnet_of_any_other_depth():
+    with pytest.raises(KeyError):
+        networks.resnet(20)
+    with pytest.raises(KeyError):
+        networks.build("resnet20")
+
+
+# ---- graphs
+
+FORK = (layers.conv2d("a", 4, bias=False), layers.batchnorm("bn"), layers.relu("b"), layers.conv2d("c", 4, inputs=("bn",)),
+        layers.add("d", ("b", "c")), layers.relu("e"))
+
+
+def test_layers_read_the_layer_before_them_unless_they_name_others():
+    network = networks.resolve("small", (9, 7, 2), (layers.conv2d("a", 4, kernel=5, padding=1), layers.maxpool2d("b"),
+                                                    layers.upsample2d("c")), "b", "mse")
+    assert [layer.inputs for layer in network.layers] == [("input",), ("a",), ("b",)]
+    assert [layer.output_shape for layer in network.layers] == [(7, 5, 4), (3, 2, 4), (6, 4, 4)]
+    assert network.parameters == {"a.weight": (4, 5, 5, 2), "a.bias": (4,)}
+
+
+def test_a_network_knows_who_reads_a_layer_and_what_it_is_computed_from():
+    network = networks.resolve("fork", (4, 4, 3), FORK, "d", "mse")
+    assert [layer.name for layer in network.readers("bn")] == ["b", "c"]
+    assert [layer.name for layer in network.readers("input")] == ["a"] and network.readers("e") == []
+    assert [layer.name for layer in network.needed_for("c")] == ["a", "bn", "c"]
+    assert [layer.name for layer in network.needed_for("d")] == ["a", "bn", "b", "c", "d"]
+
+
+def test_parameters_and_state_are_in_the_order_of_the_layers():
+    network = networks.resolve("fork", (4, 4, 3), FORK, "d", "mse")
+    assert list(network.parameters.items()) == [
+        ("a.weight", (4, 3, 3, 3)), ("bn.weight", (4,)), ("bn.bias", (4,)), ("c.weight", (4, 3, 3, 4)), ("c.bias", (4,))]
+    assert network.state == {"bn.running_mean": (4,), "bn.running_var": (4,)}
+    assert network.parameter_count == sum(math.prod(shape) for shape in ((4, 3, 3, 3), (4,), (4,), (4, 3, 3, 4), (4,)))

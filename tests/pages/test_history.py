@@ -1,0 +1,142 @@
+"""Every report is in the history, the newest first, also those that are unfinished or damaged; nothing is made for it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+import synthetic_results
+from ladder.pages import history as history_page
+from ladder.pages import templates as pages
+from ladder.sources import ROOT
+
+SCRIPT = ROOT / "workflow/scripts/make_history.py"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """(results, reports)."""
+    results = tmp_path_factory.mktemp("results")
+    return results, [
+        synthetic_results.add(results, epochs=2, made="2026-03-02T08:15:00Z")["report"],
+        synthetic_results.add(results, epochs=2, made="2026-03-04T09:15:00Z", learning_rate=0.01, name="faster <start>",
+                              tags=["sweep", "lr"])["report"],
+        synthetic_results.add(results, epochs=1, made="2026-03-03T10:00:00Z", dataset="mnist", network="lenet_5")["report"],
+        synthetic_results.add(results, epochs=2, made="2026-03-01T10:00:00Z", seed=3)["report"]]
+
+
+@pytest.fixture
+def results(whole, tmp_path):
+    """A copy to damage."""
+    return shutil.copytree(whole[0], tmp_path / "results")
+
+
+def page_of(results):
+    rows = history_page.rows(results)
+    return history_page.page(rows, results, results / "history.html")
+
+
+def text_of(page):
+    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace(pages.NARROW_SPACE, " ")
+
+
+def test_every_report_is_there_the_newest_first(whole):
+    results, reports = whole
+    rows = history_page.rows(results)
+    assert [row.version for row in rows] == [reports[at].version for at in (1, 2, 0, 3)]
+    assert rows[0].name == "faster <start>" and rows[0].tags == ("sweep", "lr") and not any(row.fault for row in rows)
+    assert rows[0].settings["learning_rate"] == 0.01 and rows[0].settings["svm_C"] == 10
+    assert rows[2].settings["controls"] == ["random", "pixels"]
+
+
+def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
+    results, reports = whole
+    page = page_of(results)
+    for report in reports:
+        assert f'href="report/{report.version}/report.html"' in page
+        assert (results / "report" / report.version / "report.html").is_file()
+    text = text_of(page)
+    assert "4 reports, made from 2026-03-01 to 2026-03-04" in text and "97.2 %" in text and "lenet_5, cpu" in text
+    assert "faster &lt;start&gt;" in page and "learning_rate 0.01" in text and "seed 3" in text
+    assert "None" not in text and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
+
+
+def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
+    results, _ = whole
+    context = history_page.context(history_page.rows(results), results, results / "history.html")
+    assert [row["unusual"] for row in context["rows"]] == [{"learning_rate": "0.01"}, {"epochs": "1"}, {}, {"seed": "3"}]
+    assert context["usual"]["learning_rate"] == "0.001" and "dataset" not in context["usual"]
+
+
+def test_links_lead_from_where_the_page_is(whole, tmp_path):
+    results, reports = whole
+    rows = history_page.rows(results)
+    context = history_page.context(rows, results, tmp_path / "elsewhere/history.html")
+    assert (tmp_path / "elsewhere" / context["rows"][0]["link"]).resolve() == reports[1].folder / "report.html"
+
+
+def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
+    reports = [results / "report" / report.version for report in whole[1]]
+    (results / "report/r00000000000").mkdir()
+    (reports[0] / "manifest.json").write_text("{")
+    (reports[1] / "report.html").unlink()
+    (reports[2] / "summary.json").write_bytes((reports[2] / "summary.json").read_bytes()[:-5])
+    (reports[3] / "summary.json").write_text("x" * (reports[3] / "summary.json").stat().st_size)
+    faults = {row.version: row.fault for row in history_page.rows(results)}
+    assert faults == {"r00000000000": "unfinished: it was being made when it was interrupted, or still is",
+                      reports[0].name: "damaged: its manifest cannot be read",
+                      reports[1].name: "damaged: report.html is missing", reports[2].name: faults[reports[2].name],
+                      reports[3].name: "damaged: its summary.json cannot be read"}
+    assert faults[reports[2].name].startswith("damaged: summary.json is ")
+    text = text_of(page_of(results))
+    assert "5 of them are unfinished, failed or damaged" in text and "None" not in text
+    assert "href=\"report/" not in page_of(results)
+
+
+def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
+    for stage in ("train", "data", "svm", "normalized"):
+        shutil.rmtree(results / stage)
+    assert [row.fault for row in history_page.rows(results)] == [""] * 4
+    assert "97.2 %" in text_of(page_of(results))
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_none_at_all_makes_a_page_that_says_how_to_begin(tmp_path, name):
+    (tmp_path / "empty/report").mkdir(parents=True)
+    text = text_of(page_of(tmp_path / name))
+    assert "No run so far" in text and ".venv/bin/snakemake report" in text
+
+
+def test_it_looks_at_nothing_but_reports(results):
+    (results / "report" / "notes.txt").write_text("mine")
+    (results / "report" / "mine").mkdir()
+    (results / "report" / "r11111111111").symlink_to(results)
+    assert len(history_page.rows(results)) == 4
+
+
+def many(results, report, count):
+    """Write copies of a report."""
+    manifest = json.loads((report / "manifest.json").read_text())
+    for number in range(count):
+        folder = shutil.copytree(report, results / "report" / f"r{number:011x}")
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
+
+
+def test_five_hundred_are_no_trouble(results, whole):
+    many(results, results / "report" / whole[1][0].version, 500)
+    started = time.monotonic()
+    page = page_of(results)
+    assert time.monotonic() - started < 20 and page.count("<tr data-text") == 504 and len(page) < 1_000_000
+
+
+def test_the_command_writes_the_page_and_changes_nothing_else(results):
+    before = sorted(results.rglob("*"))
+    done = subprocess.run([sys.executable, SCRIPT, "--results", results, "--output", results / "history.html"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{results}/history.html: 4 reports\n")
+    assert sorted(results.rglob("*")) == sorted([*before, results / "history.html"])

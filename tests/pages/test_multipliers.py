@@ -1,0 +1,280 @@
+"""The page of multipliers: what it concludes, what it draws and in which colours."""
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+import yaml
+
+import compare_multipliers
+from ladder.arithmetic import multipliers
+from ladder.errors import UserError
+from ladder.pages import multiplier_runs
+from ladder.pages import multipliers as multipliers_page
+from ladder.pages import templates as pages
+from ladder.sources import ROOT
+from ladder.store import artifacts
+from ladder.workflow import config, stages
+from ladder.workflow.config import Entry
+from page_text import text_of
+from synthetic_cells import REASON, Cells
+
+STYLE = (pages.TEMPLATES / "style.css").read_text()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tables") / "my_table.npy"
+    np.save(path, multipliers.tabulated("mbm", 4))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory, table):
+    """Two networks with several multipliers; am32 is far below exact, acc16 is as good."""
+    cells = Cells(tmp_path_factory.mktemp("results"))
+    for network, seed in itertools.product(("lenet_300_100", "lenet_5"), (1, 2, 3)):
+        exact = 0.95 + 0.01 * seed
+        cells.add("exact", seed, exact, network=network)
+        cells.add("acc16", seed, exact + (0.002, -0.001, 0)[seed - 1], slower=3, loss=1.1, network=network)
+        cells.add("am32", seed, exact - 0.02 - 0.001 * seed, slower=4, loss=2, network=network)
+        cells.add(table, seed, exact - 0.03, slower=5, loss=3, network=network,
+                  reason=REASON if network == "lenet_5" else "")
+    return cells
+
+
+def groups_of(cells):
+    return multiplier_runs.groups(multiplier_runs.cells(cells.inputs, cells.entries))
+
+
+def context_of(cells):
+    return multipliers_page.context(groups_of(cells))
+
+
+def test_the_stage_writes_page_numbers_and_table(full, tmp_path):
+    params = {"entries": full.entries}
+    with artifacts.making(tmp_path / "m0123456789a", {"stage": "multipliers", "params": params}) as work:
+        compare_multipliers.make(work, full.inputs, params)
+    folder = tmp_path / "m0123456789a"
+    told = json.loads((folder / "multipliers.json").read_text())
+    assert [cell["settings"] for cell in told["cells"]] == [entry["settings"] for entry in full.entries]
+    assert told["cells"][0]["summary"] == full.inputs["report0"].json("summary.json")
+    assert told["cells"][0]["versions"]["report"] == full.inputs["report0"].version
+    assert told["cells"][-1]["summary"] is None and told["cells"][-1]["reason"] == REASON
+    assert [row["multiplier"] for row in told["rows"]] == ["exact", "acc16", "am32", "my_table.npy"] * 2
+    assert len((folder / "multipliers.csv").read_text().splitlines()) == 1 + len(told["rows"])
+    assert (folder / "multipliers.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_page_brings_all_it_needs_and_says_no_none(full):
+    page = multipliers_page.page(groups_of(full))
+    addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
+    assert len(addresses) == 21 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
+    assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
+    assert "None" not in text_of(page) and "nan" not in text_of(page)
+    assert f"no result: {REASON}" in text_of(page)
+
+
+def test_the_verdicts_are_summed_up(full):
+    found = context_of(full)
+    assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["judged"] == 4   # the table's has no spread
+    assert (found["networks"], found["multipliers"], found["runs"], found["missing"]) == (2, 3, 21, 1)
+    text = text_of(multipliers_page.page(groups_of(full)))
+    assert "lower in 2, not distinguishable in 2 of 4 comparisons" in text
+
+
+def row(seeds=3, difference=-0.01, low=None, high=None):
+    return {"seeds": list(range(seeds)), "difference": difference, "difference_low": low, "difference_high": high,
+            "difference_seeds": seeds}
+
+
+@pytest.mark.parametrize("of, kind, words", [
+    (row(low=-0.03, high=0.01), "within", "not distinguishable from exact with 3 seeds"),
+    (row(low=-0.03, high=0.0), "within", "not distinguishable"),
+    (row(low=-0.03, high=-0.001), "below", "below exact: −3.00 to −0.10 with 3 seeds"),
+    (row(low=0.001, high=0.02), "above", "above exact: +0.10 to +2.00 with 3 seeds"),
+    (row(seeds=1), "", "one seed says nothing about luck"),
+    (row(difference=0.0), "within", "as many right as exact with each of 3 seeds"),
+    (row(), "", "no spread to judge it by"),
+])
+def test_a_difference_is_no_more_than_its_interval_says(of, kind, words):
+    found = multipliers_page.verdict(of, False, True)
+    assert found["kind"] == kind and words in found["text"]
+
+
+@pytest.mark.parametrize("has_exact, words", [(True, "no seed in common with exact"), (False, "no exact run")])
+def test_without_an_exact_run_of_that_seed_nothing_is_concluded(has_exact, words):
+    found = multipliers_page.verdict({**row(), "difference_seeds": 0}, False, has_exact)
+    assert found["kind"] == "" and words in found["text"]
+
+
+def test_exact_is_not_judged():
+    assert multipliers_page.verdict(row(), True, True) == {"kind": "", "text": ""}
+
+
+@pytest.mark.parametrize("value, text", [(0.0042, "+0.42"), (-0.011, "−1.10"), (0.0, "0.00"), (-0.00001, "0.00")])
+def test_points_are_signed_and_zero_is_not(value, text):
+    assert multipliers_page.points(value) == text
+
+
+@pytest.mark.parametrize("error, text", [(-1 / 9, "−11.1 %"), (5.92e-8, "+5.9·10⁻⁶ %"), (0.0, "0 %"), (-2e-5, "−0.002 %")])
+def test_an_error_is_written_with_its_size(error, text):
+    assert multipliers_page.share(error).replace(pages.NARROW_SPACE, " ") == text
+
+
+def test_dots_are_where_the_accuracies_are_and_the_better_is_further_right(full):
+    dots = context_of(full)["groups"][0]["dots"]
+    exact, _, worse, _ = dots["rows"]
+    assert [dot["at"] for dot in exact["dots"]] == sorted(dot["at"] for dot in exact["dots"])
+    assert all(a["at"] < b["at"] for a, b in zip(worse["dots"], exact["dots"], strict=True))
+    assert dots["exact"] == exact["mean"] and "seed 2: 97.00" in exact["dots"][1]["text"]
+    ends = [dot["at"] for of in dots["rows"] for dot in of["dots"]]
+    assert 0 < min(ends) < max(ends) < 100 and all(0 <= tick["at"] <= 100 for tick in dots["ticks"]) and len(dots["ticks"]) > 1
+
+
+@pytest.mark.parametrize("accuracies", [(1.0, 1.0), (0.1, 1.0), (0.1, 0.99), (0.5, 0.5), (0.981, 0.982)])
+def test_any_accuracies_have_a_scale_with_ticks(tmp_path, accuracies):
+    cells = Cells(tmp_path).add("exact", 1, accuracies[0]).add("am32", 1, accuracies[1])
+    dots = context_of(cells)["groups"][0]["dots"]
+    assert dots["ticks"] and all(0 <= dot["at"] <= 100 for of in dots["rows"] for dot in of["dots"])
+
+
+def test_curves_are_means_over_the_seeds_of_the_history(tmp_path):
+    cells = Cells(tmp_path).add("am32", 1, loss=1).add("am32", 2, loss=3)
+    group = groups_of(cells)[0]
+    points, width = multipliers_page._losses(group.cells[group.arms[0]].values())
+    losses = [cells.inputs[f"train{number}"].tensors("history.safetensors")["losses"] for number in (0, 1)]
+    mean = (losses[0] + losses[1]) / 2
+    assert points[0][2] == pytest.approx(mean[:width].mean()) and points[-1][1] == len(mean)
+    assert multipliers_page.CURVE <= len(points) < 2 * multipliers_page.CURVE
+
+
+def test_the_scale_of_losses_is_logarithmic_also_where_they_are_close(full):
+    for group in context_of(full)["groups"]:
+        assert group["curves"]["stretched"] and len(group["curves"]["y_ticks"]) > 1
+
+
+def test_times_are_beside_exacts(full):
+    times = context_of(full)["groups"][0]["times"]
+    assert [bar["name"] for bar in times] == ["exact", "acc16", "am32", "my_table.npy"] and times[0]["note"] == ""
+    ratios = [float(bar["note"].removesuffix("×")) for bar in times[1:]]
+    assert ratios == pytest.approx([3, 4, 5], rel=0.05)   # a made-up run adds what writing it took
+    assert times[-1]["length"] == 100
+
+
+def test_a_multiplier_has_its_colour_on_every_page_and_two_arms_never_share_one():
+    def arm(trained, tested=None):
+        return multiplier_runs.Arm(trained, ("forward",), tested or trained, None)
+
+    known = [arm(name) for name in multipliers.MULTIPLIERS]
+    assert list(multipliers_page.colours(known).values()) == list(range(1, 8))
+    assert multipliers_page.colours([known[4]]) == {known[4]: 5}
+    arms = [arm("am32"), arm("am32", "exact"), arm("a.npy"), arm("b.npy"), *(arm(f"{number}.npy") for number in range(9))]
+    found = multipliers_page.colours(arms)
+    assert found[arms[0]] == 3
+    numbers = [number for number in found.values() if number != "rest"]
+    assert sorted(numbers) == list(range(1, multipliers_page.COLOURS + 1)) and len(found) == len(arms)
+
+
+def test_arms_of_one_multiplier_are_told_apart_by_name(tmp_path):
+    cells = Cells(tmp_path).add("exact").add("exact", test_multiplier="am32").add("am32")
+    cells.add("am32", multiplier_in=["forward"]).add("am32", test_multiplier="exact")
+    labels = [of["label"] for of in context_of(cells)["groups"][0]["rows"]]
+    assert labels == ["exact", "exact, tested with am32", "am32, forward and backward", "am32, forward alone",
+                      "am32, forward and backward, tested with exact"]
+
+
+def test_each_multiplier_that_ran_has_its_error_on_one_scale(full):
+    found = context_of(full)
+    assert [one["name"] for one in found["errors"]] == ["exact", "acc16", "am32", "my_table.npy"]
+    assert found["errors"][2]["text"] == multipliers.MULTIPLIERS["am32"].text
+    assert found["errors"][3]["text"] == "a table, 4 bits of mantissa"
+    assert found["errors"][1]["most"].startswith("−")   # cut, so never too large
+    assert found["errors"][2]["uses"][0]["text"] == "in training forward and backward"
+    assert len({one["image"] for one in found["errors"]}) == 4
+
+
+def test_a_table_that_changed_since_its_runs_were_planned_is_one_line(tmp_path):
+    path = tmp_path / "table.npy"
+    np.save(path, multipliers.tabulated("mbm", 3))
+    cells = Cells(tmp_path / "results").add(str(path))
+    np.save(path, multipliers.tabulated("mitchell", 3))
+    with pytest.raises(UserError, match=r"table.npy changed after its runs were planned; run it again"):
+        context_of(cells)
+
+
+def test_an_empty_list_says_how_to_fill_it():
+    page = multipliers_page.page([])
+    assert "No multipliers to compare yet" in page and "snakemake results/multipliers.html" in text_of(page)
+
+
+def test_only_cells_that_cannot_run_make_a_page_too(tmp_path):
+    text = text_of(multipliers_page.page(groups_of(Cells(tmp_path).add("am32", reason=REASON))))
+    assert REASON in text and "Loss in training" not in text and "How far each is off" not in text
+
+
+def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    listed = [{"network": "lenet_5", "multiplier": ["exact", "am32"]}, {"multiplier": "mit16", "multiplier_in": [["forward"]]},
+              {"test_multiplier": "acc16"}]
+    entries = config.entries(config.load(raw | {"multipliers": listed}), "multipliers")
+    told = [of["settings"] for of in stages.multiplier_comparison(entries).spec["params"]["entries"]]
+    assert [(arm.trained, arm.directions, arm.tested) for arm in map(multiplier_runs.Arm.of, told)] == [
+        ("exact", (), "exact"), ("am32", multipliers.DIRECTIONS, "am32"), ("mit16", ("forward",), "mit16"),
+        ("exact", (), "acc16")]
+
+
+def test_an_artifacts_settings_are_what_tells_its_cells_apart():
+    def entry(**overrides):
+        settings = dict.fromkeys(stages.MULTIPLIER_CELL, "usual") | {"momentum": 0.9, "batch_size": 64}
+        return Entry(overrides, settings | overrides, REASON)
+
+    spec = stages.multiplier_comparison([entry(), entry(batch_size=32)]).spec
+    told = [of["settings"] for of in spec["params"]["entries"]]
+    assert [of["batch_size"] for of in told] == [64, 32]
+    assert all(set(of) == {*stages.MULTIPLIER_CELL, "batch_size"} for of in told)
+
+
+# Colours. Matrices of Machado, Oliveira and Fernandes, 2009, for linear RGB: no red, no green, no blue cones.
+
+VISIONS = {
+    "full": np.eye(3),
+    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
+    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
+}
+
+
+def palette(scheme):
+    """Linear RGB (9, 3) of the paper and the eight colours."""
+    at = {"light": 0, "dark": 1}[scheme]
+    block = re.findall(r"\.multipliers \{ (--series.*?) \}", STYLE)[at]
+    found = {name: re.findall(rf"--{name}: (#\w+)", STYLE)[at] for name in ("paper", "ink")}
+    codes = [found["paper"], found["ink"], *re.findall(r"#\w+", block)]
+    values = np.array([[int(code[place:place + 2], 16) for place in (1, 3, 5)] for code in codes]) / 255
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def oklab(linear):
+    """Perceptual coordinates of linear RGB (Ottosson, 2020)."""
+    cones = np.clip(linear, 0, 1) @ np.array([[0.4122214708, 0.2119034982, 0.0883024619],
+                                              [0.5363325363, 0.6806995451, 0.2817188376],
+                                              [0.0514459929, 0.1073969566, 0.6299787005]])
+    return np.cbrt(cones) @ np.array([[0.2104542553, 1.9779984951, 0.0259040371], [0.793617785, -2.428592205, 0.7827717662],
+                                      [-0.0040720468, 0.4505937099, -0.808675766]])
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_two_colours_look_alike_to_any_eye(scheme, vision):
+    found = oklab(palette(scheme)[1:] @ VISIONS[vision].T)
+    distances = np.linalg.norm(found[:, None] - found[None], axis=-1) + np.eye(len(found))
+    assert len(found) == multipliers_page.COLOURS and distances.min() > 0.08   # 0.02 is just noticeable
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_colour_stands_out_from_the_paper(scheme):
+    paper, *colours = palette(scheme) @ [0.2126, 0.7152, 0.0722]
+    assert min((max(one, paper) + 0.05) / (min(one, paper) + 0.05) for one in colours) >= 3   # WCAG 2, for graphics

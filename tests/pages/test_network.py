@@ -1,0 +1,183 @@
+"""The drawing of a network shows every layer once, joined as they are, with costs that add up."""
+
+import itertools
+import re
+
+import pytest
+
+import draw_network
+from ladder.network import layers, networks, optimizers
+from ladder.pages import network as network_page
+from ladder.pages.network import Edge
+from ladder.rungs import variants
+from ladder.store import artifacts
+from ladder.training import plan
+
+SHAPES = {"autoencoder": (32, 32, 3)}
+
+
+def built(name, shape=None):
+    return networks.build(name, shape or SHAPES.get(name, (28, 28, 1)))
+
+
+def step(network, batch=8):
+    dataset = plan.Dataset(batch, "uint8")
+    if network.name == "patch_net":
+        return plan.inference_plan(network, "cpu", batch, dataset)
+    return plan.training_plan(network, "cpu", batch, dataset, optimizers.Optimizer("adam"), plan.Length(1, 1))
+
+
+def drawn(network):
+    """(part, drawing) of every drawing on the page."""
+    parts = network_page.context(network, "cpu", 8, "adam")["parts"]
+    return [(part, drawing) for part in parts for drawing in part["drawings"]]
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_every_layer_is_drawn_once_or_stands_for_blocks_alike(name):
+    network = built(name)
+    layers_drawn = sum(drawing["times"] * sum(not row["elsewhere"] for row in drawing["rows"]) for _, drawing in drawn(network))
+    assert layers_drawn == len(network.layers) + 1   # the input
+    names = [row["name"] for _, drawing in drawn(network) for row in drawing["rows"] if not row["elsewhere"]]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_costs_add_up_to_the_networks(name):
+    network = built(name)
+    context, made = network_page.context(network, "cpu", 8, "adam"), step(network)
+    kinds = made.bytes_by_kind()
+    total = {"parameters": network.parameter_count, "macs": sum(layer.macs for layer in network.layers),
+             "memory": kinds["activation"] + kinds.get("mask", 0)}
+    assert context["total"] == total
+    for cost, value in total.items():
+        assert sum(part[cost] for part in context["parts"]) == value
+        assert sum(drawing["times"] * sum(row[cost] for row in drawing["rows"] if not row["elsewhere"])
+                   for _, drawing in drawn(network)) == value
+    assert context["memory"] == sum(kinds.values()) and context["flop"] == made.flop
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_lines_join_each_layer_with_what_it_reads(name):
+    network = built(name)
+    for _, drawing in drawn(network):
+        names = [row["name"] for row in drawing["rows"]]
+        _, edges = network_page.arrange({row["name"]: row["inputs"] for row in drawing["rows"]})
+        joined = {(names[edge.top], names[edge.bottom]) for edge in edges}
+        inside = {row["name"] for row in drawing["rows"] if not row["elsewhere"]} - {networks.INPUT}
+        assert joined == {(source, layer.name) for layer in network.layers if layer.name in inside for source in layer.inputs}
+        assert len(drawing["lines"]) == len(edges) == len(joined)
+
+
+def test_a_chain_is_one_lane():
+    lanes, edges = network_page.arrange({"a": (), "b": ("a",), "c": ("b",)})
+    assert lanes == {"a": 0, "b": 0, "c": 0}
+    assert set(edges) == {Edge(0, 0, 0, 1, 0), Edge(0, 1, 0, 2, 0)}
+
+
+def test_a_shortcut_runs_beside_what_it_passes():
+    lanes, edges = network_page.arrange({"x": (), "conv": ("x",), "relu": ("conv",), "sum": ("relu", "x")})
+    assert set(lanes.values()) == {0}
+    assert Edge(0, 0, 1, 3, 0) in edges and len(edges) == 4
+
+
+def test_a_shortcut_with_layers_of_its_own_has_them_in_its_lane():
+    inputs = {"x": (), "short": ("x",), "conv": ("x",), "sum": ("conv", "short"), "end": ("sum",)}
+    lanes, edges = network_page.arrange(inputs)
+    assert lanes == {"x": 0, "short": 1, "conv": 0, "sum": 0, "end": 0}
+    assert Edge(0, 0, 1, 1, 1) in edges and Edge(1, 1, 1, 3, 0) in edges and Edge(0, 0, 0, 2, 0) in edges
+
+
+def test_shortcuts_that_overlap_have_lanes_of_their_own_and_those_that_follow_each_other_share_one():
+    nested = {"a": (), "b": ("a",), "c": ("b",), "d": ("c", "b"), "e": ("d", "a")}
+    _, edges = network_page.arrange(nested)
+    assert sorted(edge.along for edge in edges if edge.along) == [1, 2]
+    following = {"a": (), "b": ("a",), "c": ("b", "a"), "d": ("c",), "e": ("d", "c")}
+    _, edges = network_page.arrange(following)
+    assert [edge.along for edge in edges if edge.along] == [1, 1]
+
+
+def test_what_nothing_reads_is_drawn_too():
+    lanes, edges = network_page.arrange({"a": (), "loose": ("a",), "b": ("a",)})
+    assert lanes == {"a": 0, "loose": 1, "b": 0} and Edge(0, 0, 1, 1, 1) in edges
+
+
+def test_a_line_leaves_and_enters_nodes_level_and_stays_in_the_drawing():
+    for edge in (Edge(0, 0, 1, 3, 0), Edge(0, 0, 1, 1, 1), Edge(1, 1, 1, 3, 0), Edge(2, 0, 1, 2, 0)):
+        path = network_page._line(edge)
+        (x, y), (end_x, end_y) = ((network_page._x(lane), network_page._y(row)) for lane, row in (
+            (edge.source, edge.top), (edge.target, edge.bottom)))
+        assert path.startswith(f"M{x} {y}")
+        assert path.endswith(f"H{end_x}" if edge.along != edge.target else f"V{end_y}")
+
+
+def test_frames_hold_the_layers_of_one_kernel():
+    network = built("autoencoder")
+    ((_, drawing),) = drawn(network)
+    spans = [row["span"] for row in drawing["rows"]]
+    assert spans == [1, 3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
+    rows = [(round(frame["y"] / network_page.ROW), round((frame["y"] + frame["height"]) / network_page.ROW))
+            for frame in drawing["groups"]]
+    assert rows == [(1, 4), (4, 7), (7, 9), (9, 12), (12, 14)]
+    assert all(0 <= frame["x"] and frame["x"] + frame["width"] <= drawing["width"] for frame in drawing["groups"])
+
+
+def test_what_a_kernel_never_writes_takes_no_memory():
+    network = built("lenet_5")
+    rows = {row["name"]: row for row in network_page.layer_rows(network, step(network))}
+    assert rows["conv1"]["memory"] == rows["conv1_relu"]["memory"] == 0
+    assert rows["pool1"]["memory"] == 8 * 14 * 14 * 6 * 5   # four bytes a value, and one for where it was
+    assert rows["input"]["memory"] == 8 * 28 * 28 * 4
+
+
+def test_blocks_alike_are_drawn_once_and_those_that_differ_are_not():
+    found = {part["stage"]: [(one["title"], one["times"]) for one in part["drawings"]] for part, _ in drawn(built("resnet101"))}
+    assert found["stage3"] == [("stage3_1", 1), ("stage3_2 to stage3_23", 22)]
+    assert found["stage1"] == [("stage1_1", 1), ("stage1_2 to stage1_3", 2)]
+
+
+@pytest.mark.parametrize("kind", layers.KINDS)
+def test_every_kind_of_layer_can_be_drawn_and_described(kind):
+    arguments = {"pad": (2,), "add": (("a", "b"),), "conv2d": (4,), "dense": (4,), "dropout": (0.5,),
+                 "local_contrast": (6, ("a", "b"), 0.1), "soft_threshold": (0.25,)}
+    layer = getattr(layers, kind)("x", *arguments.get(kind, ()))
+    assert layer.kind in network_page.NODES
+    assert "{" not in network_page.described(layer) and (network_page.described(layer) or kind == "relu")
+
+
+def test_strides_and_rims_are_said_where_they_are_not_the_usual():
+    assert network_page.described(layers.conv2d("x", 64, 7, 3, 2)) == "7 × 7, 64 filters, stride 2, rim 3"
+    assert network_page.described(layers.conv2d("x", 6, 5, 0)) == "5 × 5, 6 filters"
+    assert network_page.described(layers.maxpool2d("x", 3, 2, 1)) == "max of 3 × 3, stride 2, rim 1"
+    assert network_page.described(layers.maxpool2d("x")) == "max of 2 × 2"
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_every_buffers_kind_has_a_purpose(name):
+    assert {buffer.kind for buffer in step(built(name)).buffers.values()} <= set(network_page.PURPOSES)
+
+
+def test_the_stage_writes_the_page(tmp_path):
+    params = {"network": "lenet_5", "image": [28, 28, 1], "classes": 10, "batch_size": 16, "optimizer": "sgd", "variant": "cpu"}
+    with artifacts.making(tmp_path / "network/n0123456789a", {"stage": "network", "params": params}) as work:
+        draw_network.make(work, {}, params)
+    page = (tmp_path / "network/n0123456789a/network.html").read_text()
+    assert page.startswith("<!doctype html>") and "LeNet-5" in page and "61,706" in page and "batches of 16" in page
+    for layer in built("lenet_5").layers:
+        assert page.count(f"<code>{layer.name}</code>") == 1
+
+
+def test_the_page_names_no_other_file_and_gives_every_header_a_scope():
+    page = network_page.page(built("resnet101", (32, 32, 3)), "cpu", 8, "momentum")
+    addresses = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)', page)
+    assert all(address.startswith(("data:", "#")) for address in itertools.chain(*addresses) if address)
+    assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
+    assert len(page.encode()) < 300_000 and "None" not in page
+
+
+@pytest.mark.parametrize("variant", variants.VARIANTS)
+def test_every_rung_can_be_drawn_on_any_machine(variant):
+    network = built("lenet_5")
+    context = network_page.context(network, variant, 8, "adam")
+    kernels = [row["kernel"] for row in context["parts"][0]["drawings"][0]["rows"] if row["span"] and row["kernel"]]
+    assert len(kernels) == context["kernels"] and len(context["parts"][0]["rows"]) == len(network.layers) + 1

@@ -1,0 +1,190 @@
+"""The comparison of rungs: what passes, what is measured, and the page of it."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import browser
+import fake_cupy
+import zoo
+from browser import FAINT_TEXTS, TOO_WIDE
+from ladder.errors import UserError
+from ladder.executors import sequential as numba_executor
+from ladder.executors.cpu import executor as numpy_executor
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.network import layers, networks
+from ladder.network.optimizers import Optimizer
+from ladder.pages import parity as comparison
+from ladder.pages import templates as pages
+from ladder.rungs import gpu_opt_v2, variants
+from ladder.training import parity, plan
+from ladder.workflow import stages
+
+NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
+                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    monkeypatch.setattr(comparison, "STEPS", 4)
+
+
+@pytest.fixture(scope="module")
+def summary():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "STEPS", 4)
+        return comparison.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    yield fake_cupy.install(monkeypatch, tmp_path)
+    cuda_executor._cupy.cache_clear()
+
+
+def test_the_rungs_of_the_cpu_pass_and_one_is_fastest(summary):
+    assert [rung["variant"] for rung in summary["rungs"]] == ["cpu", "cpu_sequential"]
+    assert all(rung["passed"] and rung["same_bytes"] for rung in summary["rungs"])
+    assert summary["rungs"][0]["parity"]["sgd"]["largest"] == 0 < summary["rungs"][1]["parity"]["sgd"]["largest"]
+    assert summary["fastest"] == min(summary["rungs"], key=lambda rung: rung["step"])["variant"]
+    assert summary["machine"] == variants.machine()
+
+
+def test_the_time_of_a_step_is_divided_into_kinds_of_work(summary):
+    sequential = summary["rungs"][1]
+    assert set(sequential["work"]) == {"convolution forward", "convolution backward", "ReLU", "pooling", "upsampling", "loss",
+                                       "update", "input"}
+    assert 0 < sum(sequential["work"].values()) <= sequential["step"]
+    assert sequential["steps"] == 4
+
+
+def test_memory_is_that_of_the_plan(summary):
+    memory = summary["rungs"][1]["memory"]
+    assert memory["weights"] == 4 * NETWORK.parameter_count == memory["optimizer"] / 2
+    assert memory["images"] == 4 * (comparison.WARM_UP + 8) * 6 * 6 * 3
+
+
+def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypatch):
+    right = numba_executor.OPERATIONS["conv2d_weight_grad"]
+
+    def wrong(x, dy, dweight, *attributes, **more):
+        right(x, dy, dweight, *attributes, **more)
+        dweight *= np.float32(1.01)
+
+    wrong.signatures = ()
+    monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_weight_grad", wrong)
+    found = comparison.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+    assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == "cpu"
+    page = comparison.page(found, "2026-01-31T12:34:56Z")
+    assert "cpu_sequential did not pass." in page and "and all agree" not in page
+
+
+def test_a_rung_that_gives_nan_fails(monkeypatch):
+    monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", bias := type("", (), {"signatures": ()})())
+    type(bias).__call__ = lambda self, dy, dbias: dbias.fill(np.nan)
+    found = comparison.compare(NETWORK, ["cpu_sequential"], 4, 1)
+    assert not found["rungs"][0]["passed"] and found["fastest"] is None
+
+
+def test_a_rung_that_is_not_the_same_twice_fails(monkeypatch):
+    right, calls = parity.train, []
+
+    def train(*arguments, **more):
+        trained = right(*arguments, **more)
+        calls.append(arguments)
+        if len(calls) == 4:   # the second run of the first protocol, after the two references
+            trained["b.bias"][-1] = np.nextafter(trained["b.bias"][-1], np.float32(2))
+        return trained
+
+    monkeypatch.setattr(parity, "train", train)
+    rung = comparison.compare(NETWORK, ["cpu"], 4, 1)["rungs"][0]
+    assert not rung["same_bytes"] and not rung["passed"]
+
+
+def test_a_rung_that_stops_is_reported_and_the_others_go_on(monkeypatch):
+    def stop(*arguments):
+        raise UserError("kernels/x.cu:3: no such thing")
+
+    monkeypatch.setattr(numba_executor.Executor, "run", stop)
+    found = comparison.compare(NETWORK, ["cpu_sequential", "cpu"], 4, 1)
+    assert found["rungs"][0]["fault"] == "kernels/x.cu:3: no such thing" and found["fastest"] == "cpu"
+    assert "<strong>cpu_sequential did not run.</strong> kernels/x.cu:3: no such thing" in comparison.page(found, "")
+
+
+def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
+    found = comparison.compare(NETWORK, ["cpu", "gpu_basic"], 4, 1)["rungs"][1]
+    assert found["passed"] and found["device"].startswith("Fake")
+    assert found["work"]["loss"] == pytest.approx(3)   # three launches of a millisecond each
+    assert found["driver_bytes"] >= sum(found["memory"].values()) > 0
+    operations = {layer: one["operation"] for one in found["kernels"] for layer in one["layers"]}
+    assert operations["a_relu"] == "relu_forward"
+
+
+def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named(gpu):
+    found = comparison.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"], 4, 1)
+    assert all(rung["passed"] for rung in found["rungs"])
+    work = {"dense layers", "batch normalisation", "dropout and LRN", "shortcuts and shapes"}
+    assert work <= set(found["rungs"][1]["work"])
+    assert work - {"dense layers"} <= set(found["rungs"][2]["work"])   # there a dense layer is a convolution
+    rung = found["rungs"][2]
+    assert {one["layers"][0]: one["rung"] for one in rung["kernels"] if one["operation"] == "conv2d_forward"} == {
+        "first": "gpu_opt_v2", "c7": "gpu_opt_v1", "left": "gpu_opt_v1", "right": "gpu_opt_v1", "mid": "gpu_opt_v2",
+        "third_conv": "gpu_opt_v2", "c5": "gpu_opt_v1", "units": "gpu_opt_v2", "scores_a": "gpu_opt_v2",
+        "scores_b": "gpu_opt_v2"}
+    page = comparison.page(found, "2026-01-31T12:34:56Z")
+    assert "of gpu_opt_v1" in page and "of gpu_basic" in page and "of gpu_opt_v2" not in page and "of cpu" not in page
+    assert "at most 8e-03" in page.replace("<br>", " ").replace('<span class="soft">', "")
+
+
+def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
+    assert {work for _, work in plan.WORK} == set(comparison.WORK) - {"copies"}
+    made = plan.training_plan(zoo.ZOO, "gpu_opt_v2", 2, plan.Dataset(4, "uint8"), Optimizer("adam"), plan.Length(2, 2))
+    assert set(made.bytes_by_kind()) == set(comparison.PARTS)
+
+
+def test_the_page_names_every_rung_that_cannot_run_here(summary):
+    page = comparison.page(summary, "2026-01-31T12:34:56Z")
+    for reason in filter(None, summary["unavailable"].values()):
+        assert reason in page
+    assert "and all agree" in page and "2026-01-31 12:34" in page
+
+
+def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
+    config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
+              "autoencoder_norm": False, "batch_size": 64}
+    here = stages.parity(config, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
+    assert "workflow/scripts/ladder/executors/sequential.py" in here.spec["sources"]
+    assert "workflow/scripts/ladder/rungs/cpu.py" in here.spec["sources"]
+    gpu = stages.parity(config, ["cpu", "gpu_basic"], {"host": "a", "gpu": None})
+    assert "kernels/gpu_basic/conv2d.cu" in gpu.spec["sources"]
+    assert here.version != stages.parity(config, ["cpu", "cpu_sequential"], {"host": "b", "gpu": None}).version
+
+
+@pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+def test_the_page_is_readable_in_a_browser(summary, tmp_path):
+    path = tmp_path / "parity.html"
+    many = [{**rung, "variant": f"{rung['variant']}_{number}"} for number in range(4) for rung in summary["rungs"]]
+    path.write_text(comparison.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z"))
+    chromium = browser.Browser(browser.find())
+    try:
+        for width in (360, 1280):
+            for scheme in ("light", "dark"):
+                chromium.open(path, width, scheme=scheme)
+                assert chromium.value("document.documentElement.scrollWidth") == width
+                assert chromium.value(TOO_WIDE) == [] and chromium.value(FAINT_TEXTS) == []
+        assert [address for address in chromium.requested() if not address.startswith("data:")] == [path.as_uri()]
+    finally:
+        chromium.close()
+
+
+def test_numbers_have_the_digits_that_matter():
+    texts = [comparison.milliseconds(value).replace(pages.NARROW_SPACE, " ") for value in (0.01234, 1.234, 45.67, 1234.5)]
+    assert texts == ["0.012 ms", "1.23 ms", "45.7 ms", "1,234 ms"]
+
+
+def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
+    for operation in {**numpy_executor.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
+        assert plan.Step(operation, "", {}, {}, {}).work != "other", operation

@@ -1,0 +1,361 @@
+"""The report's numbers are the manifests' numbers, and its page holds what it promises."""
+
+import html.parser
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+import make_report
+import synthetic_run
+from ladder import sources
+from ladder.pages import report
+from ladder.pages import report_sections as exhibits
+from ladder.pages import templates as pages
+from ladder.store import artifacts
+
+KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
+        "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
+        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
+        "seeds", "ablation", "test_scores"]
+SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return synthetic_run.make(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="module")
+def digits_page(digits):
+    return page_of(digits)
+
+
+@pytest.fixture(scope="module")
+def lenet(tmp_path_factory):
+    """Of a network that classifies, and whose last features an SVM classifies too."""
+    return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", features_layer="fc2_relu")
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    """Of a part of an epoch."""
+    return synthetic_run.make(tmp_path_factory.mktemp("resnet"), "mnist", network="resnet50", steps=13)
+
+
+def page_of(run):
+    return report.page(run, report.summary(run, "r0123456789e"))
+
+
+def without(run, *roles):
+    return {role: one for role, one in run.items() if role not in roles}
+
+
+def text_of(page):
+    """The page's text without markup and style, white space made single."""
+    page = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(pages.NARROW_SPACE, " ")
+
+
+def test_the_summary_has_its_keys_in_their_order(digits):
+    assert list(report.summary(digits, "r0123456789e")) == KEYS
+
+
+def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
+    numbers = json.loads(json.dumps(report.summary(digits, "r0123456789e"), allow_nan=False))
+    assert numbers["test_accuracy"] == digits["svm"].metrics["accuracy"]
+    assert numbers["control_accuracy"] == digits["svm_random"].metrics["accuracy"]
+    assert numbers["raw_pixel_accuracy"] == digits["svm_pixels"].metrics["accuracy"]
+    assert numbers["loss"] == digits["train"].metrics["loss"]
+    assert numbers["steps"] == digits["train"].metrics["steps"] and numbers["epochs"] == 10
+    assert numbers["accuracy"] is None and numbers["test_loss"] is None
+    assert numbers["seconds"]["train"] == digits["train"].manifest["seconds"]
+    assert numbers["peak_memory_bytes"]["svm"] == digits["svm"].manifest["peak_memory_bytes"]
+    assert numbers["svm"] == {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
+                              "support_vectors": 1022, "accuracy": digits["svm"].metrics["accuracy"]}
+    assert set(numbers["versions"]) == {*digits, "initial", "report"}
+    assert numbers["versions"]["initial"] == digits["train"].manifest["spec"]["parents"]["initial"]
+    assert numbers["weights"].endswith(f"train/{digits['train'].version}/weights.bin")
+
+
+def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
+    labels = digits["data"].array("test_labels.npy")
+    confusion = report.summary(digits, "r0123456789e")["confusion"]
+    assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
+
+
+def test_the_weights_path_is_relative_to_the_repository():
+    path = report.sources.ROOT / "results/train/t0/weights.bin"
+    assert report._from_root(path) == "results/train/t0/weights.bin"
+
+
+def test_controls_left_out_are_null_and_not_on_the_page(digits):
+    run = without(digits, "features_random", "svm_random", "features_pixels", "svm_pixels")
+    numbers = report.summary(run, "r0123456789e")
+    assert numbers["control_accuracy"] is None and numbers["raw_pixel_accuracy"] is None
+    text = text_of(report.page(run, numbers))
+    assert "the controls, which this run left out" in text
+    assert "Untrained encoder" not in text and "None" not in text
+
+
+@pytest.mark.parametrize("left_out, said, unsaid", [("random", "given the raw pixels themselves", "untrained"),
+                                                    ("pixels", "given what an untrained network makes", "raw pixels")])
+def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, unsaid):
+    run = without(digits, f"features_{left_out}", f"svm_{left_out}")
+    result = page_of(run).partition('id="result"')[2].partition("</section>")[0]
+    text = text_of(result)
+    assert said in text and unsaid not in text.lower()
+
+
+def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
+    run = {role: digits[role] for role in ("data", "normalized", "train")}
+    numbers = report.summary(run, "r0123456789e")
+    assert numbers["svm"] is None and numbers["test_accuracy"] is None and numbers["confusion"] is None
+    page = report.page(run, numbers)
+    assert 'id="result"' not in page and 'id="classes"' not in page and "None" not in text_of(page)
+
+
+def test_the_numbers_of_a_network_that_classifies_are_its_own(lenet):
+    numbers = json.loads(json.dumps(report.summary(lenet, "r0123456789e"), allow_nan=False))
+    evaluated, svm = lenet["evaluate"].metrics, lenet["svm"].metrics
+    assert evaluated["accuracy"] != svm["accuracy"]
+    assert numbers["test_accuracy"] == evaluated["accuracy"] and numbers["test_loss"] == evaluated["loss"]
+    assert numbers["confusion"] == evaluated["confusion"] and numbers["per_class"] == evaluated["per_class"]
+    assert numbers["svm"]["accuracy"] == svm["accuracy"]
+    assert numbers["control_accuracy"] == lenet["svm_random"].metrics["accuracy"]
+    assert numbers["accuracy"] == lenet["train"].metrics["accuracy"]
+    assert set(numbers["versions"]) == {*lenet, "initial", "report"}
+    assert numbers["weights"].endswith("/weights.safetensors")
+
+
+def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
+    text = text_of(page_of(lenet))
+    accuracy = lenet["evaluate"].metrics["accuracy"]
+    error = math.sqrt(accuracy * (1 - accuracy) / 360)
+    assert "LeNet-5 learns from MNIST" in text
+    assert f"{100 * accuracy:.1f} %test accuracy, ± {100 * error:.1f} points" in text
+    wrong = np.count_nonzero(lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy"))
+    assert f"Named wrong{wrong} of 360" in text and "images of 28 × 28 pixels" in text
+    assert "what the network said, with the probability it gave to that" in text
+
+
+def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
+    page = page_of(lenet)
+    head, svm = page.split('<section id="svm"')
+    assert "SVM" not in text_of(head).partition("The run")[0]
+    text = text_of(svm)
+    for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
+                      ("svm_random", "SVM, untrained network"), ("svm_pixels", "SVM, raw pixels")):
+        assert re.search(rf"{who}.*?{100 * lenet[role].metrics['accuracy']:.1f} %", text), who
+    assert "from what the layer fc2_relu puts out" in text and "the SVM" in text
+
+
+def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
+    page = page_of({role: lenet[role] for role in ("data", "normalized", "train", "evaluate")})
+    text = text_of(page)
+    assert "SVM" not in text and "control" not in text and "redraw" not in text and "None" not in text
+    for section in SECTIONS:
+        assert f'<section id="{section}"' in page and f'href="#{section}"' in page
+    assert 'id="svm"' not in page and 'id="reconstructions"' not in page
+
+
+def test_a_part_of_an_epoch_is_called_that(resnet):
+    text = text_of(page_of(resnet))
+    assert "labelled images for 13 steps, 0.57 epochs" in text and "13 steps, batch 640.57 epochs, seed 1" in text
+
+
+def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
+    page = page_of(resnet)
+    for layer in resnet["train"].metrics["network"]:
+        assert page.count(f"<code>{layer['layer']}</code>") == 1 + (layer["layer"] == "stem"), layer   # and its filters
+    parts = exhibits.layers(resnet["train"].metrics)["parts"]
+    assert [part["name"] for part in parts] == ["stem to stem_pool", "stage1", "stage2", "stage3", "stage4",
+                                                "average to scores"]
+    assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
+    assert sum(part["parameters"] for part in parts) == resnet["train"].metrics["parameters"]
+
+
+@pytest.mark.parametrize("network", ["autoencoder", "lenet_5"])
+def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path, network):
+    run = synthetic_run.make(tmp_path, "mnist", network=network, features_layer="fc1" if network == "lenet_5" else None,
+                             holdout=180, epochs=2)
+    page = page_of(run).replace(str(tmp_path), "")
+    text = text_of(page)
+    assert report.summary(run, "r0123456789e")["holdout"] == 180
+    assert "hold-out accuracy" in text and "180 held out to score on" in text
+    told = [sentence for sentence in re.split(r"[.;]", text) if re.search(r"\btest", sentence, re.I)]
+    assert [sentence.strip() for sentence in told] == ["the data set's own test images were not touched"]
+    assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
+
+
+def test_presets_that_a_page_advises_are_there(digits, lenet, monkeypatch):
+    monkeypatch.setattr(report, "DATASETS", {})
+    for run in (digits, {**lenet, "data": digits["data"]}):
+        advised = re.search(r"--configfile (\S+)", text_of(page_of(run)))
+        assert (sources.ROOT / advised[1]).is_file()
+
+
+def test_the_page_has_every_section_and_a_link_to_each(digits_page):
+    for section in (*SECTIONS, "reconstructions"):
+        assert f'<section id="{section}"' in digits_page and f'href="#{section}"' in digits_page
+
+
+def test_the_headline_stands_beside_both_controls_with_standard_errors(digits, digits_page):
+    text = text_of(digits_page)
+    for role, who in (("svm", "Trained encoder"), ("svm_random", "Untrained encoder"), ("svm_pixels", "Raw pixels")):
+        accuracy = digits[role].metrics["accuracy"]
+        error = math.sqrt(accuracy * (1 - accuracy) / 360)
+        assert re.search(rf"{who}.*?{100 * accuracy:.1f} %± {100 * error:.1f}", text), who
+
+
+def test_a_perfect_score_claims_no_standard_error_of_zero():
+    assert exhibits.standard_error(1.0, 360) is None
+    assert exhibits.standard_error(0.5, 100) == pytest.approx(0.05)
+
+
+def test_what_training_bought_is_counted_image_by_image(digits):
+    labels = np.asarray(digits["data"].array("test_labels.npy"))
+    right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
+    gain = exhibits.gain(digits)
+    assert gain["won"] == (right & ~right_random).sum()
+    assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
+    assert gain["points"] == pytest.approx(100 * (right.mean() - right_random.mean()))
+
+
+def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits, digits_page):
+    text = text_of(digits_page)
+    assert "A smoke test, not a benchmark." in text
+    assert f"raw pixels alone reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
+
+
+def test_cifar10_is_not_called_a_smoke_test(tmp_path):
+    run = synthetic_run.make(tmp_path, "cifar10")
+    text = text_of(report.page(run, report.summary(run, "r0123456789e")))
+    assert "smoke test" not in text and "An autoencoder learns from CIFAR-10" in text
+
+
+def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
+    images = np.asarray(digits["data"].array("train_images.npy")) / 255
+    assert exhibits.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
+
+
+def test_every_setting_and_version_is_on_the_page(digits, digits_page):
+    text = text_of(digits_page)
+    for one in digits.values():
+        assert one.version in text
+    for key, value in (*digits["train"].manifest["spec"]["params"].items(), *digits["svm"].manifest["spec"]["params"].items()):
+        assert f"{key}{pages.setting(value)}" in text
+
+
+def test_a_kernel_that_ran_several_layers_spans_them(digits):
+    (part,) = exhibits.layers(digits["train"].metrics)["parts"]
+    assert [layer["rows"] for layer in part["rows"]] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
+
+
+def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
+    layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
+    (part,) = exhibits.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
+    assert [layer["rows"] for layer in part["rows"]] == [1, 2, 0, 1]
+
+
+def test_work_without_a_time_of_its_own_is_said_to_be_inside_the_convolution(digits_page):
+    assert "This variant computes upsampling inside the convolution" in text_of(digits_page)
+
+
+def test_the_page_says_threads_and_machine(digits, digits_page):
+    machine = digits["train"].manifest["machine"]
+    text = text_of(digits_page)
+    assert machine["processor"] in text and f"NumPy {machine['numpy']}" in text and "2 threads used" in text
+
+
+def test_the_page_does_not_tell_the_hosts_name(digits, monkeypatch):
+    monkeypatch.setitem(digits["train"].manifest["machine"], "host", "somebodys-laptop")
+    assert "somebodys-laptop" not in report.page(digits, report.summary(digits, "r0123456789e"))
+
+
+def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic_run, "DIGITS", ["<script>alert(1)</script>", *synthetic_run.DIGITS[1:]])
+    run = synthetic_run.make(tmp_path)
+    assert "<script" not in report.page(run, report.summary(run, "r0123456789e"))
+
+
+def test_the_page_is_one_small_file_that_names_no_other(digits_page):
+    assert len(digits_page.encode()) < 2_000_000
+    addresses = re.findall(r'(?:src|href)="([^"]*)"|url\(([^)]*)\)', digits_page)
+    assert all(address.startswith(("data:", "#")) for pair in addresses for address in pair if address)
+
+
+def test_every_picture_has_a_text_and_every_table_header_a_scope(digits_page):
+    class Check(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            attributes = dict(attributes)
+            assert tag != "img" or attributes.get("alt"), attributes
+            assert tag != "th" or attributes.get("scope"), attributes
+
+    Check().feed(digits_page)
+
+
+def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
+    folder = tmp_path / "report/r0123456789e"
+    with artifacts.making(folder, {"stage": "report", "params": {}}) as work:
+        make_report.make(work, digits, {})
+    made = artifacts.Artifact(folder)
+    assert made.json("summary.json") == json.loads(json.dumps(report.summary(digits, "r0123456789e")))
+    assert made.path("report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
+    labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
+    pairs = exhibits.most_confused(digits)
+    assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
+    for pair in pairs:
+        rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
+        assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
+        images = digits["data"].array("test_images.npy")
+        assert pair["images"] == [exhibits.figures.png_uri(images[row]) for row in rows[:exhibits.PAIR_IMAGES]]
+    assert exhibits.most_confused({role: digits[role] for role in ("data", "train")}) == []
+
+
+def test_mistakes_are_tinted_by_how_many_they_are():
+    (right, few, many, none), *_ = [row["cells"] for row in exhibits.confusion(
+        [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
+    assert right["strength"] == 60 and right["right"]
+    assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
+
+
+@pytest.mark.parametrize("won, lost, says", [
+    (30, 10, "gained 5.5 points over leaving its weights random. Named correctly only with the trained encoder: 30"),
+    (30, 10, "That is more of a difference than luck would give."),
+    (12, 10, "Luck alone could give that difference."),
+    (10, 30, "lost 5.5 points against"),
+    (7, 7, "gained nothing over"),
+])
+def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
+    gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
+            "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
+    monkeypatch.setattr(exhibits, "gain", lambda inputs: gain)
+    assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
+
+
+# ---- layers fitted to patches
+
+def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tmp_path):
+    run = synthetic_run.make(tmp_path, fitted=True, epochs=1)
+    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
+    assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
+    assert "Its decoder alone was trained for 1 epoch, which no feature depends on." in text
+    assert "enc1120,00027ZCA256k\u2011means2.19 to 2.31 in 3" in text and "enc2120,0002,304PCA25695.0 %" in text
+    assert "Fitting the encoder gained" in text and "Fitted encoder" in text and "atoms of enc1" in text
+    assert numbers["versions"]["initial"] == synthetic_run.version("initial") and numbers["seconds"]["patches"] > 31
+
+
+def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
+    run = synthetic_run.make(tmp_path, network="patch_net", fitted=True)
+    page, numbers = page_of(run), report.summary(run, "r0123456789e")
+    text = text_of(page)
+    assert "The 4 layers with weights of a network" in text and "divided by its own contrast" in text
+    assert 'id="training"' not in page and 'id="reconstructions"' not in page and "None" not in text
+    assert numbers["training"] == "patches" and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
+    assert numbers["weights"].endswith("weights.safetensors")

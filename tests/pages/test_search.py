@@ -1,0 +1,140 @@
+"""The page of a search: the best run first, its settings as a preset, and a picture of every key."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+import yaml
+
+import search_runs
+import synthetic_results
+from ladder.pages import compare as compare_page
+from ladder.pages import search as search_page
+from ladder.sources import ROOT
+from ladder.store import artifacts
+from ladder.workflow import config
+from page_text import text_of
+
+SEARCH = {"strategy": "random", "budget": 5, "seed": 1, "metric": "auto", "holdout": 180,
+          "keys": {"learning_rate": {"min": 0.0001, "max": 0.1, "scale": "log"}, "autoencoder_filters": [[256, 128], [8]]}}
+FAILURE = "the loss is nan at step 3 (epoch 1) with learning rate 0.1; try a smaller learning_rate, or a gradient_clip"
+ENTRIES = [({"learning_rate": 0.001, "autoencoder_filters": [256, 128]}, ""),
+           ({"learning_rate": 0.01, "autoencoder_filters": [256, 128]}, ""),
+           ({"learning_rate": 0.05, "autoencoder_filters": [8]}, "")]
+UNFIT = ({"learning_rate": 0.002, "autoencoder_filters": [8]}, "the values do not go together")
+
+
+def accurate(run, accuracy):
+    """The run's report with another test accuracy."""
+    folder = run["report"].folder
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, "test_accuracy": accuracy}))
+    for name in (artifacts.MANIFEST, artifacts.COMPLETE):
+        manifest = json.loads((folder / name).read_text())
+        path = folder / "summary.json"
+        manifest["files"]["summary.json"] = {"bytes": path.stat().st_size, "sha256": artifacts.sha256(path)}
+        (folder / name).write_text(json.dumps(manifest))
+    return {"report": artifacts.Artifact(folder), "train": run["train"]}
+
+
+def failed(results, reason):
+    with artifacts.making(results / "report/rfa11edfa11e", {"stage": "report", "params": {}, "parents": {}}) as work:
+        work.failed = reason
+    return {role: artifacts.Artifact(results / "report/rfa11edfa11e") for role in ("report", "train")}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Of ENTRIES: two runs, the second the better one, and one that failed."""
+    results = tmp_path_factory.mktemp("results")
+    runs = [accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.001), 0.9),
+            accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1), 0.95),
+            failed(results, FAILURE)]
+    return {f"{role}{number}": run[role] for number, run in enumerate(runs) for role in ("report", "train")}
+
+
+def found(inputs, entries=(*ENTRIES, UNFIT), **search):
+    entries = [{"overrides": overrides, "reason": reason} for overrides, reason in entries]
+    return search_page.Found(inputs, {"search": SEARCH | search, "entries": entries})
+
+
+def test_the_best_is_first_and_what_has_no_result_last(inputs):
+    of = found(inputs)
+    assert [run.number for run in of.ranked] == [2, 1, 3, 4] and of.best.number == 2
+    rows = search_page.context(of)["rows"]
+    assert [row["reason"] for row in rows] == ["", "", FAILURE, UNFIT[1]]
+    text = text_of(search_page.page(of))
+    assert "The best is run 2 with a hold-out accuracy of 95.0 %, 5.0 points more than run 1" in text
+    assert f"failed: {FAILURE}" in text and f"could not run: {UNFIT[1]}" in text
+    assert "One run failed. One could not run." in text
+
+
+def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
+    text = search_page.best_yaml(found(inputs))
+    assert yaml.safe_load(text) == ENTRIES[1][0]
+    assert "hold-out accuracy 95.0 % of 180 training images held out" in text
+    config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | yaml.safe_load(text))
+    assert search_page.preset(found(inputs)) in search_page.page(found(inputs))
+
+
+def test_where_nothing_has_a_result_the_preset_changes_nothing(inputs):
+    of = found(inputs, [UNFIT])
+    assert of.best is None and yaml.safe_load(search_page.best_yaml(of)) == {}
+    assert "No run has a result." in text_of(search_page.page(of))
+
+
+def test_the_metric_says_what_is_ranked(inputs):
+    assert {run.number: found(inputs, metric="svm").score(run) for run in found(inputs).runs}[2] == \
+        found(inputs).runs[1].summary["svm"]["accuracy"] != 0.95
+
+
+def test_numbers_and_table_have_every_run(inputs):
+    of = found(inputs)
+    numbers = json.loads(json.dumps(search_page.numbers(of)))
+    assert numbers["best"] == {"run": 2, "score": 0.95, "settings": ENTRIES[1][0],
+                               "versions": of.runs[1].summary["versions"]}
+    assert [row["score"] for row in numbers["rows"]] == [0.9, 0.95, None, None] and numbers["search"] == SEARCH
+    head, *lines = csv.reader(io.StringIO(search_page.csv_text(of)))
+    assert len(set(head)) == len(head) and {len(line) for line in lines} == {len(head)}
+    table = [dict(zip(head, line, strict=True)) for line in lines]
+    assert [line["score"] for line in table] == ["0.9", "0.95", "", ""] and table[2]["reason"] == FAILURE
+
+
+def test_every_key_has_a_picture_with_a_point_for_each_run(inputs):
+    rate, filters = search_page.context(found(inputs))["pictures"]
+    places = {point["run"]: point for point in rate["points"]}
+    assert [round(places[run]["x"]) for run in (1, 2)] == [33, 67], "on a logarithmic scale"
+    assert places[2]["y"] < places[1]["y"] < places[3]["y"] == 100 and places[3]["failed"], "the better the higher"
+    assert [point["run"] for point in rate["points"]][-1] == 2 and places[2]["best"]
+    assert all(0 <= point[axis] <= 100 for picture in (rate, filters) for point in picture["points"] for axis in "xy")
+    assert {point["run"]: point["x"] < 50 for point in filters["points"]} == {1: True, 2: True, 3: False}
+    assert [tick["text"] for tick in filters["x_ticks"]] == ["256, 128", "8"]
+
+
+def test_the_stage_writes_all_that_is_published(inputs, tmp_path):
+    params = {"search": SEARCH, "entries": [{"overrides": overrides, "reason": reason} for overrides, reason in ENTRIES]}
+    with artifacts.making(tmp_path / "s0123456789a", {"stage": "search", "params": params}) as work:
+        search_runs.make(work, inputs, params)
+    assert set(artifacts.Artifact(tmp_path / "s0123456789a").manifest["files"]) == {
+        "search.html", "search.json", "search.csv", "best.yaml"}
+
+
+def test_an_empty_search_says_how_to_fill_it():
+    page = search_page.page(search_page.Found({}, {"search": SEARCH | {"keys": {}}, "entries": []}))
+    assert "Nothing searched yet" in page and "snakemake results/search.html" in text_of(page)
+
+
+def test_the_page_brings_all_it_needs_and_says_no_none(inputs):
+    page = search_page.page(found(inputs))
+    addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
+    assert len(addresses) == 2 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
+    assert "None" not in text_of(page) and "nan" not in text_of(page).replace(FAILURE, "")
+
+
+def test_a_failed_run_is_on_the_compare_page_too(inputs):
+    runs = compare_page.runs(inputs, [{"overrides": overrides, "reason": ""} for overrides, _ in ENTRIES])
+    assert [run.failed for run in runs] == [False, False, True] and compare_page.rows(runs)[2]["reason"] == FAILURE
+    text = text_of(compare_page.page(runs))
+    assert f"failed: {FAILURE}" in text and "One run failed." in text and "cannot run here" not in text

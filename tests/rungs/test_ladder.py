@@ -1,0 +1,295 @@
+"""What is asked of every GPU rung alike: that it trains as the cpu rung does, that every GPU accepts what it launches, that
+its plans are in order, and that it keeps what the ladder claims. Kernels run in the emulator. A new rung is covered by its row
+in variants.VARIANTS.
+"""
+
+import concurrent.futures
+import functools
+import itertools
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import plan_checks
+import zoo
+from compiled import compiled
+from cuda_emulator import KERNELS, load
+from ladder.executors import create as executors
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks, optimizers
+from ladder.network.optimizers import Optimizer
+from ladder.rungs.variants import VARIANTS
+from ladder.training import parity, plan
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+
+RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each makes the step smaller
+NETWORK = networks.build("autoencoder")
+NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
+FORWARD = {**NETWORKS, **zoo.FITTED}   # what can be run forward
+SMALL = 5e-5   # deviation of networks with so few values that no rounding takes one to the other side of a ReLU's zero
+AUGMENTED = plan.Augmentation(flip=True, crop=2)
+EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one
+BATCHES = sorted({size for batch in (1, 3, 32, 64, 512) for size in (batch, EPOCH % batch) if size})
+LENGTH = plan.Length(10, 5)
+MOMENTUM = Optimizer("momentum", momentum=0.9)
+
+
+# ---- training as the cpu rung does
+
+class WithWrongGradients(emulator_executor.Executor):
+    """Also makes each update of a parameter on copies of it and of its running averages, with its gradient 1 % too large.
+
+    wrong: name -> parameter after each update so far.
+    """
+
+    def allocate(self, plan, placed):
+        self.buffers, self.wrong = plan.buffers, {}
+        return super().allocate(plan, placed)
+
+    def run(self, plan, arrays):
+        self.copies = {name: arrays[name].copy() for name, buffer in self.buffers.items()
+                       if buffer.kind in ("parameter", "optimizer")}
+        super().run(plan, arrays)
+        for name, value in self.copies.items():
+            self.wrong.setdefault(name, []).append(value)
+
+    def launch(self, launch, arrays):
+        written = {name: self.copies[name] for name in plan_checks.writes(launch) & self.copies.keys()}
+        if written:
+            gradients = {name: arrays[name] * np.float32(1.01) for name in plan_checks.reads(launch)
+                         if self.buffers[name].kind in ("gradient", "workspace")}
+            assert gradients, f"{launch.entry} writes {set(written)} from no gradient"
+            super().launch(launch, {**arrays, **gradients, **written})
+        super().launch(launch, arrays)
+
+
+@functools.cache
+def trained_by_cpu(network, protocol, **settings):
+    """(what parity.train gives, the arrays at the end)."""
+    executor = keeping_arrays(executors.create("cpu", os.cpu_count()))
+    protocol = parity.protocols(NETWORKS[network])[protocol]
+    return parity.train(NETWORKS[network], "cpu", executor, protocol, **settings), executor.arrays
+
+
+def keeping_arrays(executor):
+    """The executor, which keeps the arrays of the plan it has allocated last as `arrays`."""
+    allocate = executor.allocate
+
+    def kept(*arguments):
+        executor.arrays = allocate(*arguments)
+        return executor.arrays
+
+    executor.allocate = kept
+    return executor
+
+
+@pytest.mark.parametrize("network", ["autoencoder", "zoo", "preactivation", "postactivation"])
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("name", parity.PROTOCOLS)   # last, so that the autoencoder's two, the longest by far, run side by side
+def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it(rung, network, name):
+    protocol, (reference, _) = parity.protocols(NETWORKS[network])[name], trained_by_cpu(network, name)
+    network, executor = NETWORKS[network], WithWrongGradients()
+    trained = parity.train(network, rung, executor, protocol, follow=reference)
+    deviations = parity.deviations(network, trained, reference)
+    assert max(deviations.values()) <= protocol.tolerance, deviations
+    for tensor in network.parameters:
+        if not network.classifies and protocol.optimizer.clip and tensor == "dec3.bias":
+            continue   # all three elements of its gradient are clipped in every update; the other protocol sees it
+        wrong = parity.deviations(network, {tensor: np.stack(executor.wrong[tensor])}, {tensor: reference[tensor]})
+        assert wrong[tensor] > protocol.tolerance, f"{tensor}: {wrong}"
+
+
+@pytest.mark.parametrize("network", zoo.NETWORKS)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(rung, network):
+    """Forward twice: two runs of one program. Losses and hits are those of the last update."""
+    protocol = parity.protocols(NETWORKS[network])["momentum"]
+    reference, at_reference = trained_by_cpu(network, "momentum", augmentation=AUGMENTED)
+    network, found = NETWORKS[network], []
+    for order in ("forward", "forward", "reverse", "random"):
+        executor = keeping_arrays(emulator_executor.Executor(order))
+        trained = parity.train(network, rung, executor, protocol, follow=reference, augmentation=AUGMENTED)
+        kept = {name: executor.arrays[name] for name in ("losses", "hits") if name in executor.arrays}
+        found.append({**trained, **kept})
+    deviations = parity.deviations(network, found[0], reference)
+    assert max(deviations.values()) <= SMALL, deviations
+    np.testing.assert_allclose(found[0]["losses"], at_reference["losses"], rtol=1e-4)
+    if network.classifies:
+        assert np.array_equal(found[0]["hits"], at_reference["hits"])
+    for other, (name, value) in itertools.product(found[1:], found[0].items()):
+        assert other[name].tobytes() == value.tobytes(), name
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_frozen_layers_keep_their_bytes_and_the_others_train_as_on_the_cpu(rung):
+    network, protocol = zoo.ODD, parity.protocols(zoo.ODD)["momentum"]
+    reference, _ = trained_by_cpu("odd", "momentum", frozen=network.encoder)
+    trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference, frozen=network.encoder)
+    assert set(trained) == set(reference)
+    start = parity.initial(network)
+    for layer in network.layers:
+        for name in layer.parameters:
+            frozen = layer.name in network.encoder
+            assert all(value.tobytes() == start[name].tobytes() for value in trained[name]) == frozen, name
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in network.encoder}
+    deviations = parity.deviations(network, trained, learning)
+    assert max(deviations.values()) <= SMALL, deviations
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("network", FORWARD)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
+    network = FORWARD[network]
+    random = np.random.default_rng(0)
+    placed = {**parity.random_images(network, 2), **parity.initial(network)}
+    for name in network.state:
+        placed[name] = random.uniform(0.5, 1.5, placed[name].shape).astype(np.float32)
+
+    def values(executor, variant, until):
+        made = plan.inference_plan(network, variant, 2, plan.Dataset(2, "uint8"), until, flip)
+        arrays = executor.allocate(made, executor.place(placed))
+        executor.run(made, arrays)
+        return executor.fetch(arrays[made.output])
+
+    for until in (network.features, None):
+        found = values(emulator_executor.Executor(), rung, until)
+        expected = values(executors.create("cpu", 1), "cpu", until)
+        assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+# ---- launches that every GPU accepts
+
+@functools.cache
+def plans(rung):
+    """What a rung may be asked to run, small changes apart."""
+    made = []
+    for network, batch in itertools.product(NETWORKS.values(), BATCHES):
+        made += [trained_in(network, rung, batch), *inferred_in(network, rung, batch)]
+    for network, (name, fuse) in itertools.product(NETWORKS.values(), itertools.product(optimizers.AVERAGES, (True, False))):
+        made.append(trained_in(network, rung, 64, "float32", Optimizer(name, momentum=0.9, clip=5.0), fuse_update=fuse))
+    for network in NETWORKS.values():
+        made += [trained_in(network, rung, 64, dtype, augmentation=AUGMENTED) for dtype in ("uint8", "float32")]
+    for network in FORWARD.values():
+        made += inferred_in(network, rung, 64, "float32")
+    made += [trained_in(NETWORK, rung, 64, frozen=NETWORK.encoder), *inferred_in(networks.build("patch_net"), rung, 64)]
+    made.append(trained_in(NETWORK, rung, 64, loss_scale=1024))
+    for network, batch in DEEP:
+        made += [trained_in(network, rung, batch), trained_in(network, rung, EPOCH % batch)]
+    return tuple(made)
+
+
+DEEP = ((networks.build("resnet18"), 128), (networks.build("resnet50", (28, 28, 1)), 32))
+
+
+def trained_in(network, rung, batch, dtype="uint8", optimizer=MOMENTUM, **settings):
+    return plan.training_plan(network, rung, batch, plan.Dataset(EPOCH, dtype), optimizer, LENGTH, **settings)
+
+
+def inferred_in(network, rung, batch, dtype="uint8"):
+    dataset = plan.Dataset(EPOCH, dtype)
+    return [plan.inference_plan(network, rung, batch, dataset),
+            plan.inference_plan(network, rung, batch, dataset, network.features, flip=True)]
+
+
+def training_plan(rung, batch=64):
+    return trained_in(NETWORK, rung, batch)
+
+
+def compiled_all(sources, architecture):
+    """(source, defines) -> nvrtc.Compiled."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(sources, pool.map(lambda one: compiled(*one, architecture), sources), strict=True))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architecture):
+    launches = {launch: made for made in plans(rung) for launch in plan_checks.launches(made)}
+    binaries = compiled_all(sorted({(launch.source, launch.defines) for launch in launches}), architecture)
+    for launch, made in launches.items():
+        resources = binaries[launch.source, launch.defines].kernels[launch.entry]
+        refused = plan_checks.refusals(launch, made, resources, architecture)
+        assert not refused, f"batch {made.batch}, {launch}: {refused}"
+    for (source, defines), binary in binaries.items():
+        for entry, resources in binary.kernels.items():
+            assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {entry}: {resources}"
+            body = binary.ptx.partition(f".entry {entry}(")[2].partition(".entry")[0]
+            assert "st.global" in body, f"{source} {defines} {entry} does nothing"
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_launch_of_every_plan_gives_its_kernel_what_it_takes(rung):
+    for made in plans(rung):
+        for launch in plan_checks.launches(made):
+            assert not plan_checks.wrong_arguments(launch, made), launch
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_plan_reads_what_was_written_and_keeps_its_streams_apart(rung):
+    for made in plans(rung):
+        assert not plan_checks.undeclared_writes(made)
+        assert not plan_checks.hazards(made, cuda_executor.waits_between_streams(made))
+
+
+# ---- what the ladder claims
+
+@pytest.mark.parametrize("below, rung", list(itertools.pairwise(LADDER)))
+def test_launches_and_bytes_of_a_step_fall_from_rung_to_rung(below, rung):
+    for batch in (32, 64, 512):
+        lower, upper = training_plan(below, batch), training_plan(rung, batch)
+        assert len(plan_checks.launches(upper)) < len(plan_checks.launches(lower))
+        assert plan_checks.touched_bytes(upper) < plan_checks.touched_bytes(lower)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_convolution_of_the_autoencoder_runs_in_the_rungs_own_kernels(rung):
+    for made in (training_plan(rung), plan.inference_plan(NETWORK, rung, 64, plan.Dataset(EPOCH, "uint8"))):
+        for step in made.steps:
+            if "conv2d" in step.operation:
+                assert {launch.source.partition("/")[0] for launch in step.launches} == {rung}, step.operation
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_rung_that_has_them(rung):
+    for step in (step for made in plans(rung) for step in made.steps if re.search("conv2d|dense", step.operation)):
+        strided = rung == "gpu_opt_v2" and step.attributes.get("stride", 1) != 1
+        own = "gpu_opt_v1" if strided else rung
+        assert {launch.source.partition("/")[0] for launch in step.launches} == {own}, step.operation
+
+
+@pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
+def test_above_the_first_rung_no_layer_runs_in_a_kernel_of_the_first(rung):
+    for step in training_plan(rung).steps:
+        if step.layer and step.work != "update":
+            assert not any(launch.source.startswith("gpu_basic/") for launch in step.launches), step.operation
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
+def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_shared_memory(rung):
+    """Those whose operands come in rows of 4 channels: all but the first layer's and the last one's."""
+    steps = [step for step in training_plan(rung).steps if re.search("conv2d.*(forward|grad)", step.operation)
+             and step.layer not in ("enc1", "dec2_up", "dec3")]
+    binaries = compiled_all(sorted({(launch.source, launch.defines) for step in steps for launch in step.launches}), "sm_90")
+    assert steps
+    for step in steps:
+        kernels = [(binaries[launch.source, launch.defines], launch) for launch in step.launches]
+        assert any(nvrtc.wide_accesses(binary.ptx, launch.entry)[0] for binary, launch in kernels), step.operation
+        assert any(binary.kernels[launch.entry].static_shared_bytes + launch.shared_bytes for binary, launch in kernels)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
+    launched = {(launch.source, launch.entry) for made in plans(rung) for launch in plan_checks.launches(made)}
+    held = {(f"{rung}/{path.name}", entry) for path in (KERNELS / rung).glob("*.cu") for entry in load(path).names}
+    assert held and held <= launched

@@ -1,0 +1,138 @@
+"""Every rung under every multiplier: single products to the bit, whole steps as the cpu rung's, and what a GPU accepts."""
+
+import functools
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import multiplier_references as references
+import plan_checks
+import zoo
+from compiled import compiled
+from ladder.arithmetic import multipliers
+from ladder.arithmetic.multipliers import MULTIPLIERS, Products, Table, multiply
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.network import layers, networks
+from ladder.network.optimizers import Optimizer
+from ladder.rungs.variants import VARIANTS
+from ladder.training import parity, plan
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+GPU_RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
+TABLE = Table("random", references.random_table(7))   # not symmetric: the operands' order counts
+ALL = [*MULTIPLIERS.values(), TABLE]
+SOME = [MULTIPLIERS["am16"], MULTIPLIERS["fp16"], TABLE]   # where a tile's product takes g++ seconds to compile
+LENGTH = plan.Length(10, 5)
+FILTERS = 70     # more than a tile's width on every rung
+ROUNDED = 5e-3   # deviation that operands rounded to 8 bits may cause, where their last bit is another
+
+
+def everywhere(multiplier):
+    return Products(multiplier, multiplier, multiplier)
+
+
+def executor(rung):
+    return emulator_executor.Executor() if VARIANTS[rung].executor == "cuda" else executors.create(rung, 2)
+
+
+def step(rung, multiplier, image, batch):
+    """The arrays of one training step of two 1x1 convolutions, 1 -> FILTERS -> 1, without biases; initial weights by name."""
+    network = networks.resolve("two", image, (layers.conv2d("up", FILTERS, kernel=1, padding=0, bias=False),
+                                              layers.conv2d("down", 1, kernel=1, padding=0, bias=False)), "up", "mse")
+    made = plan.training_plan(network, rung, batch, plan.Dataset(batch, "float32"), Optimizer("sgd"), LENGTH, "batch",
+                              fuse_update=False, products=everywhere(multiplier))
+    random = np.random.default_rng(3)
+    initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in network.parameters.items()}
+    machine = executor(rung)
+    placed = machine.place({**{name: value.copy() for name, value in initial.items()},
+                            "images": random.normal(size=(batch, *image)).astype(np.float32), "scale": np.ones(1, np.float32),
+                            "offset": np.zeros(1, np.float32), "permutation": np.arange(batch),
+                            "counters": np.zeros(3, np.int64), "losses": np.zeros(5), "learning_rates": np.zeros(10)})
+    arrays = machine.allocate(made, placed)
+    machine.run(made, arrays)
+    return arrays, initial
+
+
+@pytest.mark.parametrize("rung, multiplier", [
+    *itertools.product(RUNGS[:3], ALL), *itertools.product(RUNGS[3:], SOME)], ids=lambda value: getattr(value, "name", value))
+def test_sums_of_one_product_are_that_product_to_the_bit_in_every_direction(rung, multiplier):
+    zero = np.float32(0)   # what a sum starts from: of a zero product the sign is lost
+    arrays, weights = step(rung, multiplier, (5, 7, 1), 2)
+    up, down = weights["up.weight"].reshape(-1), weights["down.weight"].reshape(-1)
+    assert np.array_equal(arrays["up"], multiply(arrays["input"], up, multiplier) + zero)
+    assert np.array_equal(arrays["up.gradient"], multiply(arrays["down.gradient"], down, multiplier) + zero)
+    arrays, _ = step(rung, multiplier, (1, 1, 1), 1)
+    found = arrays["up.weight.gradient"].reshape(-1)
+    assert np.array_equal(found, multiply(arrays["up.gradient"].reshape(-1), arrays["input"].reshape(-1), multiplier) + zero)
+    found = arrays["down.weight.gradient"].reshape(-1)
+    assert np.array_equal(found, multiply(arrays["down.gradient"].reshape(-1), arrays["up"].reshape(-1), multiplier) + zero)
+    if multiplier.name not in ("exact", "fp16"):
+        assert not np.array_equal(arrays["up"].reshape(-1), arrays["input"].reshape(-1) * up)
+
+
+@functools.cache
+def trained_by_cpu(network, name, loss_scale=1):
+    network = zoo.NETWORKS[network]
+    return parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["sgd"],
+                        products=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+
+
+@pytest.mark.parametrize("network, name, loss_scale", [
+    ("odd", "am16", 1), ("zoo", "am16", 1), ("preactivation", "am16", 1), ("odd", "fp16", 1024), ("zoo", "fp16", 1024)])
+@pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "cpu"])
+def test_networks_train_as_on_the_cpu_rung(rung, network, name, loss_scale):
+    """Other orders of sums now and then take a product across a step of its multiplier, which is no smooth function."""
+    network, reference = zoo.NETWORKS[network], trained_by_cpu(network, name, loss_scale)
+    trained = parity.train(network, rung, executor(rung), parity.protocols(network)["sgd"], follow=reference,
+                           products=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+    deviations = parity.deviations(network, trained, reference)
+    assert max(deviations.values()) <= ROUNDED, deviations
+
+
+@pytest.mark.parametrize("name", ["mit32", "acc16"])
+def test_another_multiplier_would_not_pass_for_it(name):
+    network, reference = zoo.NETWORKS["odd"], trained_by_cpu("odd", name)
+    trained = parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["sgd"], follow=reference)
+    assert max(parity.deviations(network, trained, reference).values()) > ROUNDED
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_only_the_directions_asked_for_are_approximate(rung):
+    network, am32 = zoo.NETWORKS["lenet_5"], MULTIPLIERS["am32"]
+    for direction in multipliers.DIRECTIONS:
+        made = plan.training_plan(network, rung, 4, plan.Dataset(8, "uint8"), Optimizer("sgd"), LENGTH,
+                                  products=Products(**{direction: am32}))
+        marked = {step.operation for step in made.steps if "multiplier" in step.attributes}
+        assert marked and all(operation.endswith(direction) for operation in marked)
+        if VARIANTS[rung].executor == "cuda":
+            told = {step.operation for step in made.steps for launch in step.launches if "MULTIPLIER=am32" in launch.defines}
+            assert told == marked
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(rung):
+    made = plan.training_plan(networks.build("autoencoder"), rung, 4, plan.Dataset(8, "uint8"), Optimizer("sgd"), LENGTH,
+                              products=Products(weight_grad=MULTIPLIERS["mit32"]))
+    assert not [step.operation for step in made.steps if "winograd" in step.operation or "collapse" in step.operation
+                or "upsample_conv2d" in step.operation]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_every_launch_is_one_that_the_gpu_accepts(architecture):
+    """The largest tiles, of the multiplier that takes most registers, and all multipliers where a thread has most sums."""
+    choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], MULTIPLIERS.values())]
+    for rung, multiplier in choices:
+        made = plan.training_plan(networks.build("autoencoder"), rung, 64, plan.Dataset(50_000, "uint8"),
+                                  Optimizer("momentum", momentum=0.9), LENGTH, products=everywhere(multiplier), loss_scale=2)
+        for launch in {launch for step in made.steps if "multiplier" in step.attributes or step.operation == "scale"
+                       for launch in step.launches if step.layer in ("", "enc2", "dec1")}:
+            resources = compiled(launch.source, launch.defines, architecture).kernels[launch.entry]
+            assert not plan_checks.refusals(launch, made, resources, architecture), launch
+            assert resources.spill_bytes == resources.stack_bytes == 0, f"{launch.source} {multiplier.name}: {resources}"

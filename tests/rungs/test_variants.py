@@ -1,0 +1,106 @@
+"""Which rung `auto` takes, and what is said about one that cannot run here."""
+
+import json
+
+import pytest
+
+from ladder.machine import driver
+from ladder.rungs import variants
+
+H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A function that makes this machine look as if it had the GPU, a driver for `cuda`, and the packages `installed`."""
+    def pretend(gpu, *installed, cuda=(12, 4), cupy=12):
+        monkeypatch.setattr(driver, "gpu", lambda: gpu)
+        monkeypatch.setattr(driver, "gpu_count", lambda: 1 if gpu else 0)
+        monkeypatch.setattr(driver, "cuda_version", lambda: cuda)
+        monkeypatch.setattr(variants, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
+        monkeypatch.setattr(variants, "_installed", lambda package: package in installed)
+
+    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", "gpu_basic")   # whatever rungs there are
+    return pretend
+
+
+def record(folder, fastest, **changes):
+    (folder / variants.RECORD).write_text(json.dumps({"machine": variants.machine() | changes, "fastest": fastest}))
+
+
+def test_the_default_rung_exists():
+    assert variants.VARIANTS[variants.DEFAULT_ON_GPU].executor == "cuda"
+
+
+def test_auto_is_the_default_of_the_kind_of_machine_before_anything_was_measured(machine, tmp_path):
+    machine(None, "numba")
+    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+    machine(H200, "cupy", "numba")
+    assert variants.resolve_variant("auto", tmp_path)[0] == "gpu_basic"
+    machine(H200, "numba")   # a GPU without CuPy is no GPU
+    name, how = variants.resolve_variant("auto", tmp_path)
+    assert name == "cpu" and "results/parity.html" in how
+
+
+def test_auto_is_the_fastest_that_passed_on_this_machine(machine, tmp_path):
+    machine(H200, "cupy", "numba")
+    record(tmp_path, "gpu_opt_v1")
+    assert variants.resolve_variant("auto", tmp_path) == ("gpu_opt_v1", "the fastest that passed on this machine")
+
+
+@pytest.mark.parametrize("change", [{"host": "another"}, {"gpu": "Tesla T4"}, {"gpu": None}])
+def test_what_another_machine_measured_does_not_count(machine, tmp_path, change):
+    machine(H200, "cupy")
+    record(tmp_path, "cpu", **change)
+    assert variants.resolve_variant("auto", tmp_path)[0] == "gpu_basic"
+
+
+def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
+    machine(H200, "cupy")
+    record(tmp_path, "gpu_basic")
+    machine(H200)
+    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"fastest": "cpu"}', '{"machine": 1, "fastest": "x"}'])
+def test_a_damaged_record_is_no_record(machine, tmp_path, text):
+    machine(None)
+    (tmp_path / variants.RECORD).write_text(text)
+    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+
+
+def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
+    machine(None)
+    record(tmp_path, "gpu_opt_v0")
+    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+
+
+def test_a_named_variant_is_kept_although_it_cannot_run(machine, tmp_path):
+    machine(None)
+    assert variants.resolve_variant("gpu_basic", tmp_path)[0] == "gpu_basic"   # results of another machine stay reachable
+
+
+@pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [
+    (None, ["cupy", "numba"], None, 12, "needs an NVIDIA GPU and no driver answers here; "),
+    (H200, ["numba"], (12, 4), 12, "needs CuPy, not installed here (pip install -r envs/gpu.txt); "),
+    (H200, ["cupy", "numba"], (12, 4), 13, "CuPy here is for CUDA 13, the driver runs CUDA 12.4 at most; update the driver; "),
+    (driver.Gpu("Tesla P100", "sm_60", 1, 1), ["cupy", "numba"], (12, 4), 12,
+     "needs a GPU of sm_75 or newer, and the Tesla P100 here is sm_60; "),
+])
+def test_the_reason_is_one_line_that_says_what_can_run(machine, gpu, installed, cuda, cupy, words):
+    machine(gpu, *installed, cuda=cuda, cupy=cupy)
+    reason = variants.unavailable("gpu_basic")
+    assert reason.startswith("variant gpu_basic needs ") and "\n" not in reason
+    assert words + "set variant to auto, cpu or cpu_sequential" in reason
+
+
+def test_a_machine_that_has_all_it_needs_has_no_reason(machine):
+    machine(H200, "cupy", "numba", cuda=(13, 0), cupy=12)   # a newer driver runs older CUDA
+    assert variants.available() == list(variants.VARIANTS)
+
+
+def test_without_numba_the_sequential_rung_is_not_offered(machine):
+    machine(None)
+    assert variants.unavailable("cpu_sequential") == (
+        "variant cpu_sequential needs Numba, not installed here (pip install -r envs/cpu.txt); set variant to auto or cpu")
+    assert "auto or cpu" in variants.unavailable("gpu_basic")

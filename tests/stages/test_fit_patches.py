@@ -1,0 +1,88 @@
+"""The stage `fit` on a few small images: what it writes, and that threads and rungs do not matter."""
+
+import numpy as np
+import pytest
+
+import fit_patches
+import references
+from ladder.data import normalization
+from ladder.network import networks, weights
+from ladder.store import artifacts
+
+IMAGE = (16, 12, 3)
+PARAMS = {"network": "autoencoder", "autoencoder_filters": [6, 5], "autoencoder_norm": False, "image": list(IMAGE),
+          "variant": "cpu", "patches_atoms": "kmeans", "patches_samples": [600, 300], "patches_whitening": [0.1, 0.5],
+          "patches_iterations": 3, "seed": 7}
+PATCH_NET = {**PARAMS, "network": "patch_net", "patch_net_filters": [5, 6, 7, 8], "image": [20, 21, 3]}
+NORM = {**PARAMS, "autoencoder_norm": True}
+
+
+def made(folder, params, threads=2):
+    """(network, artifact) of a fit, from images that have edges to be found."""
+    height, width, channels = params["image"]
+    random = np.random.default_rng(0)
+    images = np.cumsum(random.integers(-40, 41, (50, height, width, channels)), axis=2).clip(-128, 127).astype(np.int16) + 128
+    network, parents = networks.from_params(params), {}
+    with artifacts.making(folder / "normalized/n0", {"stage": "normalized"}) as work:
+        work.write_array("train.npy", images.astype(np.uint8))
+        work.write_tensors(normalization.FILE, normalization.measure("standardize", images.astype(np.uint8)).tensors())
+    with artifacts.making(folder / "initial/i0", {"stage": "initial"}) as work, work.file(weights.file_name(network)) as path:
+        weights.save(path, network, weights.initialize(network, 1))
+    parents = {name: artifacts.Artifact(folder / place) for name, place in (("normalized", "normalized/n0"),
+                                                                            ("initial", "initial/i0"))}
+    with artifacts.making(folder / "patches/p0", {"stage": "patches", "params": params}) as work:
+        work.threads = threads
+        fit_patches.make(work, parents, params, {"data_residency": "auto"})
+    return network, artifacts.Artifact(folder / "patches/p0")
+
+
+def values(network, artifact):
+    return weights.load(artifact.path(weights.file_name(network)), network)
+
+
+@pytest.mark.parametrize("params", [PARAMS, NORM, PATCH_NET], ids=["autoencoder", "norm", "patch_net"])
+def test_every_layer_that_can_be_is_fitted_and_the_others_stay_as_they_were(tmp_path, params):
+    network, artifact = made(tmp_path, params)
+    before, after = weights.initialize(network, 1), values(network, artifact)
+    for name in network.parameters:
+        layer, _, role = name.partition(".")
+        if role == "weight" or layer not in network.encoder:
+            assert np.array_equal(before[name], after[name]) == (layer not in network.encoder), name
+    facts = artifact.metrics["layers"]
+    assert [row["layer"] for row in facts] == list(network.encoder)
+    assert [row["patches"] for row in facts] == [600, *[300] * (len(facts) - 1)]
+    assert all(len(row["objective"]) == (3 if row["atoms"] else 0) and 0 < row["explained"] <= 1 for row in facts)
+    first = network.layer(network.fits[0].layer)
+    assert artifact.array("atoms.npy").shape == first.parameters[f"{first.name}.weight"]
+    assert artifact.metrics["parameters"] == network.parameter_count and artifact.metrics["kernels"]
+
+
+def test_the_second_layer_is_fitted_to_what_the_first_makes_of_the_images(tmp_path):
+    """Its answers to patches of the first layer's maps, computed by definition, have mean 0 and deviation 1."""
+    network, artifact = made(tmp_path, {**PARAMS, "patches_samples": [600, 9000]})
+    found, images = values(network, artifact), artifacts.Artifact(tmp_path / "normalized/n0").array("train.npy")
+    statistics = normalization.Statistics.load(artifacts.Artifact(tmp_path / "normalized/n0"))
+    maps = references.relu(references.conv2d(statistics.apply(images), found["enc1.weight"], found["enc1.bias"], 1))
+    maps, _ = references.maxpool2d(maps)
+    answers = references.conv2d(maps, found["enc2.weight"], found["enc2.bias"], 0)
+    np.testing.assert_allclose(answers.mean(axis=(0, 1, 2)), 0, atol=0.1)
+    np.testing.assert_allclose(answers.std(axis=(0, 1, 2)), 1, atol=0.1)
+
+
+@pytest.mark.parametrize("params", [NORM, PATCH_NET], ids=["norm", "patch_net"])
+def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params):
+    written = set()
+    for threads in (1, 2, 3):
+        network, artifact = made(tmp_path / str(threads), params, threads)
+        written.add(artifact.path(weights.file_name(network)).read_bytes())
+    assert len(written) == 1
+
+
+def test_another_rung_fits_nearly_the_same_weights(tmp_path):
+    """Random atoms: k-means may take a patch on the border of two groups to either."""
+    params = {**NORM, "patches_atoms": "random"}
+    del params["patches_iterations"]
+    (network, here), (_, there) = (made(tmp_path / variant, {**params, "variant": variant}) for variant in
+                                   ("cpu", "cpu_sequential"))
+    here, there = values(network, here), values(network, there)
+    assert all(np.abs(here[name] - there[name]).max() <= 1e-3 * np.abs(here[name]).max() for name in here)

@@ -1,0 +1,28 @@
+"""Features of several parts side by side."""
+
+import numpy as np
+
+import join_features
+from ladder.store import artifacts
+
+
+def features(folder, count, width, seed):
+    rows = {name: np.random.default_rng(seed).normal(size=(rows, width)).astype(np.float32)
+            for name, rows in (("train.npy", count), ("test.npy", 7))}
+    with artifacts.making(folder, {"stage": "features"}) as work:
+        for name, values in rows.items():
+            work.write_array(name, values)
+        work.metrics = {"dimensions": width}
+    return artifacts.Artifact(folder), rows
+
+
+def test_each_parts_columns_stand_in_their_place_times_their_weight(tmp_path, monkeypatch):
+    monkeypatch.setattr(join_features, "ROWS", 4)
+    parts = [features(tmp_path / f"f{number}", 10, width, number) for number, width in enumerate((3, 5, 2))]
+    with artifacts.making(tmp_path / "joined", {"stage": "joined"}) as work:
+        join_features.make(work, {f"part{number}": one for number, (one, _) in enumerate(parts, 1)}, {"weights": [1, 0.5, 2]})
+    joined = artifacts.Artifact(tmp_path / "joined")
+    for name in ("train.npy", "test.npy"):
+        wanted = np.hstack([weight * rows[name] for weight, (_, rows) in zip((1, 0.5, 2), parts, strict=True)])
+        assert np.array_equal(joined.array(name), wanted.astype(np.float32))
+    assert joined.metrics == {"dimensions": 10, "parts": [3, 5, 2]}

@@ -1,0 +1,75 @@
+"""The record of what was scored: what its lines say, that none is lost, and that a torn one does no harm."""
+
+import multiprocessing
+
+import pytest
+
+from ladder.store import artifacts
+from ladder.store import scores as scoring_record
+
+
+def artifact(results, stage, version, parents=None, **params):
+    with artifacts.making(results / stage / version, {"stage": stage, "params": params, "parents": parents or {}}):
+        pass
+    return artifacts.Artifact(results / stage / version)
+
+
+def scored(results, version, inputs, stage="svm"):
+    with artifacts.making(results / stage / version, {"stage": stage}) as work:
+        scoring_record.record(work, inputs)
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    return {"data": artifact(tmp_path, "data", "d0", dataset="digits"),
+            "features": artifact(tmp_path, "features", "f0", {"normalized": "n0", "weights": "t0"})}
+
+
+def test_a_line_says_what_was_scored_with_which_weights_on_which_images(tmp_path, inputs):
+    scored(tmp_path, "s0", inputs)
+    scored(tmp_path, "e0", {"data": inputs["data"], "weights": artifact(tmp_path, "train", "t1")}, "evaluate")
+    first, second = scoring_record.lines(tmp_path)
+    assert len(first.pop("when")) == 20 and second["when"]
+    assert first == {"stage": "svm", "version": "s0", "weights": "t0", "dataset": "digits", "data": "d0", "rows": "test"}
+    assert (second["stage"], second["version"], second["weights"]) == ("evaluate", "e0", "t1")
+
+
+def test_joined_features_are_of_the_first_parts_weights_and_pixels_of_none(tmp_path, inputs):
+    joined = artifact(tmp_path, "joined", "j0", {"part1": "f0", "part2": "f1"})
+    scored(tmp_path, "s0", inputs | {"features": joined})
+    scored(tmp_path, "s1", inputs | {"features": artifact(tmp_path, "features", "f2", {"normalized": "n0"})})
+    assert [line["weights"] for line in scoring_record.lines(tmp_path)] == ["t0", ""]
+
+
+def test_rows_held_out_are_called_that(tmp_path, inputs):
+    for number, held in enumerate((5000, 0)):
+        data = artifact(tmp_path, "data", f"d{number + 1}", dataset="mnist", holdout=held)
+        scored(tmp_path, f"s{number}", inputs | {"data": data})
+    assert [line["rows"] for line in scoring_record.lines(tmp_path)] == ["holdout", "test"]
+
+
+def test_there_may_be_no_record_and_a_torn_line_is_left_out(tmp_path, inputs):
+    assert scoring_record.lines(tmp_path) == []
+    scored(tmp_path, "s0", inputs)
+    with open(tmp_path / scoring_record.NAME, "a") as file:
+        file.write("2026-01-31T12:34:56Z,svm,s")
+    scored(tmp_path, "s1", inputs)
+    assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1"]
+    assert (tmp_path / scoring_record.NAME).read_text().count("when,stage") == 1
+
+
+def append_many(path, name):
+    for number in range(100):
+        scoring_record._append(path, f"{name},svm,{number},t0,mnist,d0,test\n")
+
+
+def test_two_at_once_lose_no_line(tmp_path):
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=append_many, args=(tmp_path / scoring_record.NAME, name)) for name in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    lines = scoring_record.lines(tmp_path)
+    assert len(lines) == 200
+    assert [line["version"] for line in lines if line["when"] == "a"] == [str(number) for number in range(100)]

@@ -1,0 +1,80 @@
+"""A run on a hundred real digits whose network keeps its initial weights, by the stages' own code: what a predictor loads."""
+
+import numpy as np
+
+import evaluate_network
+import extract_features
+import fit_svm
+import join_features
+import normalize_images
+from ladder.data import datasets
+from ladder.network import networks, weights
+from ladder.store import artifacts
+from ladder.workflow import stages
+
+TRAIN, TEST = 100, 30
+FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
+
+
+def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
+         **features):
+    """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
+
+    features_layer: of which there are features where the network classifies; joined: a layer whose features are appended,
+    times 0.5; features: other values of FEATURES.
+    """
+    classifies = network != "autoencoder"
+    params = _network_params(network, classifies)
+    run = {"data": _data(results, "mnist" if classifies else "digits")}
+    run["normalized"] = _made(results, "normalized", {"normalization": normalization}, normalize_images.make,
+                              {"data": run["data"]})
+    run["train"] = _made(results, "train", params | {"variant": "cpu"}, _train, {})
+    options = {"data_residency": "auto", "multiplier": multiplier}
+    tested = {**params, "variant": "cpu", **({} if multiplier == "exact" else {"multiplier": multiplier})}
+    read = {"normalized": run["normalized"], "weights": run["train"]}
+    layer = features_layer or (None if classifies else "latent")
+    if layer:
+        of = {"encoder": "network", **tested, "features_layer": layer, **FEATURES, **features}
+        run["features"] = classified = _made(results, "features", of, extract_features.make, read, options)
+    if joined:
+        of |= {"features_layer": joined}
+        run["features_part2"] = _made(results, "features", of, extract_features.make, read, options)
+        parts = {"part1": run["features"], "part2": run["features_part2"]}
+        run["joined"] = classified = _made(results, "joined", {"weights": [1, 0.5]}, join_features.make, parts)
+    if classifies:
+        run["evaluate"] = _made(results, "evaluate", tested, evaluate_network.make, read | {"data": run["data"]}, options)
+    else:
+        machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
+        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": classified, "data": run["data"]})
+    return run
+
+
+def _network_params(network, classifies):
+    if classifies:
+        return {"network": network, "image": [28, 28, 1], "classes": 10}
+    return {"network": network, "image": [32, 32, 3], "autoencoder_filters": [8, 4]}
+
+
+def _made(results, stage, params, make, inputs, *options):
+    spec = {"stage": stage, "params": params, "sources": {}, "parents": {name: one.version for name, one in inputs.items()}}
+    with artifacts.making(results / stage / stages.version(spec), spec) as work:
+        make(work, inputs, params, *options)
+    return artifacts.Artifact(work.folder)
+
+
+def _data(results, dataset):
+    def make(work, inputs, params):
+        digits = datasets.limited(datasets.digits(), TRAIN, TEST)
+        crop = np.s_[:, 2:-2, 2:-2, :1] if dataset == "mnist" else np.s_[:]
+        for part in ("train", "test"):
+            work.write_array(f"{part}_images.npy", np.ascontiguousarray(getattr(digits, f"{part}_images")[crop]))
+            work.write_array(f"{part}_labels.npy", getattr(digits, f"{part}_labels"))
+        work.metrics = {"classes": list(digits.classes), "train": TRAIN, "test": TEST}
+
+    return _made(results, "data", {"dataset": dataset}, make, {})
+
+
+def _train(work, inputs, params):
+    network = networks.from_params(params)
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})

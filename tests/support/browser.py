@@ -1,0 +1,153 @@
+"""A headless Chromium, driven through its DevTools protocol over a pipe: no driver program and no package needed."""
+
+import base64
+import json
+import os
+import pathlib
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+         "--remote-debugging-pipe")
+PATIENCE = 60   # seconds for an answer; a busy machine starts a browser slowly
+
+# The visible texts whose contrast with the colour behind them (WCAG 2) is below 4.5.
+FAINT_TEXTS = """
+(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = color => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    return canvas.getImageData(0, 0, 1, 1).data;
+  };
+  const luminance = color => [0.2126, 0.7152, 0.0722].reduce((sum, weight, index) => {
+    const value = rgba(color)[index] / 255;
+    return sum + weight * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const color = getComputedStyle(element).backgroundColor;
+      if (rgba(color)[3] === 255) return color;
+    }
+    return "white";
+  };
+  const faint = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !element.checkVisibility({visibilityProperty: true})) continue;
+    const [ink, paper] = [luminance(getComputedStyle(element).color), luminance(behind(element))];
+    if ((Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5) faint.push(texts.currentNode.data.trim());
+  }
+  return faint;
+})()
+"""
+# Elements that reach beyond the right edge of the page and are not in a box that scrolls by itself.
+TOO_WIDE = """
+[...document.querySelectorAll("body *")]
+  .filter(element => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, .skip"))
+  .map(element => element.outerHTML.slice(0, 120))
+"""
+
+
+def find():
+    """Path of a Chromium on this machine, or None."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+class Browser:
+    """One browser with one page. `events` are the protocol's messages that nobody asked for, such as requests."""
+
+    def __init__(self, executable):
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        # The protocol's pipe is file descriptors 3 and 4 of the browser.
+        self.process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "-", executable, *FLAGS,
+             f"--user-data-dir={self.profile.name}"],
+            pass_fds=(theirs_in, theirs_out),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.events = []
+        self._rest, self._number, self._session = b"", 0, None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        os.close(self._in)
+        os.close(self._out)
+        self.profile.cleanup()
+
+    def open(self, path, width=1280, height=900, scheme="light"):
+        """Show a file, or an http address, at this width (CSS pixels) in the colour scheme light or dark; waits until it is
+        loaded."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.events.clear()
+        address = str(path)
+        self.call("Page.navigate", url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._message())
+
+    def value(self, expression):
+        """The JSON value of a JavaScript expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def requested(self):
+        """The addresses asked for since the page was opened."""
+        return [event["params"]["request"]["url"] for event in self.events
+                if event["method"] == "Network.requestWillBeSent"]
+
+    def screenshot(self, path):
+        """The whole page as a PNG."""
+        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        pathlib.Path(path).write_bytes(base64.b64decode(answer["data"]))
+
+    def call(self, method, **params):
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._message()
+            if answer.get("id") != self._number:
+                self.events.append(answer)
+            elif "error" in answer:
+                raise RuntimeError(f"{method}: {answer['error']['message']}")
+            else:
+                return answer["result"]
+
+    def _message(self):
+        """The next message of the browser; the protocol ends each with a zero byte."""
+        deadline = time.monotonic() + PATIENCE
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._in], [], [], max(0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError("the browser does not answer")
+            piece = os.read(self._in, 1 << 20)
+            if not piece:
+                raise ConnectionError("the browser ended")
+            self._rest += piece
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)
+
+
+def show(chromium, page, *place, **settings):
+    """Open a page with all its parts unfolded."""
+    chromium.open(page, *place, **settings)
+    chromium.value("document.querySelectorAll('details').forEach(part => { part.open = true; })")

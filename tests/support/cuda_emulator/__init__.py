@@ -1,0 +1,366 @@
+"""Runs CUDA C++ kernels on the CPU and checks what they do to memory, with g++ alone: no GPU, no CUDA.
+
+    function = load("kernels/gpu_basic/relu.cu").get_function("relu_forward")
+    function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
+    check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders, every access watched
+
+A kernel is compiled twice at most: plain (fast) and, for `check`, with a call before each of its memory accesses.
+Compiled kernels are kept in the user's cache folder under a hash of everything they were made from.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import tempfile
+import threading
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+KERNELS = HERE.parents[2] / "kernels"
+ORDERS = {"forward": 0, "reverse": 1, "random": 7}   # of threads and blocks; a number above 1 seeds a random order
+
+_ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(')
+_INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing",
+                 "-Wno-attributes", "-Wno-unknown-pragmas")
+_PLAIN_FLAGS = ("-O3", "-march=native")
+# Loads may not move to where the kernel does not do them, or the watch would see accesses that no GPU makes.
+_WATCHED_FLAGS = ("-O2", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
+                  "-fsanitize=thread,alignment,bounds,integer-divide-by-zero",
+                  "--param=tsan-instrument-func-entry-exit=0")
+_RED_ZONE = 1 << 20
+_ALIGNMENT = 256   # of an allocation on a GPU
+
+
+class KernelFault(Exception):
+    """A kernel did what it must not. `kind` names the bug, `file` and `line` (0 where unknown) the place.
+
+    Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
+    missing cp.async wait, bad cp.async, divergent barrier, divergent warp operation, division by zero, impossible
+    launch, order dependence, wrong arguments.
+    """
+
+    def __init__(self, kernel, kind, message, file="", line=0):
+        place = f" ({pathlib.Path(file).name}:{line})" if line else ""
+        super().__init__(f"{kernel}: {kind}: {message}{place}")
+        self.kernel, self.kind, self.file, self.line = kernel, kind, file, line
+
+
+class CompileError(Exception):
+    """g++ does not accept a kernel; the text is its own."""
+
+
+@functools.cache
+def load(source, options=()):
+    """The kernels of the CUDA file `source`, compiled with `options` (a tuple of -DNAME=VALUE)."""
+    return Module(pathlib.Path(source).resolve(), tuple(options))
+
+
+class Module:
+    """One compiled CUDA file."""
+
+    def __init__(self, source, options):
+        self.source, self.options = source, options
+        self.names = _ENTRY.findall(_COMMENT.sub("", source.read_text()))
+
+    def get_function(self, name):
+        """The kernel `name`; raises KeyError where the file has no such extern "C" __global__ function."""
+        if name not in self.names:
+            raise KeyError(f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}")
+        return Function(self, name)
+
+    @functools.cached_property
+    def plain(self):
+        return _build(self.source, self.names, (*_PLAIN_FLAGS, *self.options))
+
+    @functools.cached_property
+    def watched(self):
+        return _build(self.source, self.names, (*_WATCHED_FLAGS, *self.options))
+
+
+class Function:
+    """One kernel, launched as CuPy's RawKernel is."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    @property
+    def parameters(self):
+        """A Parameter for each argument that the kernel takes."""
+        return _parameters(self.module.plain, self.name)
+
+    def __call__(self, grid, block, args, shared_mem=0, order="forward"):
+        """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy scalars.
+
+        order: a name in ORDERS or the seed (above 1) of a random one. Raises KernelFault; accesses are not watched.
+        """
+        library = self.module.plain
+        _check_arguments(self.name, _parameters(library, self.name), args)
+        pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
+        _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [])
+
+    def watched(self, grid, block, args, shared_mem=0, order="forward"):
+        """As a call, with every memory access watched."""
+        library = self.module.watched
+        _check_arguments(self.name, _parameters(library, self.name), args)
+        with _Allocations(self.name, args) as allocations:
+            _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
+
+
+def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse", "random")):
+    """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold what it computed.
+
+    Raises KernelFault at the first bug, and where an order changes a byte of a result.
+    """
+    arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
+    before = [array.copy() for array in arrays]
+    first = None
+    for order in orders:
+        for array, value in zip(arrays, before, strict=True):
+            if array.flags.writeable:
+                array[...] = value
+        function.watched(grid, block, args, shared_mem, order)
+        results = [array.tobytes() for array in arrays]
+        if first is None:
+            first = results
+        elif results != first:
+            number = next(i for i, (a, b) in enumerate(zip(results, first, strict=True)) if a != b)
+            raise KernelFault(function.name, "order dependence", f"array {number} of its arguments differs between the "
+                              f"orders {orders[0]} and {order} of threads and blocks")
+
+
+# ---- arguments
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One argument that a kernel takes: a number, or an array that it may write or only read."""
+
+    dtype: np.dtype
+    is_array: bool
+    writable: bool
+
+
+def _check_arguments(name, parameters, args):
+    if len(args) != len(parameters):
+        raise KernelFault(name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}")
+    for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
+        if isinstance(arg, np.ndarray):
+            found = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
+            fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
+        else:
+            found = type(arg).__name__
+            fits = not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
+        if not fits:
+            wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
+            raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {found}")
+
+
+def _parameters(library, name):
+    text = ctypes.create_string_buffer(4096)
+    library[f"signature_{name}"](text)
+    return [Parameter(np.dtype(word.removeprefix("const-").rstrip("*")), word.endswith("*"),
+                      word.endswith("*") and not word.startswith("const-")) for word in text.value.decode().split()]
+
+
+class _Allocations:
+    """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied back at the end.
+
+    pointers: of the copies, None for a scalar; buffers: what the emulator is told about them. An array that is passed
+    twice has one copy.
+    """
+
+    def __init__(self, name, args):
+        arrays = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, np.ndarray)]
+        gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
+        self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
+        self.pointers, self.buffers, self.copies = [None] * len(args), [], []
+        address = self.memory.ctypes.data
+        copied = {}   # (start, end) of an array -> address of its copy
+        for number, array in arrays:
+            place = start, end = array.ctypes.data, array.ctypes.data + array.nbytes
+            if place not in copied:
+                if any(start < other_end and other < end for other, other_end in copied):
+                    raise KernelFault(name, "wrong arguments", f"argument {number} overlaps another array")
+                address = _round_up(address + gap, _ALIGNMENT)
+                copied[place] = address + _offset(array)
+                self._copy(number, array, copied[place])
+                address += array.nbytes + _ALIGNMENT
+            self.pointers[number] = copied[place]
+
+    def _copy(self, number, array, address):
+        start = address - self.memory.ctypes.data
+        copy = self.memory[start:start + array.nbytes]
+        copy[...] = array.reshape(-1).view(np.uint8)
+        self.copies.append((array, copy))
+        self.buffers.append(_Buffer(address, array.nbytes, min(array.itemsize, 4), number))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for array, copy in self.copies:
+            if array.flags.writeable:
+                array[...] = copy.view(array.dtype).reshape(array.shape)
+
+
+def _round_up(number, multiple):
+    return -(-number // multiple) * multiple
+
+
+def _offset(array):
+    """Bytes from the start of the array's allocation, modulo the alignment: what a view's pointer is off on a GPU."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return (array.ctypes.data - owner.ctypes.data) % _ALIGNMENT
+
+
+# ---- launching (the structures mirror cuda_emulator.h)
+
+class _Buffer(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("granule", ctypes.c_uint32),
+                ("argument", ctypes.c_uint32)]
+
+
+class _SharedArray(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_int64), ("bytes", ctypes.c_uint64), ("name", ctypes.c_char * 64)]
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_char * 40), ("message", ctypes.c_char * 400), ("file", ctypes.c_char * 300),
+                ("line", ctypes.c_int32), ("address", ctypes.c_uint64), ("other_address", ctypes.c_uint64)]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_uint64),
+                ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
+                ("buffers", ctypes.c_void_p), ("shared_array_count", ctypes.c_uint64),
+                ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
+
+
+def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers):
+    values = [ctypes.c_void_p(pointer) if pointer is not None else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
+              for arg, pointer in zip(args, pointers, strict=True)]
+    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    regions = (_Buffer * len(buffers))(*buffers)
+    shared = library.shared_arrays
+    fault = _Fault()
+    launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
+                     len(buffers), ctypes.addressof(regions), len(shared), ctypes.addressof(shared),
+                     ctypes.addressof(fault))
+    if library[f"launch_{name}"](ctypes.byref(launch)):
+        raise _named(library, name, fault)
+
+
+def _three(sizes):
+    return (ctypes.c_uint32 * 3)(*(int(size) for size in (*sizes, 1, 1, 1)[:3]))
+
+
+def _named(library, name, fault):
+    file, line, message = fault.file.decode(), fault.line, fault.message.decode()
+    if fault.address:
+        file, line = _source_line(library, fault.address)
+    if fault.other_address:
+        other_file, other_line = _source_line(library, fault.other_address)
+        message += f"; the other access: {pathlib.Path(other_file).name}:{other_line}"
+    return KernelFault(name, fault.kind.decode(), message, file, line)
+
+
+def _source_line(library, address):
+    """File and line of the call that returns to `address`, an offset into the library."""
+    command = ["addr2line", "-e", library._name, hex(address - 1)]
+    file, _, line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().rpartition(":")
+    digits = re.match(r"\d+", line)
+    return file, int(digits[0]) if digits else 0
+
+
+# ---- compiling
+
+def _build(source, names, flags):
+    """The shared library of a CUDA file, from the cache or compiled now."""
+    runtime = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h"))
+    read = [text for path in (*runtime, *sorted(with_headers(source))) for text in (path.name, path.read_text())]
+    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: a copy of the project shares what is compiled
+    library = _cache() / f"{source.stem}-{_hash(made_from)}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+            wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
+            wrapper.write_text("\n".join([f'#include "{HERE / "cuda_emulator.h"}"', f'#include "{source}"',
+                                          *(f"EMULATOR_EXPORT({name})" for name in names), ""]))
+            _compile([*flags, f"-I{KERNELS}", "-S", str(wrapper)], kernels)
+            kernels.write_text(_with_red_zones(kernels.read_text()))
+            # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
+            _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
+    loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
+    loaded.shared_arrays = _shared_arrays(library)
+    return loaded
+
+
+def with_headers(path, kernels=KERNELS):
+    """A CUDA file and all that it includes, from its own folder or from `kernels`."""
+    files, found = set(), {path}
+    while found:
+        files |= found
+        found = {folder / name for file in found for name in _INCLUDE.findall(file.read_text())
+                 for folder in (file.parent, kernels) if (folder / name).exists()} - files
+    return files
+
+
+def _with_red_zones(assembly):
+    """Room after every zero-initialised object, so that the end of one shared array is not the start of the next."""
+    return re.sub(r"^(\w+:\n\t\.zero\t\d+\n)", r"\1\t.zero\t1024\n", assembly, flags=re.MULTILINE)
+
+
+def _shared_arrays(library):
+    """The __shared__ arrays of a library, from the thread-local symbols in its symbol table."""
+    command = ["readelf", "--symbols", "--wide", "--demangle", str(library)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = (line.split(None, 7) for line in run.stdout.splitlines())   # number, value, size, type, ..., name
+    symbols = [(row[7].rpartition("::")[2], int(row[1], 16), int(row[2]))
+               for row in rows if len(row) == 8 and row[3] == "TLS"]
+    anchor = next(offset for name, offset, _ in symbols if name == "emulator_shared_anchor")
+    arrays = [_SharedArray(offset - anchor, size, name.encode()) for name, offset, size in symbols if offset != anchor]
+    return (_SharedArray * len(arrays))(*arrays)
+
+
+def _runtime_objects(files):
+    made_from = [path.read_text() for path in files] + [_compiler(), *_COMMON_FLAGS]
+    for source in (path for path in files if path.suffix == ".cpp"):
+        target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
+        if not target.exists():
+            _compile(["-O2", "-c", str(source)], target)
+        yield target
+
+
+def _compile(arguments, target):
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    command = ["g++", *_COMMON_FLAGS, *arguments, "-o", str(temporary)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise CompileError(run.stderr)
+    os.replace(temporary, target)
+
+
+@functools.cache
+def _compiler():
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return f"{version} on {platform.machine()} {platform.node()}"   # the machine, because of -march=native
+
+
+def _cache():
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    folder = pathlib.Path(base) / "kernel-ladder" / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _hash(parts):
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,218 @@
+"""A stand-in for CuPy and a GPU, as far as ladder/executors/cuda/executor.py uses them: launches run in the emulator.
+
+What is queued on a stream happens as late as it may: when someone waits for it, or an event after it. Streams in `eager`
+(by number, in the order of their making) do everything at once instead. A missing wait between streams then shows in the
+results, in one of the two ways.
+"""
+
+import ctypes
+import json
+import pathlib
+import sys
+import types
+
+import numpy as np
+
+import cuda_emulator
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.executors.cuda import nvrtc
+from ladder.machine import driver
+from ladder.rungs import variants
+
+
+def install(monkeypatch, cache, **options):
+    """Make this machine one with a Gpu, which is returned; what the executor compiles goes to the folder `cache`."""
+    gpu = Gpu(**options)
+    monkeypatch.setitem(sys.modules, "cupy", gpu)
+    monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=gpu.empty_pinned))
+    monkeypatch.setattr(variants, "no_gpu", lambda: None)
+    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", gpu.total, 100 << 10))
+    monkeypatch.setattr(driver, "cuda_version", lambda: (12, 4))
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
+    monkeypatch.setattr(nvrtc, "compile_file", _compile_file)
+    monkeypatch.setattr(cuda_executor, "_cache", lambda: cache)
+    cuda_executor._cupy.cache_clear()
+    return gpu
+
+
+def _compile_file(path, architecture, defines=()):
+    """What _Module loads, in place of machine code."""
+    made = json.dumps({"source": str(path), "defines": list(defines)})
+    return nvrtc.Compiled(architecture, made.encode(), "", {})
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class CUDADriverError(RuntimeError):
+    pass
+
+
+class Gpu:
+    """The module `cupy` of one made-up GPU with `memory` bytes."""
+
+    __version__ = "0.0"
+
+    def __init__(self, memory=1 << 30, eager=()):
+        self.total, self.used, self.eager = memory, 0, eager
+        self.streams, self.launched, self.largest_shared = [], [], {}
+        self.ndarray = ndarray
+        self.RawModule = lambda path: _Module(self, path)
+        self.cuda = types.SimpleNamespace(
+            Memory=lambda size: _Memory(self, size), MemoryPointer=_Pointer, Event=_Event,
+            Stream=lambda non_blocking: _Stream(self), get_elapsed_time=lambda begin, end: end.time - begin.time,
+            driver=types.SimpleNamespace(CUDADriverError=CUDADriverError),
+            runtime=types.SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
+                memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
+        self.clock = 0.0   # milliseconds; every launch and every copy takes one
+
+    def empty_pinned(self, shape, dtype):
+        return np.full(shape, 77, dtype)
+
+    def _memcpy(self, target, source, count, kind, stream):
+        assert kind in (1, 3)
+
+        def work():
+            self.clock += 1
+            ctypes.memmove(target, source, count)
+
+        self.streams[stream].add(work)
+
+
+class _Memory:
+    def __init__(self, gpu, size):
+        if size > gpu.total - gpu.used:
+            raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        self.gpu, self.size = gpu, size
+        self.bytes = np.full(size + 256, 0xA5, np.uint8)
+        self.start = -self.bytes.ctypes.data % 256
+        gpu.used += size
+
+    def __del__(self):
+        if hasattr(self, "gpu"):
+            self.gpu.used -= self.size
+
+
+class _Pointer:
+    def __init__(self, memory, offset):
+        self.memory, self.offset = memory, offset
+
+    def __add__(self, offset):
+        return _Pointer(self.memory, self.offset + offset)
+
+    @property
+    def ptr(self):
+        return self.memory.bytes.ctypes.data + self.memory.start + self.offset
+
+    def view(self, count):
+        assert self.offset + count <= self.memory.size
+        start = self.memory.start + self.offset
+        return self.memory.bytes[start:start + count]
+
+    def memset_async(self, value, count, stream):
+        def work():
+            self.view(count)[...] = value
+
+        stream.add(work)
+
+
+class ndarray:
+    """A cupy.ndarray; `values` is what its memory holds now."""
+
+    def __init__(self, shape, dtype, memptr):
+        self.shape, self.dtype, self.data = tuple(shape), np.dtype(dtype), memptr
+        self.nbytes = int(np.prod(self.shape)) * self.dtype.itemsize
+        self.values = memptr.view(self.nbytes).view(self.dtype).reshape(self.shape)
+
+    def set(self, values, stream):
+        assert values.dtype == self.dtype and values.shape == self.shape
+
+        def work():
+            self.values[...] = values
+
+        stream.add(work)
+
+    def get(self, stream, out):
+        def work():
+            out[...] = self.values
+
+        stream.add(work)
+
+
+class _Stream:
+    def __init__(self, gpu):
+        self.gpu, self.queue, self.ptr = gpu, [], len(gpu.streams)
+        gpu.streams.append(self)
+
+    def add(self, work):
+        self.queue.append(work)
+        if self.ptr in self.gpu.eager:
+            self.synchronize()
+
+    def synchronize(self):
+        self.run_until(lambda: not self.queue)
+
+    def run_until(self, done):
+        while not done():
+            self.queue.pop(0)()
+
+    def record(self, event):
+        event.stream, event.passed = self, (token := [False])
+
+        def work():
+            token[0] = True
+            event.time = self.gpu.clock
+
+        self.add(work)
+        return event
+
+    def wait_event(self, event):
+        self.add(event.waiting())
+
+
+class _Event:
+    def __init__(self, disable_timing=False):
+        self.stream, self.passed, self.time = None, [True], None
+
+    def waiting(self):
+        """What waits for the event as it was recorded last: a later record does not count."""
+        stream, passed = self.stream, self.passed
+        return lambda: passed[0] or stream.run_until(lambda: passed[0])
+
+    def synchronize(self):
+        self.waiting()()
+
+
+class _Module:
+    def __init__(self, gpu, path):
+        made = json.loads(pathlib.Path(path).read_text())
+        self.gpu, self.emulated = gpu, cuda_emulator.load(made["source"], tuple(f"-D{define}" for define in made["defines"]))
+
+    def get_function(self, name):
+        return _Kernel(self.gpu, self.emulated.get_function(name))
+
+
+class _Kernel:
+    def __init__(self, gpu, function):
+        self.gpu, self.function = gpu, function
+
+    @property
+    def max_dynamic_shared_size_bytes(self):
+        return self.gpu.largest_shared.get(self.function.name, 48 << 10)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, count):
+        self.gpu.largest_shared[self.function.name] = count
+
+    def kernel(self, grid, block, arguments, shared_bytes, stream):
+        assert shared_bytes <= self.max_dynamic_shared_size_bytes
+
+        def work():
+            self.gpu.clock += 1
+            values = [argument.values if isinstance(argument, ndarray) else argument for argument in arguments]
+            self.function(grid, block, values, shared_bytes)
+
+        self.gpu.launched.append((self.function.name, stream.ptr))
+        stream.add(work)

@@ -1,0 +1,254 @@
+"""Every operation in float64, written as its definition reads: slow, and independent of the library.
+
+Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Gradients come from `gradient`, by differences.
+"""
+
+import math
+
+import numpy as np
+
+
+def conv2d(x, weight, bias, padding, stride=1):
+    """x (N, H, W, C), weight (O, K, K, C), bias (O): cross-correlation with zeros around the image."""
+    images, height, width, _ = x.shape
+    filters, kernel = weight.shape[:2]
+    x = np.pad(x.astype(np.float64), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    out = np.zeros((images, *slid(height, width, kernel, stride, padding), filters))
+    for row in range(out.shape[1]):
+        for column in range(out.shape[2]):
+            window = x[:, stride * row:stride * row + kernel, stride * column:stride * column + kernel]
+            out[:, row, column] = np.einsum("nklc,oklc->no", window, weight.astype(np.float64)) + bias
+    return out
+
+
+def slid(height, width, window, stride, padding):
+    """Height and width of what a sliding window puts out."""
+    return tuple((size + 2 * padding - window) // stride + 1 for size in (height, width))
+
+
+def dense(x, weight, bias):
+    """x (N, 1, 1, I), weight (O, 1, 1, I), bias (O): (N, 1, 1, O)."""
+    return np.einsum("nklc,oklc->no", x.astype(np.float64), weight.astype(np.float64))[:, None, None] + bias
+
+
+def relu(x):
+    return np.where(x > 0, x, 0)
+
+
+def maxpool2d(x, window=2, stride=2, padding=0):
+    """(maxima, places window * row + column) of the windows' pixels in the image; of equals the first, before all a NaN."""
+    images, height, width, channels = x.shape
+    out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
+    place = np.zeros(out.shape, np.uint8)
+    for position in np.ndindex(out.shape):
+        image, row, column, channel = position
+        pixels = _window(row, column, (height, width), window, stride, padding)
+        values = [x[image, i, j, channel] for i, j, _ in pixels]
+        first = int(np.argmax(values))
+        out[position], place[position] = values[first], pixels[first][2]
+    return out, place
+
+
+def maxpool2d_backward(dy, place, shape, window=2, stride=2, padding=0):
+    """dx of this shape: each dy at the pixel its window took, added up where windows overlap."""
+    dx = np.zeros(shape)
+    for position in np.ndindex(dy.shape):
+        image, row, column, channel = position
+        i, j = divmod(int(place[position]), window)
+        dx[image, stride * row + i - padding, stride * column + j - padding, channel] += dy[position]
+    return dx
+
+
+def avgpool2d(x, window=2, stride=2, padding=0):
+    """Sum of each window over window^2; zeros around the image count as pixels."""
+    images, height, width, channels = x.shape
+    out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
+    for row, column in np.ndindex(out.shape[1:3]):
+        for i, j, _ in _window(row, column, (height, width), window, stride, padding):
+            out[:, row, column] += x[:, i, j]
+    return out / window ** 2
+
+
+def _window(row, column, size, window, stride, padding):
+    """(row, column, place) of a window's pixels in the image, row by row."""
+    pixels = [(stride * row + i - padding, stride * column + j - padding, window * i + j)
+              for i in range(window) for j in range(window)]
+    return [pixel for pixel in pixels if 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]]
+
+
+def global_avgpool(x):
+    return x.astype(np.float64).mean(axis=(1, 2), keepdims=True)
+
+
+def upsample2d(x):
+    return x.repeat(2, axis=1).repeat(2, axis=2)
+
+
+def pad(x, amount):
+    return np.pad(x, ((0, 0), (amount, amount), (amount, amount), (0, 0)))
+
+
+def flatten(x):
+    """(N, 1, 1, C * H * W), channel by channel."""
+    return x.transpose(0, 3, 1, 2).reshape(len(x), 1, 1, -1)
+
+
+def batchnorm(x, weight, bias, epsilon):
+    """(y, mean, inverse): normalised by each channel's own mean and population variance."""
+    x = x.astype(np.float64)
+    mean = x.mean(axis=(0, 1, 2))
+    inverse = 1 / np.sqrt(((x - mean) ** 2).mean(axis=(0, 1, 2)) + epsilon)
+    return weight * (x - mean) * inverse + bias, mean, inverse
+
+
+def running_statistics(x, running_mean, running_var, decay):
+    """What (running_mean, running_var) are after the batch x; the variance with n - 1, for one value with n."""
+    values = x.astype(np.float64).reshape(-1, x.shape[3])
+    variance = values.var(axis=0, ddof=1 if len(values) > 1 else 0)
+    return decay * running_mean + (1 - decay) * values.mean(axis=0), decay * running_var + (1 - decay) * variance
+
+
+def batchnorm_inference(x, weight, bias, running_mean, running_var, epsilon):
+    return weight * (x.astype(np.float64) - running_mean) / np.sqrt(running_var.astype(np.float64) + epsilon) + bias
+
+
+def dropout(x, mask, rate):
+    return x.astype(np.float64) * mask / (1 - rate)
+
+
+def lrn(x, size, alpha, beta, k):
+    """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are before the value's own."""
+    squares, channels = x.astype(np.float64) ** 2, x.shape[3]
+    sums = np.zeros(x.shape)
+    for channel in range(channels):
+        first, last = max(channel - size // 2, 0), min(channel + (size - 1) // 2, channels - 1)
+        sums[..., channel] = k + alpha / size * squares[..., first:last + 1].sum(axis=3)
+    return x * sums ** -beta, sums
+
+
+def position_norm(x, epsilon):
+    """(y, norms): each pixel's vector over the root of its sum of squares and epsilon."""
+    x = x.astype(np.float64)
+    norms = np.sqrt((x ** 2).sum(axis=3) + epsilon)
+    return x / norms[..., None], norms
+
+
+def local_contrast(x, image, kernel, epsilon):
+    """x over the root of the variance, and epsilon, of the window of `image` that each of its pixels is of."""
+    y = x.astype(np.float64)
+    for row, column in np.ndindex(x.shape[1:3]):
+        window = image[:, row:row + kernel, column:column + kernel].astype(np.float64)
+        y[:, row, column] /= np.sqrt(window.reshape(len(x), -1).var(axis=1) + epsilon)[:, None]
+    return y
+
+
+def soft_threshold(x, threshold):
+    return np.concatenate((relu(x - threshold), relu(-x - threshold)), axis=3)
+
+
+def mse(prediction, target, divisor):
+    """(gradient, loss): the mean over all elements, its gradient that of the sum over `divisor`."""
+    difference = prediction.astype(np.float64) - target
+    return 2 * difference / divisor, (difference ** 2).mean()
+
+
+def cross_entropy(prediction, labels):
+    """(gradient, loss, hits) of scores (N, 1, 1, classes) against a label for each row: the loss is a mean over rows."""
+    scores = prediction.astype(np.float64).reshape(len(prediction), -1)
+    scores = scores - scores.max(axis=1, keepdims=True)
+    softmax = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    is_label = np.arange(scores.shape[1]) == np.asarray(labels)[:, None]
+    loss = np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[is_label])
+    hits = sum(not np.isnan(row).any() and int(np.argmax(row)) == label for row, label in zip(scores, labels, strict=True))
+    return ((softmax - is_label) / len(scores)).reshape(prediction.shape), loss, hits
+
+
+def load_batch(images, rows, scale, offset, flip=False):
+    """Values of these rows of the images, in float32 as kept."""
+    images = images[rows].astype(np.float32)
+    return (images[:, :, ::-1] if flip else images) * scale + offset
+
+
+def load_augmented_batch(images, rows, scale, offset, augmentation):
+    """As load_batch, each image mirrored, then shifted by its own (dy, dx, mirrored), zeros moving in."""
+    height, width = images.shape[1:3]
+    batch = np.zeros((len(rows), *images.shape[1:]), np.float32)
+    for out, image, (dy, dx, mirrored) in zip(batch, images[rows], augmentation, strict=True):
+        image = image[:, ::-1] if mirrored else image
+        for row, column in np.ndindex(height, width):
+            if 0 <= row + dy < height and 0 <= column + dx < width:
+                out[row, column] = image[row + dy, column + dx]
+    return batch * scale + offset
+
+
+def gradient(forward, x, dy, step=1e-5):
+    """Gradient of sum(dy * forward()) by the float64 array x, which `forward` reads.
+
+    For a linear function of integers `step` 1 is exact.
+    """
+    return numerical_gradient(lambda: np.sum(dy * forward()), x, step)
+
+
+def numerical_gradient(function, x, step=1e-5):
+    """Central differences of a scalar function of the float64 array x, element by element."""
+    gradient = np.zeros_like(x)
+    for position in np.ndindex(x.shape):
+        kept = x[position]
+        x[position] = kept + step
+        above = function()
+        x[position] = kept - step
+        gradient[position] = (above - function()) / (2 * step)
+        x[position] = kept
+    return gradient
+
+
+# ---- random numbers: Philox4x64-10 (Salmon et al., 2011)
+
+MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B   # added to the key from round to round
+ROUNDS = 10
+MASK = 2 ** 64 - 1
+
+
+def philox(counter, key):
+    """The four 64-bit numbers of one block. counter: four, key: two 64-bit numbers."""
+    a, b, c, d = counter
+    for number in range(ROUNDS):
+        k0, k1 = ((part + number * weyl) & MASK for part, weyl in zip(key, WEYL, strict=True))
+        first, second = MULTIPLIERS[0] * a, MULTIPLIERS[1] * c
+        a, b, c, d = second >> 64 ^ b ^ k0, second & MASK, first >> 64 ^ d ^ k1, first & MASK
+    return a, b, c, d
+
+
+def blocks(seed, stream, step, count):
+    """The first `count` blocks of a stream in a step, as NumPy draws them: the counter is raised before each block."""
+    return [philox((block + 1, 0, 0, step), (seed, stream)) for block in range(count)]
+
+
+def dropout_mask(seed, layer, step, count, rate):
+    """uint8: 1 for each of a batch's `count` values that is kept. layer: the layer's number."""
+    words = [word >> shift & 0xFFFFFFFF for block in blocks(seed, 16 + layer, step, -(-count // 8)) for word in block
+             for shift in (0, 32)]
+    return np.array([word >= math.floor(rate * 2 ** 32) for word in words[:count]], np.uint8)
+
+
+def augmentation(seed, step, count, crop, flip):
+    """int32 (count, 3): (dy, dx, mirrored) of each row of a batch."""
+    return np.array([(down % (2 * crop + 1) - crop, right % (2 * crop + 1) - crop, coin >> 63 if flip else 0)
+                     for down, right, coin, _ in blocks(seed, 3, step, count)], np.int32).reshape(-1, 3)
+
+
+def conv2d_input_grad(dy, weight, padding, height, width, stride=1):
+    size = weight.shape[1]
+    dx = np.zeros((len(dy), height + 2 * padding, width + 2 * padding, weight.shape[3]))
+    for row, column in np.ndindex(dy.shape[1:3]):
+        top, left = stride * row, stride * column
+        dx[:, top:top + size, left:left + size] += np.einsum("no,oklc->nklc", dy[:, row, column].astype(float), weight)
+    return dx[:, padding:padding + height, padding:padding + width]
+
+
+def conv2d_weight_grad(x, dy, padding, size, stride=1):
+    x = np.pad(x.astype(float), ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    return sum(np.einsum("no,nklc->oklc", dy[:, row, column],
+                         x[:, stride * row:stride * row + size, stride * column:stride * column + size])
+               for row, column in np.ndindex(dy.shape[1:3]))

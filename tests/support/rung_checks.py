@@ -1,0 +1,168 @@
+"""Runs single steps of a GPU rung in the emulator, through the rung's own launch functions, every access watched."""
+
+import numpy as np
+
+import cuda_emulator
+import references
+from kernel_checks import gamma, integers, normal, poisoned
+from ladder.network.optimizers import Optimizer
+from ladder.training import plan
+from ladder.training.plan import Step
+from references import conv2d_input_grad, conv2d_weight_grad
+
+ORDERS = ("forward", "reverse", "random")
+
+
+class Shapes:
+    """What a launch function asks of the plan under construction."""
+
+    def __init__(self, arrays):
+        self.arrays, self.batch = arrays, next(iter(arrays.values())).shape[0]
+
+    def shape(self, name):
+        return self.arrays[name].shape
+
+    def workspace(self, name, shape):
+        self.arrays[name] = poisoned(shape)
+        return name
+
+
+def run_step(launches, reads, writes, orders=ORDERS, **attributes):
+    """Run a step whose arrays are given by role. launches: the launch function. Returns the launches it made."""
+    arrays = {**reads, **writes}
+    step = Step("step", "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
+    made = launches(step, Shapes(arrays))
+    for launch in made:
+        defines = tuple(f"-D{define}" for define in launch.defines)
+        kernel = cuda_emulator.load(cuda_emulator.KERNELS / launch.source, defines).get_function(launch.entry)
+        arguments = [arrays[argument] if isinstance(argument, str) else argument for argument in launch.arguments]
+        cuda_emulator.check(kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders)
+    return made
+
+
+def training_plan(variant, network, batch=64):
+    return plan.training_plan(network, variant, batch, plan.Dataset(batch, "uint8"), Optimizer("sgd"), plan.Length(1, 1))
+
+
+def launches_of(made, rung):
+    """(source, defines) of the rung's own launches in a plan."""
+    return {(launch.source, launch.defines) for step in made.steps for launch in step.launches
+            if launch.source.startswith(f"{rung}/")}
+
+
+def convolution_launches(rung, shape, stride=1):
+    """(source, defines) of the launches of all directions of a convolution, which do not run."""
+    conv = Convolution(shape, integers, stride)
+    arrays = {"x": conv.x, "dx": conv.x, "weight": conv.weight, "dweight": conv.weight, "bias": conv.bias, "dbias": conv.bias,
+              "y": conv.dy, "dy": conv.dy}
+    roles = {role: role for role in arrays}
+    step = Step("step", "layer", roles, roles, {"padding": conv.padding, "stride": stride, "relu": False})
+    return {(launch.source, launch.defines)
+            for function in (rung.conv2d_forward, rung.conv2d_input_grad, rung.conv2d_weight_grad)
+            for launch in function(step, Shapes(dict(arrays)))}
+
+
+class Convolution:
+    """One convolution by definition, in float64. shape: batch, height, width, channels, filters, kernel, padding."""
+
+    def __init__(self, shape, values, stride=1):
+        batch, self.height, self.width, channels, filters, self.kernel, self.padding = shape
+        self.stride = stride
+        self.x = values(batch, self.height, self.width, channels)
+        self.weight = values(filters, self.kernel, self.kernel, channels, seed=1)
+        self.bias = values(filters, seed=2)
+        out = [(size + 2 * self.padding - self.kernel) // stride + 1 for size in (self.height, self.width)]
+        self.output = (batch, *out, filters)
+        self.dy = values(*self.output, seed=3)
+
+    def forward(self, x, weight, bias):
+        return references.conv2d(x, weight, bias, self.padding)[:, ::self.stride, ::self.stride]
+
+    def input_grad(self, dy, weight):
+        return conv2d_input_grad(self._stride_1(dy), weight, self.padding, self.height, self.width)
+
+    def weight_grad(self, x, dy):
+        return conv2d_weight_grad(x, self._stride_1(dy), self.padding, self.kernel)
+
+    def _stride_1(self, dy):
+        """dy of the convolution of stride 1, whose other outputs nobody reads."""
+        grow = 2 * self.padding - self.kernel + 1
+        full = np.zeros((len(dy), self.height + grow, self.width + grow, dy.shape[3]), dy.dtype)
+        full[:, ::self.stride, ::self.stride] = dy
+        return full
+
+
+def check_forward(launches, shape, stride=1):
+    """Exact on small integers, within the bound of its longest sum otherwise; a NaN is kept and does not spread."""
+    conv = Convolution(shape, integers, stride)
+    for relu in (False, True):
+        y = _forward(launches, conv, relu)
+        expected = conv.forward(conv.x, conv.weight, conv.bias)
+        assert np.array_equal(y, references.relu(expected) if relu else expected)
+
+    conv = Convolution(shape, normal, stride)
+    error = np.abs(_forward(launches, conv, True, ("random",)) - references.relu(conv.forward(conv.x, conv.weight, conv.bias)))
+    terms = conv.weight[0].size + 1
+    assert (error <= gamma(terms) * conv.forward(*map(np.abs, (conv.x, conv.weight, conv.bias)))).all()
+
+    conv.x[0, -1, conv.width // 2] = np.nan   # reaches the windows that hold it, no others
+    assert np.array_equal(np.isnan(_forward(launches, conv, True, ("forward",))),
+                          np.isnan(conv.forward(conv.x, conv.weight, conv.bias)))
+
+
+def check_input_grad(launches, shape, stride=1):
+    conv = Convolution(shape, integers, stride)
+    assert np.array_equal(_input_grad(launches, conv), conv.input_grad(conv.dy, conv.weight))
+
+    conv = Convolution(shape, normal, stride)
+    error = np.abs(_input_grad(launches, conv, ("random",)) - conv.input_grad(conv.dy, conv.weight))
+    terms = conv.kernel ** 2 * len(conv.weight)
+    assert (error <= gamma(terms) * conv.input_grad(np.abs(conv.dy), np.abs(conv.weight))).all()
+
+
+def check_weight_grad(launches, shape, stride=1):
+    """Of weight and bias."""
+    conv = Convolution(shape, integers, stride)
+    dweight, dbias = _weight_grad(launches, conv)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+    conv = Convolution(shape, normal, stride)
+    dweight, dbias = _weight_grad(launches, conv, ("random",))
+    bound = gamma(conv.dy[..., 0].size)
+    assert (np.abs(dweight - conv.weight_grad(conv.x, conv.dy))
+            <= bound * conv.weight_grad(np.abs(conv.x), np.abs(conv.dy))).all()
+    assert (np.abs(dbias - conv.dy.astype(float).sum(axis=(0, 1, 2)))
+            <= bound * np.abs(conv.dy).astype(float).sum(axis=(0, 1, 2))).all()
+
+
+def check_infinities(rung, channels):
+    """An infinite number stays one: what lies beyond the last product is zero on both sides, for 0 times infinity is a NaN."""
+    conv = Convolution((1, 3, 4, channels, 12, 1, 0), lambda *shape, seed=0: np.ones(shape, np.float32))
+    conv.x[..., 4] = conv.dy[..., 4] = conv.weight[4, ..., 4] = np.inf
+    assert np.isposinf(_forward(rung.conv2d_forward, conv, False)).all()
+    assert np.isposinf(_input_grad(rung.conv2d_input_grad, conv)).all()
+    dweight, dbias = _weight_grad(rung.conv2d_weight_grad, conv)
+    infinite = np.add.outer(np.arange(12) == 4, np.arange(channels) == 4)
+    assert np.array_equal(dweight[:, 0, 0], np.where(infinite, np.inf, 12))
+    assert np.array_equal(dbias, np.where(np.arange(12) == 4, np.inf, 12))
+
+
+def _forward(launches, conv, relu, orders=ORDERS):
+    y = poisoned(conv.output)
+    run_step(launches, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y}, orders,
+             padding=conv.padding, stride=conv.stride, relu=relu)
+    return y
+
+
+def _input_grad(launches, conv, orders=ORDERS):
+    dx = poisoned(conv.x.shape)
+    run_step(launches, {"dy": conv.dy, "weight": conv.weight}, {"dx": dx}, orders, padding=conv.padding, stride=conv.stride)
+    return dx
+
+
+def _weight_grad(launches, conv, orders=ORDERS):
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    run_step(launches, {"x": conv.x, "dy": conv.dy}, {"dweight": dweight, "dbias": dbias}, orders, padding=conv.padding,
+             stride=conv.stride)
+    return dweight, dbias

@@ -1,0 +1,98 @@
+"""A results folder with several runs in it, made up without training: those of synthetic_run, each with versions of its own."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+
+import numpy as np
+
+import make_report
+import synthetic_run
+from ladder.network import networks, weights
+from ladder.store import artifacts
+
+# Where the parameters of a run's artifacts come from, beside those that a stage has anyway.
+ADDED = {"svm_C": ("svm", "C"), "normalization": ("normalized", "normalization"), "train_limit": ("data", "train_limit")}
+
+
+def add(results, made="2026-01-31T12:34:56Z", name=None, tags=None, faster=1.0, noise=None, loss=1.0, sources=None, **settings):
+    """Write a run with its report below `results`; returns {role: artifacts.Artifact}.
+
+    settings: of synthetic_run.Settings, and parameters of the training or of ADDED; faster: how much its training is; noise:
+    the deviation of what is added to its weights; loss: a factor of its losses; sources: {stage: its file's digest}.
+    """
+    own = {key: settings.pop(key) for key in list(settings) if key in synthetic_run.Settings.__dataclass_fields__}
+    fresh = pathlib.Path(results, ".fresh")
+    run = synthetic_run.make(fresh, **own)
+    _change_training(run["train"], faster, noise, loss, {key: value for key, value in settings.items() if key not in ADDED})
+    _report(fresh, run, {key: value for key, value in (("name", name), ("tags", tags)) if value})
+    renamed = {}
+    order = {one.version: one for one in run.values()} | {synthetic_run.version("report"): None}
+    for version in order:
+        renamed[version] = _move(results, fresh, version, renamed, settings, made, sources or {})
+    shutil.rmtree(fresh)
+    roles = {role: one.version for role, one in run.items()} | {"report": synthetic_run.version("report")}
+    return {role: artifacts.Artifact(renamed[version]) for role, version in roles.items()}
+
+
+def _change_training(train, faster, noise, loss, params):
+    manifest = json.loads((train.folder / "manifest.json").read_text())
+    manifest["spec"]["params"] |= params
+    manifest["seconds"] /= faster
+    of = manifest["metrics"]
+    of["images_per_second"] *= faster
+    of["loss"] = [value * loss for value in of["loss"]]
+    of["seconds_by_operation"] = {name: value / faster for name, value in of["seconds_by_operation"].items()}
+    history = train.tensors("history.safetensors")
+    artifacts.save_tensors(train.folder / "history.safetensors", history | {"losses": history["losses"] * loss})
+    if noise is not None:
+        network = networks.from_params(manifest["spec"]["params"])
+        path, random = train.folder / weights.file_name(network), np.random.default_rng(round(1000 * noise))
+        weights.save(path, network, {key: value + random.normal(0, noise * (np.std(value) or 1), value.shape).astype(np.float32)
+                                     for key, value in weights.load(path, network).items()})
+    _write(train.folder, manifest)
+
+
+def _report(results, run, extra):
+    inputs = {role: artifacts.Artifact(one.folder) for role, one in run.items()}
+    params = {key: inputs["train"].manifest["spec"]["params"][key] for key in ("network", "variant", "batch_size", "seed")}
+    spec = {"stage": "report", "params": {**params, "dataset": inputs["data"].manifest["spec"]["params"]["dataset"], **extra},
+            "sources": {"workflow/scripts/make_report.py": "0" * 16},
+            "parents": {role: one.version for role, one in inputs.items()}}
+    with artifacts.making(results / "report" / synthetic_run.version("report"), spec) as work:
+        make_report.make(work, inputs, spec["params"])
+
+
+def _move(results, fresh, version, renamed, settings, made, sources):
+    """Move an artifact into `results` under the version that its spec gives it, its parents' as renamed."""
+    (folder,) = fresh.glob(f"*/{version}")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    spec, stage = manifest["spec"], folder.parent.name
+    spec["params"] |= {key: settings[name] for name, (of, key) in ADDED.items() if of == stage and name in settings}
+    spec["parents"] = {name: renamed[parent].name if parent in renamed else parent for name, parent in spec["parents"].items()}
+    spec["sources"] = {path: sources.get(stage, digest) for path, digest in spec["sources"].items()}
+    manifest["made"] = made
+    name = stage[0] + hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:11]
+    if stage == "report":
+        text = (folder / "summary.json").read_text()
+        for old, new in (*((old, new.name) for old, new in renamed.items()), (version, name)):
+            text = text.replace(old, new)
+        (folder / "summary.json").write_text(text)
+    _write(folder, manifest)
+    target = pathlib.Path(results, stage, name)
+    target.parent.mkdir(exist_ok=True)
+    if target.exists():
+        shutil.rmtree(folder)
+    else:
+        os.rename(folder, target)
+    return target
+
+
+def _write(folder, manifest):
+    """Put the manifest into the folder, with what its files are now."""
+    manifest["files"] = {name: {**facts, "bytes": (folder / name).stat().st_size, "sha256": artifacts.sha256(folder / name)}
+                         for name, facts in manifest["files"].items()}
+    for name in (artifacts.MANIFEST, artifacts.COMPLETE):
+        (folder / name).write_text(json.dumps(manifest))

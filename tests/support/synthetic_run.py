@@ -1,0 +1,295 @@
+"""The artifacts of a small run, made up without training: real digits, plausible metrics, the formats of the stages."""
+
+import dataclasses
+import hashlib
+import math
+
+import numpy as np
+import sklearn.datasets
+
+from ladder.classifiers import metrics
+from ladder.network import networks, weights
+from ladder.network.optimizers import Optimizer
+from ladder.store import artifacts
+from ladder.training import plan
+from ladder.workflow import stages
+
+DIGITS = [str(digit) for digit in range(10)]
+CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+SHAPES = {"digits": (32, 32, 3), "cifar10": (32, 32, 3), "mnist": (28, 28, 1)}
+ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "svm_pixels": 0.983},
+              "mnist": {"evaluate": 0.972, "svm": 0.969, "svm_random": 0.925, "svm_pixels": 0.953},
+              "cifar10": {"evaluate": 0.711, "svm": 0.672, "svm_random": 0.634, "svm_pixels": 0.541}}
+
+
+@dataclasses.dataclass
+class Settings:
+    """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer:
+    None where no SVM is asked for, which an autoencoder always is.
+
+    fitted: whether the encoder is fitted to patches, after which only a decoder is trained.
+    accuracy: of a network that classifies, None for that of ACCURACIES.
+    evaluations: classifiers beside the SVM; seeds: others whose scores there are; ablated: how many entries of that list;
+    options: of the features, beside the usual ones; parts: weights of features joined to the run's own; mapped: test images.
+    """
+
+    dataset: str = "digits"
+    network: str = "autoencoder"
+    controls: tuple = ("random", "pixels")
+    epochs: int = 10
+    steps: int | None = None
+    batch: int = 64
+    test: int = 360
+    holdout: int = 0
+    features_layer: str | None = None
+    fitted: bool = False
+    accuracy: float | None = None
+    evaluations: tuple = ()
+    seeds: tuple = ()
+    ablated: int = 0
+    options: dict = dataclasses.field(default_factory=dict)
+    parts: tuple = ()
+    mapped: int = 0
+
+
+def make(results, dataset="digits", **settings):
+    """Write a run's artifacts below `results`; returns them by role, as a report's inputs. settings: of Settings."""
+    settings, random = Settings(dataset, **settings), np.random.default_rng(7)
+    params = _network_params(settings)
+    network = networks.from_params(params)
+    layer = settings.features_layer or (None if network.classifies else network.features)
+    run = {"data": _data(results, settings)}
+    run["normalized"] = _normalized(results, run["data"])
+    if settings.fitted:
+        run["patches"] = _fit(results, network, params, random)
+    if network.trains:
+        run["train"] = _train(results, run["data"], network, params, settings, random)
+    if network.classifies:
+        run["evaluate"] = _evaluate(results, run["data"], params, settings, random)
+    if layer:
+        for kind in ("", *settings.controls):
+            suffix = f"_{kind}" if kind else ""
+            of = {**params, "variant": "cpu", "features_layer": layer, **settings.options}
+            run[f"features{suffix}"] = read = _features(results, suffix, of)
+            if settings.parts and kind != "pixels":
+                run |= _joined(results, suffix, read, of, settings)
+                read = run[f"joined{suffix}"]
+            run[f"svm{suffix}"] = _svm(results, suffix, run["data"], settings, random)
+            for name in settings.evaluations:
+                run[f"{name}{suffix}"] = _score(results, name, suffix, read, run["data"], settings, random)
+    for number in range(1, settings.ablated + 1):
+        run[f"score_ablation{number}"] = _score(results, "svm", f"_ablation{number}", read, run["data"], settings, random)
+    scores = [role for role in run if role.partition("_")[0] in ("evaluate", "svm", *settings.evaluations)]
+    for seed in settings.seeds:
+        for role in scores:
+            stage = role.partition("_")[0]
+            run[f"{role}_seed{seed}"] = _score(results, stage, f"{role.removeprefix(stage)}_seed{seed}", read, run["data"],
+                                               settings, random)
+    if settings.mapped:
+        run["map"] = _map(results, run["data"], settings, random)
+    return run
+
+
+def _network_params(settings):
+    options = {"autoencoder": {"autoencoder_filters": [256, 128]}, "resnet50": {"resnet_width": 4},
+               "patch_net": {"patch_net_filters": [80, 20, 30, 60]}}.get(settings.network, {})
+    params = {"network": settings.network, **options, "image": list(SHAPES[settings.dataset])}
+    return {**params, "classes": 10} if networks.from_params(params).classifies else params
+
+
+def version(stage, kind=""):
+    return stage[0] + hashlib.sha256(f"{stage} {kind}".encode()).hexdigest()[:11]
+
+
+def _artifact(results, stage, params, parents, seconds, kind=""):
+    spec = {"stage": stage, "params": params, "sources": {stages.script(stage): "0" * 16}, "parents": parents}
+    making = artifacts.making(results / stage / version(stage, kind), spec)
+    work = making.__enter__()
+    work.seconds_before, work.threads = seconds, 2
+
+    def finish():
+        making.__exit__(None, None, None)
+        return artifacts.Artifact(work.folder)
+
+    return work, finish
+
+
+def _data(results, settings):
+    digits, test = sklearn.datasets.load_digits(), settings.holdout or settings.test
+    images = np.kron(np.rint(digits.images * 255 / 16).astype(np.uint8), np.ones((1, 4, 4), np.uint8))[..., None]
+    images = images[:, 2:-2, 2:-2] if settings.dataset == "mnist" else np.repeat(images, 3, axis=3)
+    if settings.dataset == "cifar10":   # colours, to stand for photographs
+        images = (images * np.random.default_rng(1).uniform(0.2, 1, (len(images), 1, 1, 3))).astype(np.uint8)
+    scored = {"holdout": settings.holdout} if settings.holdout else {"test_limit": "all"}
+    work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3)
+    labels = digits.target.astype(np.uint8)
+    work.write_array("train_images.npy", images[test:])
+    work.write_array("test_images.npy", images[:test])
+    work.write_array("train_labels.npy", labels[test:])
+    work.write_array("test_labels.npy", labels[:test])
+    work.metrics = {"classes": CIFAR10 if settings.dataset == "cifar10" else DIGITS, "train": len(images) - test, "test": test}
+    return finish()
+
+
+def _normalized(results, data):
+    work, finish = _artifact(results, "normalized", {"normalization": "unit"}, {"data": data.version}, 0.4)
+    for name in ("train", "test"):
+        work.write_array(f"{name}.npy", np.asarray(data.array(f"{name}_images.npy")))
+    channels = data.array("test_images.npy").shape[3]
+    statistics = {"scale": np.full(channels, 1 / 255, np.float32), "offset": np.zeros(channels, np.float32)}
+    work.write_tensors("statistics.safetensors", statistics)
+    return finish()
+
+
+def _fit(results, network, network_params, random):
+    work, finish = _artifact(results, "patches", {**network_params, "variant": "cpu", "patches_atoms": "kmeans", "seed": 1},
+                             {"normalized": version("normalized"), "initial": version("initial")}, 31.5)
+    values = weights.initialize(network, 1)
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, values)
+    work.write_array("atoms.npy", random.standard_normal(values[f"{network.fits[0].layer}.weight"].shape).astype(np.float32))
+    layers = []
+    for fit in network.fits:
+        _, kernel, _, channels = network.parameters[f"{fit.layer}.weight"]
+        layers.append({"layer": fit.layer, "patches": 120_000, "numbers": kernel * kernel * channels, "components": 256,
+                       "whitening": fit.whitening, "explained": 0.95 if fit.whitening == "pca" else 1.0, "seconds": 7.1,
+                       "atoms": "kmeans" if fit.atoms else None, "objective": [2.19, 2.27, 2.31] if fit.atoms else []})
+    made = plan.inference_plan(network, "cpu", 1, plan.Dataset(1, "uint8"))
+    work.metrics = {"layers": layers, "parameters": network.parameter_count, "network": network.table,
+                    "kernels": made.kernel_table, "layer_movement": {fit.layer: 1.1 for fit in network.fits},
+                    "seconds_by_operation": {"convolution forward": 12.0, "fit of conv1": 20.1},
+                    "device": "cpu: Example Processor, 2 threads"}
+    return finish()
+
+
+def _train(results, data, network, network_params, settings, random):
+    images, batch = data.metrics["train"], settings.batch
+    per_epoch = -(-images // batch)
+    steps = settings.steps or settings.epochs * per_epoch
+    params = {**network_params, "variant": "cpu", "batch_size": batch, "optimizer": "adam", "learning_rate": 0.001,
+              "weight_decay": 0, "gradient_clip": 0, "schedule": "constant", "seed": 1,
+              **({"steps": settings.steps} if settings.steps else {"epochs": settings.epochs})}
+    start = "patches" if settings.fitted else "initial"
+    work, finish = _artifact(results, "train", params,
+                             {"normalized": version("normalized"), start: version(start)}, 84.2)
+    with work.file(weights.file_name(network)) as path:
+        weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
+    sizes = np.array([min(batch, images - step % per_epoch * batch) for step in range(steps)])
+    history = _history(network, sizes, random)
+    work.write_tensors("history.safetensors", history)
+    if not network.classifies:
+        originals = data.array("test_images.npy")[:16].astype(float)
+        softened = (originals + np.roll(originals, 1, 1) + np.roll(originals, 1, 2)) / 3
+        noisy = softened + random.normal(0, 6, originals.shape)
+        work.write_array("reconstructions.npy", np.clip(noisy, 0, 255).astype(np.uint8))
+    epochs = [slice(start, start + per_epoch) for start in range(0, steps, per_epoch)]
+    step = plan.training_plan(network, "cpu", batch, plan.Dataset(images, "uint8"), Optimizer("adam"),
+                              plan.Length(steps, per_epoch))
+    moved = [layer.name for layer in network.layers if f"{layer.name}.weight" in network.parameters]
+    work.metrics = {
+        "loss": [float(np.average(history["losses"][epoch], weights=sizes[epoch])) for epoch in epochs],
+        "accuracy": [float(history["hits"][epoch].sum() / sizes[epoch].sum()) for epoch in epochs]
+        if network.classifies else None,
+        "layer_movement": {name: 0.3 / (at + 1) if at else 0.00042 for at, name in enumerate(moved)},
+        "images_per_second": 171.4, "steps": steps, "epochs": len(epochs), "parameters": network.parameter_count,
+        "seconds_by_operation": {"convolution forward": 24.1, "convolution backward": 47.7, "ReLU": 2.6, "pooling": 1.9,
+                                 "upsampling": 0.0, "loss": 0.3, "update": 0.9, "input": 0.2},
+        "memory": {"weights": 3_007_500, "gradients": 3_007_500, "optimizer": 6_015_000, "activations": 151_000_000,
+                   "pool masks": 6_300_000, "workspace": 42_000_000},
+        "network": [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
+                     "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
+                    for layer in network.layers],
+        "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in step.kernels],
+        "device": "cpu: Example Processor, 2 threads",
+        "parts": [{"steps": steps, "epochs": len(epochs), "frozen": list(network.encoder) if settings.fitted else []}],
+    }
+    return finish()
+
+
+def _history(network, sizes, random):
+    """Losses that fall, and hits that rise with them, with the noise of batches."""
+    steps = np.arange(len(sizes))
+    fallen = 1 / (1 + 60 * steps / max(len(sizes), 60)) ** 1.3 * random.uniform(0.7, 1.3, len(sizes))
+    if not network.classifies:
+        return {"losses": 0.008 + 0.2 * fallen}
+    return {"losses": 0.02 + 2.3 * fallen, "hits": np.rint(sizes * np.clip(1 - fallen, 0, 1)).astype(float)}
+
+
+def _evaluate(results, data, network_params, settings, random):
+    work, finish = _artifact(results, "evaluate", {**network_params, "variant": "cpu"},
+                             {"normalized": version("normalized"), "data": data.version, "weights": version("train")}, 1.3)
+    accuracy = settings.accuracy or ACCURACIES[settings.dataset]["evaluate"]
+    predictions = _predictions(data, accuracy, random)
+    sure = random.uniform(0.4, 1, len(predictions))
+    probabilities = np.repeat((1 - sure[:, None]) / 9, 10, axis=1)
+    probabilities[np.arange(len(predictions)), predictions] = sure
+    work.write_array("predictions.npy", predictions)
+    work.write_array("probabilities.npy", probabilities.astype(np.float32))
+    work.metrics = {**_classified(data, predictions), "loss": 0.0971, "images_per_second": 2480.0}
+    return finish()
+
+
+def _features(results, suffix, params):
+    pixels = {"encoder": "pixels", **{key: params[key] for key in ("features_flip", "features_pca") if key in params}}
+    params = pixels if suffix == "_pixels" else {"encoder": "network", **params}
+    parents = {"": {"weights": version("train")}, "_random": {"weights": version("initial")},
+               "_pixels": {}}[suffix.partition("_part")[0]]
+    work, finish = _artifact(results, "features", params, {"normalized": version("normalized"), **parents}, 6.0, suffix)
+    work.write_array("train.npy", np.zeros((4, 3), np.float32))
+    work.metrics = {"dimensions": 3072 if suffix == "_pixels" else 8192, "images_per_second": 731.5}
+    if "features_pca" in params:
+        work.metrics |= {"dimensions_before_pca": 8192, "variance_kept": 0.917}
+    return finish()
+
+
+def _svm(results, suffix, data, settings, random):
+    work, finish = _artifact(results, "svm", {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"},
+                             {"features": version("features", suffix), "data": data.version}, 9.1, suffix)
+    predictions = _predictions(data, ACCURACIES[settings.dataset][f"svm{suffix}"], random)
+    work.write_array("predictions.npy", predictions)
+    work.metrics = {**_classified(data, predictions), "backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
+                    "support_vectors": 1022, "fit_seconds": 7.2, "predict_seconds": 1.1}
+    return finish()
+
+
+def _score(results, stage, suffix, read, data, settings, random):
+    """Of another classifier, seed or run."""
+    params = {"linear": {"seed": 1}, "ridge": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
+    work, finish = _artifact(results, stage, params, {"features": read.version, "data": data.version}, 2.0, suffix)
+    usual = ACCURACIES[settings.dataset].get(f"svm{suffix.partition('_seed')[0]}", ACCURACIES[settings.dataset]["svm"])
+    predictions = _predictions(data, usual + random.uniform(-0.03, 0.01), random)
+    work.write_array("predictions.npy", predictions)
+    work.metrics = _classified(data, predictions)
+    return finish()
+
+
+def _joined(results, suffix, own, params, settings):
+    """Roles of features joined, of the parts and of the whole."""
+    numbers = range(2, 2 + len(settings.parts))
+    parts = {f"features{suffix}_part{number}": _features(results, f"{suffix}_part{number}", params) for number in numbers}
+    names = {f"part{number}": one.version for number, one in enumerate([own, *parts.values()], 1)}
+    work, finish = _artifact(results, "joined", {"weights": [1, *settings.parts]}, names, 0.4, suffix)
+    work.metrics = {"dimensions": 8192 * len(names), "parts": [8192] * len(names)}
+    return {**parts, f"joined{suffix}": finish()}
+
+
+def _map(results, data, settings, random):
+    work, finish = _artifact(results, "map", {"seed": 1}, {"features": version("features")}, 3.1)
+    labels = np.asarray(data.array("test_labels.npy"))[:settings.mapped]
+    centres = np.stack([np.cos(labels * 0.63), np.sin(labels * 0.63)], axis=1)
+    places = 0.5 + 0.35 * centres + random.normal(0, 0.05, centres.shape)
+    work.write_array("rows.npy", np.arange(len(labels)))
+    work.write_array("places.npy", np.clip(places, 0, 1).astype(np.float32))
+    return finish()
+
+
+def _predictions(data, accuracy, random):
+    labels = np.asarray(data.array("test_labels.npy"))
+    predictions = labels.copy()
+    wrong = random.choice(len(labels), round(len(labels) * (1 - accuracy)), replace=False)
+    predictions[wrong] = (labels[wrong] + random.integers(1, 10, len(wrong))) % 10
+    return predictions
+
+
+def _classified(data, predictions):
+    return metrics.classification(np.asarray(data.array("test_labels.npy")), predictions, data.metrics["classes"])

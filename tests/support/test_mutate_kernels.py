@@ -1,0 +1,88 @@
+"""The mutation script kills what a test notices and reports what none does."""
+
+import shutil
+
+import pytest
+
+import mutate_kernels
+from ladder.sources import ROOT
+
+KERNEL = """
+extern "C" __global__ void scale(const float* x, float* y, int count) {
+    int i = threadIdx.x;
+    if (i < count) y[i] = 2.0f * x[i];   // a b + c
+    if (count > 9) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+"""
+TEST = """
+import numpy as np
+from cuda_emulator import KERNELS, check, load
+
+def test_scale():
+    x, y = np.arange(4, dtype=np.float32), np.full(4, np.nan, np.float32)
+    check(load(KERNELS / "toy" / "scale.cu").get_function("scale"), (1,), (6,), (x, y, np.int32(4)))
+    assert y.tolist() == [0, 2, 4, 6]
+"""
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A project with one kernel, whose last line no test reaches."""
+    for folder in ("kernels/toy", "kernels/common", "workflow/scripts", "tests/kernels", "tests/support"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copytree(ROOT / "tests/support/cuda_emulator", tmp_path / "tests/support/cuda_emulator")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "kernels/toy/scale.cu").write_text(KERNEL)
+    (tmp_path / "tests/kernels/test_toy.py").write_text(TEST)
+    (tmp_path / "tests/support/equivalent_mutants.toml").write_text(
+        '[[mutant]]\nfile = "toy/scale.cu"\nline = "if (count > 9) y[i] = x[i] <= 0.0f ? 0.0f : x[i];"\nwhy = "zero is zero"\n')
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
+    mutate_kernels.main(["toy", "scale.cu"], toy)
+    assert capsys.readouterr().out.splitlines() == [
+        "survived: toy/scale.cu:5: if (count >= 9) y[i] = x[i] < 0.0f ? 0.0f : x[i];",
+        "toy: 3 of 4 mutants killed (75.0%); 1 more compute the same, 0 do not compile"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_tests_that_fail_without_a_mutation_are_said(toy):
+    (toy / "tests/kernels/test_toy.py").write_text("def test(): assert 0")
+    with pytest.raises(SystemExit, match="fail on the kernels as they are"):
+        mutate_kernels.main(["toy"], toy)
+
+
+def test_comments_signatures_and_what_gcc_does_not_see_are_left_alone(tmp_path):
+    (tmp_path / "k.cuh").write_text("int a = 1 + 1;\nvoid f(int a = 1) {\n    a = a / a; // 1 + 1\n#ifndef CUDA_EMULATOR\n"
+                                    "    a = a - a;\n#endif\n    __syncthreads();\n}\nint b = 1 + 1;\n")
+    assert [(mutant.number, mutant.line) for mutant in mutate_kernels.mutants(tmp_path, "k.cuh")] == [
+        (3, "a = a * a; // 1 + 1"), (7, "")]
+
+
+def test_functions_of_one_line_and_const_ones_are_mutated(tmp_path):
+    (tmp_path / "k.cuh").write_text("struct S {\n    int a(int i = 3 + 4) const { return i + 4; }\n    int b = 3 + 4;\n"
+                                    "    int c() const {\n        return 3 + 4;\n    }\n};\nint d() { return 3 + 4; }\n")
+    assert [mutant.line for mutant in mutate_kernels.mutants(tmp_path, "k.cuh")] == [
+        "int a(int i = 3 + 4) const { return i - 4; }", "return 3 - 4;", "int d() { return 3 - 4; }"]
+
+
+def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
+    files = mutate_kernels.files_of(ROOT / "kernels", "gpu_opt_v1")
+    assert "gpu_opt_v1/conv2d_forward.cu" in files and "common/gemm_tile.cuh" in files
+    assert not any(file.startswith("gpu_basic/") for file in files)
+
+
+def test_every_explained_mutant_is_still_one():
+    made = {(mutant.file, mutant.line) for file, _ in mutate_kernels.equivalent(ROOT)
+            for mutant in mutate_kernels.mutants(ROOT / "kernels", file)}
+    assert mutate_kernels.equivalent(ROOT) <= made
+
+
+def test_a_mutant_may_be_explained_for_one_rung_alone(tmp_path):
+    (tmp_path / "tests/support").mkdir(parents=True)
+    (tmp_path / "tests/support/equivalent_mutants.toml").write_text(
+        '[[mutant]]\nfile = "a"\nline = "x"\nwhy = "w"\n[[mutant]]\nrung = "one"\nfile = "b"\nline = "y"\nwhy = "w"\n')
+    assert mutate_kernels.equivalent(tmp_path, "one") == mutate_kernels.equivalent(tmp_path) == {("a", "x"), ("b", "y")}
+    assert mutate_kernels.equivalent(tmp_path, "two") == {("a", "x")}

@@ -1,0 +1,69 @@
+"""Small networks that together hold every kind of layer, in every company that a rung's patterns tell apart."""
+
+import dataclasses
+
+from ladder.network import layers, networks
+from ladder.network.layers import (
+    add,
+    avgpool2d,
+    batchnorm,
+    conv2d,
+    dense,
+    dropout,
+    flatten,
+    global_avgpool,
+    lrn,
+    maxpool2d,
+    pad,
+    position_norm,
+    relu,
+    upsample2d,
+)
+
+
+def reading(source, layer):
+    return dataclasses.replace(layer, inputs=(source,))
+
+
+# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels that 4 divides and others, each layer kind of the
+# autoencoder on its own and in company.
+ODD = networks.resolve("odd", (14, 22, 3), (
+    conv2d("a", 5, kernel=5, padding=2), relu("a_relu"), maxpool2d("a_pool"), upsample2d("up"), maxpool2d("pool"),
+    relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), position_norm("c_norm"), conv2d("d", 8), relu("d_relu"),
+    upsample2d("d_up"), conv2d("e", 20), relu("e_relu"), conv2d("f", 3)), "pool", "mse")
+
+# Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows that overlap and lie over the
+# edge; values with two readers and three; a sum of a value with itself; as output, a sum.
+ZOO = networks.resolve("zoo", (35, 31, 3), (
+    conv2d("first", 4, bias=False), relu("first_relu"), maxpool2d("first_pool"), pad("padded", 1),
+    conv2d("c7", 8, kernel=7, padding=3, stride=2, bias=False), batchnorm("c7_bn"), relu("c7_relu"),
+    maxpool2d("shared", 3, 2, 1),
+    conv2d("left", 12, stride=2, bias=False), batchnorm("left_bn", decay=0.8, epsilon=1e-3),
+    conv2d("right", 12, kernel=1, padding=0, stride=2, bias=False, inputs=("shared",)), batchnorm("right_bn"),
+    add("sum", ("left_bn", "right_bn")), relu("sum_relu"),
+    conv2d("mid", 12, kernel=5, padding=2), add("mid_sum", ("mid", "sum_relu")),
+    reading("shared", avgpool2d("third", 3, 2, 1)), maxpool2d("third_max", 3, 1, 1), conv2d("third_conv", 12, 1, 0),
+    relu("third_relu"), add("all_three", ("mid_sum", "third_relu")),
+    upsample2d("up"), conv2d("up_conv", 10), relu("up_relu"), maxpool2d("up_pool"),
+    conv2d("c5", 10, kernel=5, padding=2, stride=2, inputs=("up_relu",)), relu("c5_relu"),
+    add("pooled", ("up_pool", "c5_relu")),
+    lrn("lrn", size=3, alpha=0.5), dropout("dropped", 0.25), avgpool2d("small", 2, 1, 0), flatten("flat"),
+    dense("units", 20), relu("units_relu"), dropout("units_dropped", 0.5), dense("scores_a", 5),
+    reading("pooled", global_avgpool("average")), add("twice", ("average", "average")), flatten("still_flat"),
+    dense("scores_b", 5), add("scores", ("scores_a", "scores_b"))), "units_relu", "cross_entropy")
+
+
+def _resnet(name, input_shape, form, bottleneck):
+    """One block in each of two stages."""
+    table = (*form((1, 1), bottleneck, 8), global_avgpool("average"), dense("scores", 10))
+    return networks.resolve(name, input_shape, table, "average", "cross_entropy")
+
+
+NETWORKS = {
+    "odd": ODD, "zoo": ZOO, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
+    "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
+}
+# Networks without a gradient, which are fitted to patches.
+FITTED = {"patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9))}
+assert {layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers} == set(layers.KINDS)

@@ -1,0 +1,87 @@
+"""The command that checks a multiplier's table: what it says of good and of faulty ones, and of what is none."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ladder.arithmetic import multipliers
+
+FAULTS = ("bits", "zero", "carry", "monotone", "symmetric")
+
+
+def check(*arguments):
+    return subprocess.run([sys.executable, "workflow/scripts/check_multiplier.py", *map(str, arguments)],
+                          capture_output=True, text=True)
+
+
+def lines(result):
+    """First word -> line."""
+    return {line.split()[0]: line for line in result.stdout.splitlines() if line}
+
+
+@pytest.mark.parametrize(("kind", "error", "one", "singular_values"), [
+    ("mitchell", "mean -3.85 %, mean absolute 3.85 %, from -11.11 % to +0.00 %", "is 1", 7),
+    ("exact", "mean -0.27 %, mean absolute 0.27 %, from -0.77 % to +0.00 %", "is 1", 1)])
+def test_a_good_table_is_written_and_found_good(tmp_path, kind, error, one, singular_values):
+    result = check(tmp_path / "table.bin", "--write", kind)
+    found = lines(result)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "table.bin").read_bytes() == multipliers.tabulated(kind, 7).tobytes()
+    assert all(found[name].split()[1] == "ok" for name in FAULTS)
+    assert error in found["error"]
+    assert found["1"].endswith(one)
+    assert f"; {singular_values} singular values above 0.001 of the largest" in found["rank"]
+    assert "exclusive or" in found["sign"]
+    assert found["no"] == "no faults"
+
+
+def test_mbm_is_not_monotone_where_its_correction_ends(tmp_path):
+    result = check(tmp_path / "mbm.npy", "--write", "mbm")
+    found = lines(result)
+    assert result.returncode == 1
+    assert "6 of 16384 entries, first [124, 126] = 0xfc: 1.96875 x 1.98438 = 3.9375, exactly 3.90674" in found["monotone"]
+    assert [name for name in FAULTS if found[name].split()[1] != "ok"] == ["monotone"]
+    assert "from -7.64 % to +9.38 %" in found["error"]
+    assert found["1"].endswith("is 1.09375")
+
+
+@pytest.mark.parametrize(("place", "entry", "faults"), [
+    ((3, 5), 0x1a, ("bits", "carry", "monotone", "symmetric")),   # 2^3 and 2^4 in a table of 3 bits
+    ((5, 5), 0x00, ("zero", "carry", "monotone")),         # 1.625 x 1.625 = 2.64
+    ((5, 5), 0x02, ("carry", "monotone")),                 # 1.25 without its carry
+    ((0, 0), 0x80, ("carry", "monotone")),                 # 2 for 1
+    ((2, 4), 0x06, ("symmetric",))])                       # 1.75 for 1.875, as for 1.25 x 1.375 and before 1.25 x 1.625
+def test_every_planted_fault_is_named(tmp_path, place, entry, faults):
+    entries = multipliers.tabulated("exact", 3)
+    entries[place] = entry
+    (tmp_path / "table").write_bytes(entries.tobytes())
+    result = check(tmp_path / "table")
+    found = lines(result)
+    assert result.returncode == 1
+    assert tuple(name for name in FAULTS if found[name].split()[1] != "ok") == faults
+    for name in set(faults) - {"monotone"}:   # which is the neighbours'
+        assert f"{name} 1 of 64 entries, first [{place[0]}, {place[1]}] = {entry:#04x}" in " ".join(found[name].split())
+    assert found[str(sum(int(found[name].split()[1]) for name in faults))].endswith("faults")
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 7])
+def test_narrow_tables(tmp_path, bits):
+    result = check(tmp_path / "table.npy", "--write", "mitchell", "--bits", bits)
+    assert result.returncode == 0, result.stdout
+    assert np.load(tmp_path / "table.npy").shape == (2 ** bits, 2 ** bits)
+    assert f"{4 ** bits} entries, mantissas of {bits} bits" in result.stdout
+
+
+def test_what_is_no_table_ends_with_2_and_one_line(tmp_path):
+    (tmp_path / "short").write_bytes(bytes(100))
+    (tmp_path / "full").write_bytes(bytes(16))
+    np.save(tmp_path / "floats.npy", np.zeros(16))
+    for arguments in [(tmp_path / "short",), (tmp_path / "absent",), (tmp_path,), (tmp_path / "floats.npy",),
+                      (tmp_path / "full", "--write", "mbm"), (tmp_path / "no/folder", "--write", "mbm")]:
+        result = check(*arguments)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert len(result.stderr.splitlines()) == 1
+        assert str(arguments[0]) in result.stderr
+    assert (tmp_path / "full").read_bytes() == bytes(16)

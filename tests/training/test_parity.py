@@ -1,0 +1,83 @@
+"""The cpu rung against the plainest plan there is: one operation per layer, nothing fused, float64; and the protocol itself."""
+
+import numpy as np
+import pytest
+
+import zoo
+from ladder.executors import create as executors
+from ladder.executors.cpu import executor as numpy_executor
+from ladder.network import networks
+from ladder.rungs import cpu
+from ladder.training import parity
+
+NETWORK = networks.build("autoencoder")
+NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
+CONVOLUTIONS = [layer.name for layer in NETWORK.layers if layer.kind == "conv2d"]
+
+
+@pytest.fixture(scope="module", params=parity.PROTOCOLS)
+def name(request):
+    return request.param
+
+
+def train(network, name, dtype="float32", follow=None):
+    return parity.train(network, "cpu", executors.create("cpu", 2), parity.protocols(network)[name], dtype, follow)
+
+
+@pytest.fixture(scope="module")
+def trained(name):
+    return train(NETWORK, name)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_cpu_rung_stays_within_the_tolerance(name, network, monkeypatch):
+    network = NETWORKS[network]
+    found = train(network, name)
+    monkeypatch.setattr(cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if len(pattern.kinds) == 1])
+    deviations = parity.deviations(network, found, train(network, name, "float64", follow=found))
+    tolerance = parity.protocols(network)[name].tolerance
+    assert max(deviations.values()) <= (tolerance / 10 if network.classifies else tolerance), deviations
+
+
+@pytest.mark.parametrize("layer", CONVOLUTIONS)
+def test_a_gradient_wrong_by_one_percent_in_one_layer_fails(name, trained, layer, monkeypatch):
+    wrong = NETWORK.parameters[f"{layer}.weight"]
+    for operation in ("conv2d_backward", "winograd_conv2d_backward", "upsample_conv2d_backward"):
+        def scaled(executor, *, dweight, right=numpy_executor.OPERATIONS[operation], **operands):
+            right(executor, dweight=dweight, **operands)
+            if dweight.shape == wrong:
+                dweight *= np.float32(1.01)
+
+        monkeypatch.setitem(numpy_executor.OPERATIONS, operation, scaled)
+    tensor, tolerance = f"{layer}.weight", parity.PROTOCOLS[name].tolerance
+    assert parity.deviations(NETWORK, train(NETWORK, name, follow=trained), trained)[tensor] > tolerance
+
+
+def test_what_follows_begins_each_update_where_the_other_ended(name, trained):
+    other = {tensor: 2 * values for tensor, values in trained.items()}
+    followed = train(NETWORK, name, follow=other)
+    for tensor, values in trained.items():
+        assert np.array_equal(followed[tensor][0], values[0])
+        assert not np.array_equal(followed[tensor][1], values[1])
+    again = train(NETWORK, name, follow=trained)
+    assert all(np.array_equal(again[tensor], values) for tensor, values in trained.items())
+
+
+def test_a_deviation_is_the_median_of_the_updates_relative_to_their_movement():
+    network, tensor = zoo.NETWORKS["zoo"], "scores_a.bias"
+    start = parity.initial(network)[tensor]
+    right = np.stack([start + movement for movement in (1.0, 3.0, 7.0, 8.0, 10.0)])   # moves by 1, 2, 4, 1, 2
+    for errors, median in (((0, 0, 0.4, 0.1, 0.2), 0.1), ((0, 0, 0, 9, 9), 0), ((0, np.nan, 0, 0, 0), np.nan)):
+        found = parity.deviations(network, {tensor: right + np.reshape(errors, (5, 1))}, {tensor: right})
+        assert found == {tensor: pytest.approx(median, nan_ok=True)}
+
+
+def test_only_networks_that_classify_have_labels_and_running_statistics_begin_as_in_training():
+    assert "labels" not in parity.random_images(NETWORK, 6)
+    labels = parity.random_images(zoo.ZOO, 600)["labels"]
+    assert labels.dtype == np.uint8 and set(labels) == set(range(5))
+    initial = parity.initial(zoo.ZOO)
+    assert set(initial) == {*zoo.ZOO.parameters, *zoo.ZOO.state}
+    assert not initial["c7_bn.running_mean"].any() and (initial["c7_bn.running_var"] == 1).all()
+    assert 0.05 <= initial["left_bn.weight"].min() and initial["left_bn.weight"].max() <= 0.15   # ends a residual branch
+    assert 0.5 <= initial["right_bn.weight"].min() and initial["right_bn.weight"].max() <= 1.5

@@ -1,0 +1,188 @@
+"""What a plan promises: order, coverage, work and memory, for any network and batch."""
+
+import math
+
+import pytest
+
+import zoo
+from ladder.errors import UserError
+from ladder.network import layers, networks
+from ladder.network.optimizers import Optimizer
+from ladder.rungs import cpu
+from ladder.rungs.variants import VARIANTS
+from ladder.training import plan
+
+NETWORK = networks.build("autoencoder")
+LENGTH = plan.Length(10, 5)
+
+
+def training_plan(batch=4, optimizer="adam"):
+    return plan.training_plan(NETWORK, "cpu", batch, plan.Dataset(20, "uint8"), Optimizer(optimizer), LENGTH)
+
+
+def inference_plan(until=None):
+    return plan.inference_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), until)
+
+
+def plans_of(network, variant):
+    dataset, augmentation = plan.Dataset(20, "uint8"), plan.Augmentation(crop=1)
+    return [plan.training_plan(network, variant, 4, dataset, Optimizer("adam"), LENGTH, augmentation=augmentation),
+            plan.inference_plan(network, variant, 4, dataset),
+            plan.inference_plan(network, variant, 4, dataset, network.features)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
+def test_every_buffer_a_step_reads_was_written_before_it_or_is_given(network, variant):
+    for made in plans_of(network, variant):
+        given = {name for name, buffer in made.buffers.items()
+                 if buffer.kind in ("dataset", "control", "parameter", "state", "optimizer")}
+        for step in made.steps:
+            assert set(step.reads.values()) <= given, step.operation
+            given |= set(step.writes.values())
+        inside = {name for name, buffer in made.buffers.items() if buffer.kind == "workspace"}   # of a step on a GPU
+        assert given | inside == set(made.buffers)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
+def test_every_parameter_is_updated_once_and_each_gradient_written_once(network, variant):
+    made, *_ = plans_of(network, variant)
+    written = [name for step in made.steps for name in step.writes.values()]
+    for name in network.parameters:
+        assert written.count(name) == 1
+    gradients = [name for name in written if made.buffers[name].kind == "gradient"]
+    assert len(gradients) == len(set(gradients))
+
+
+def test_every_layer_is_covered_once_and_in_order():
+    covered = [layer for group, _ in training_plan().kernels for layer in group]
+    assert covered == [layer.name for layer in NETWORK.layers]
+
+
+# ---- networks that are no chain
+
+def graph(*table, loss="mse", input_shape=(4, 4, 4)):
+    return networks.resolve("graph", input_shape, table, table[-1].name, loss)
+
+
+def steps_of(network, *operations):
+    """(layer, reads, writes) of the backward steps with these operations."""
+    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    loss = [step.operation for step in made.steps].index("cross_entropy" if network.classifies else "mse")
+    return [(step.layer, dict(step.reads), dict(step.writes)) for step in made.steps[loss:] if step.operation in operations]
+
+
+def test_the_parts_of_a_gradient_are_added_before_it_is_used():
+    network = graph(layers.conv2d("a", 4), layers.relu("b"), layers.conv2d("c", 4), layers.add("d", ("b", "c")),
+                    layers.add("e", ("d", "b")))
+    assert steps_of(network, "add_forward", "relu_backward") == [
+        ("b", {"a": "e.gradient", "b": "e.gradient"}, {"y": "b.gradient.sum1"}),
+        ("b", {"a": "b.gradient.sum1", "b": "b.gradient.3"}, {"y": "b.gradient.sum2"}),
+        ("b", {"y": "b", "dy": "b.gradient.sum2"}, {"dx": "a.gradient"})]
+
+
+def test_the_gradient_of_a_sum_is_that_of_both_terms_even_of_the_same():
+    network = graph(layers.conv2d("a", 4), layers.add("b", ("a", "a")))
+    assert steps_of(network, "add_forward", "conv2d_weight_grad") == [
+        ("a", {"a": "b.gradient", "b": "b.gradient"}, {"y": "a.gradient.sum1"}),
+        ("a", {"x": "input", "dy": "a.gradient.sum1"}, {"dweight": "a.weight.gradient"})]
+
+
+def test_images_and_what_is_made_of_them_without_parameters_get_no_gradient():
+    network = graph(layers.pad("a", 1), layers.maxpool2d("b", 3, 1, 0), layers.conv2d("c", 4), layers.add("d", ("c", "b")))
+    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    assert {name for name in made.buffers if name.endswith(".gradient")} == {
+        "d.gradient", "c.weight.gradient", "c.bias.gradient"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_frozen_layers_get_no_gradient_and_no_update(variant):
+    made = plan.training_plan(NETWORK, variant, 4, plan.Dataset(20, "uint8"), Optimizer("adam"), LENGTH,
+                              frozen=NETWORK.encoder)
+    learns = {f"dec{number}.{role}" for number in (1, 2, 3) for role in ("weight", "bias")}
+    assert plan.learning(NETWORK, NETWORK.encoder).keys() == learns
+    written = {name for step in made.steps for name in step.writes.values()}
+    assert written & NETWORK.parameters.keys() == learns
+    assert not [name for name, buffer in made.buffers.items()
+                if name.startswith(("enc", "latent")) and buffer.kind in ("gradient", "optimizer")]
+    assert set(NETWORK.parameters) < set(made.buffers)
+
+
+def test_a_layer_that_reads_what_learns_cannot_be_frozen():
+    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads what a layer makes that learns"):
+        plan.training_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH, frozen=("enc2",))
+
+
+def test_a_network_with_a_layer_without_gradient_is_not_trained():
+    with pytest.raises(UserError, match=r"network patch_net cannot be trained by gradient: layer contrast \(local_contrast\) "
+                                        "has none; set training to patches"):
+        plan.training_plan(zoo.FITTED["patch_net"], "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+
+
+def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read():
+    for variant in VARIANTS:
+        _, made, _ = plans_of(zoo.ZOO, variant)
+        assert not any("dropout" in step.operation or "flatten" in step.operation and step.layer != "flat"
+                       for step in made.steps)
+        assert {name for step in made.steps for name in step.writes.values()}.isdisjoint(zoo.ZOO.state)
+        assert [step.layer for step in made.steps if step.operation == "batchnorm_inference"] == [
+            "c7_bn", "left_bn", "right_bn"]
+
+
+def test_features_take_only_the_layers_they_are_made_of():
+    _, _, made = plans_of(zoo.ZOO, "cpu")
+    covered = {layer for group, _ in made.kernels for layer in group}
+    assert covered == {layer.name for layer in zoo.ZOO.layers} - {
+        "dropped", "units_dropped", "scores_a", "average", "twice", "still_flat", "scores_b", "scores"}
+    assert made.output == "units_relu"
+
+
+def test_each_dropout_draws_from_a_stream_of_its_own_and_augmentation_before_the_images_are_loaded():
+    made = plan.training_plan(zoo.ZOO, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH,
+                              augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
+    drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]
+    assert [drop["seed"] for drop in drops] == [9, 9] and drops[0]["stream"] != drops[1]["stream"]
+    assert [step.operation for step in made.steps[:2]] == ["draw_augmentation", "load_augmented_batch"]
+    assert dict(made.steps[0].attributes) == {"crop": 3, "flip": True, "seed": 9}
+
+
+def test_features_stop_at_the_latent():
+    made = inference_plan("latent")
+    assert made.output == "latent"
+    assert made.buffers["latent"].shape == (4, 8, 8, 128)
+    assert "dec1.weight" not in made.buffers
+
+
+def test_the_work_is_the_published_count_with_the_upsampled_and_the_winograd_convolutions_at_four_ninths():
+    # 758.1 MFLOP per image without the Winograd form of enc2 and dec1, and the loss, four per element
+    plain = 2 * 3 * sum(NETWORK.layer(name).macs for name in ("enc2", "dec1"))
+    assert training_plan(batch=3).flop / 3 == pytest.approx(758.1e6 - plain * 5 / 9 + 4 * 3072, rel=1e-4)
+
+
+def test_each_optimizer_keeps_as_many_running_averages_as_its_rule_has():
+    weights = 4 * NETWORK.parameter_count
+    assert [training_plan(optimizer=name).bytes_by_kind().get("optimizer", 0) for name in ("sgd", "momentum", "rmsprop", "adam")
+            ] == [0, weights, weights, 2 * weights]
+
+
+@pytest.mark.parametrize("variant", [name for name, variant in VARIANTS.items() if variant.executor == "cuda"])
+def test_a_batch_whose_layers_32_bits_do_not_index_is_refused_on_a_gpu(variant):
+    def made(batch):
+        return plan.inference_plan(NETWORK, variant, batch, plan.Dataset(20, "uint8"))
+
+    assert max(math.prod(buffer.shape) for buffer in made(8191).buffers.values()) < 2**31
+    with pytest.raises(UserError, match="batch_size 8192 gives layer enc1 more .*; set batch_size to 8191 or less"):
+        made(8192)
+
+
+def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):
+    monkeypatch.setattr(cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if "maxpool2d" not in pattern.kinds])
+    with pytest.raises(ValueError, match=r"cpu has no operation for layer enc1_pool \(maxpool2d\)"):
+        plan.training_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+
+
+def test_a_network_whose_output_is_no_image_is_not_trained_to_rebuild_images():
+    network = networks.resolve("smaller", (8, 8, 1), (layers.conv2d("a", 1, padding=0),), "a", "mse")
+    with pytest.raises(ValueError, match="smaller puts out .* it cannot be trained to rebuild"):
+        plan.training_plan(network, "cpu", 2, plan.Dataset(4, "uint8"), Optimizer("sgd"), LENGTH)

@@ -1,0 +1,285 @@
+"""Whole runs on a small network: gradients through all layers, determinism, resuming, faults."""
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+
+from ladder.arithmetic.multipliers import MULTIPLIERS, Products
+from ladder.errors import UserError
+from ladder.executors import create as executors
+from ladder.network import layers, networks, weights
+from ladder.network.optimizers import Optimizer
+from ladder.training import plan, training
+
+# Every group of layers the cpu rung knows, on sizes that are multiples of nothing but the two poolings.
+SMALL = networks.resolve("small", (12, 8, 1), (
+    layers.conv2d("a", 3), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
+    layers.conv2d("b", 2), layers.maxpool2d("latent"), layers.relu("r"), layers.upsample2d("up"),
+    layers.conv2d("c", 3), layers.relu("c_relu"), layers.upsample2d("c_up"), layers.conv2d("d", 1)), "latent", "mse")
+IMAGES = np.random.default_rng(0).integers(0, 256, (11, 12, 8, 1), dtype=np.uint8)
+SETTINGS = training.Settings(SMALL, "cpu", 4, 3, Optimizer("adam"), 1e-2, {"schedule": "cosine"}, "mean", 7)
+
+
+def start(threads=2, images=IMAGES, **changes):
+    settings = dataclasses.replace(SETTINGS, **changes)
+    return training.Training(settings, images, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32),
+                             weights.initialize(SMALL, 1), threads)
+
+
+def finish(run):
+    while not run.done:
+        run.run_epoch()
+    return run
+
+
+def test_gradients_through_the_whole_network_are_finite_differences():
+    made = plan.training_plan(SMALL, "cpu", 3, plan.Dataset(3, "float64"), Optimizer("sgd"), plan.Length(1, 1), dtype="float64")
+    rng = np.random.default_rng(1)
+    bound = {name: rng.standard_normal(shape) for name, shape in SMALL.parameters.items()}
+    bound |= {"images": rng.standard_normal((3, 12, 8, 1)), "permutation": np.arange(3), "scale": np.ones(1, np.float32)}
+    executor = executors.create("cpu", 2)
+    arrays = executor.allocate(made, bound)   # the learning rate stays zero: nothing moves
+
+    def loss():
+        arrays["counters"][:] = 0
+        executor.run(made, arrays)
+        return arrays["losses"][0]
+
+    for name in SMALL.parameters:
+        for position in rng.permutation(list(np.ndindex(arrays[name].shape)))[:6]:
+            position, kept = tuple(position), arrays[name][tuple(position)]
+            arrays[name][position] = kept + 1e-6
+            above = loss()
+            arrays[name][position] = kept - 1e-6
+            numerical = (above - loss()) / 2e-6
+            arrays[name][position] = kept
+            loss()
+            assert arrays[f"{name}.gradient"][position] == pytest.approx(numerical, rel=1e-5, abs=1e-8), name
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch_included():
+    run = start(learning_rate=0.0, epochs=1)
+    run.run_epoch()
+    one_batch = start(learning_rate=0.0, epochs=1, batch_size=11)
+    one_batch.run_epoch()
+    assert run.losses[0] == pytest.approx(one_batch.losses[0], rel=1e-6)
+
+
+def test_the_estimate_does_not_take_the_first_step_for_a_usual_one(monkeypatch, caplog):
+    clock, run = [0.0], start(batch_size=2)
+    steps, run_step = [], run.executor.run
+
+    def slow(*bound):
+        clock[0] += 2.0 if steps else 1000.0   # the first one compiles
+        steps.append(bound)
+        run_step(*bound)
+
+    monkeypatch.setattr(run.executor, "run", slow)
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
+    with caplog.at_level(logging.INFO):
+        run.run_epoch()
+    assert f"estimate: {2 * run.length.steps} s for {run.length.steps} steps" in caplog.text
+
+
+def test_training_lowers_the_loss():
+    run = finish(start(epochs=30, learning_rate=3e-2))
+    assert run.losses[-1] < 0.5 * run.losses[0]
+
+
+def test_frozen_layers_keep_their_bytes_while_the_others_learn_to_rebuild():
+    run = finish(start(epochs=20, learning_rate=3e-2, frozen=SMALL.encoder))
+    assert run.losses[-1] < 0.9 * run.losses[0]
+    for name, before in weights.initialize(SMALL, 1).items():
+        assert (run.values[name].tobytes() == before.tobytes()) == (name.split(".")[0] in ("a", "b")), name
+    averages = run.memory()["optimizer"]
+    assert averages == 2 * 4 * sum(run.values[name].size for name in run.values if name[0] in "cd")
+
+
+def test_a_run_with_frozen_layers_resumes_in_the_same_bytes(tmp_path):
+    whole, part, rest = (start(frozen=SMALL.encoder) for _ in range(3))
+    finish(whole)
+    part.run_epoch()
+    part.save(tmp_path / "checkpoint.safetensors")
+    assert rest.restore(tmp_path / "checkpoint.safetensors")
+    finish(rest)
+    assert all(rest.values[name].tobytes() == value.tobytes() for name, value in whole.values.items())
+
+
+def test_gradient_scale_batch_is_mean_times_the_elements_of_an_image():
+    elements = 12 * 8
+    mean = finish(start(optimizer=Optimizer("sgd"), learning_rate=elements * 1e-3, epochs=1))
+    batch = finish(start(optimizer=Optimizer("sgd"), learning_rate=1e-3, epochs=1, gradient_scale="batch"))
+    for name, value in batch.values.items():
+        assert np.allclose(value, mean.values[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_scale_of_a_power_of_two_changes_no_byte():
+    plain, scaled = finish(start(epochs=1)), finish(start(epochs=1, loss_scale=1024))
+    assert plain.losses == scaled.losses
+    assert all(np.array_equal(plain.values[name], scaled.values[name]) for name in plain.values)
+    assert "scale" in {step.operation for step in scaled.plan.steps}
+
+
+def test_a_loss_scale_keeps_gradients_that_are_too_small_for_halves():
+    half = Products(*[MULTIPLIERS["fp16"]] * 3)
+    moved = [finish(start(epochs=1, optimizer=Optimizer("sgd"), learning_rate=0.1, products=half, loss_scale=scale,
+                          images=IMAGES // 64)).values["a.weight"] for scale in (1, 2.0 ** -20)]
+    assert not np.array_equal(*moved)
+    assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
+
+
+def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exact_one():
+    am16 = Products(*[MULTIPLIERS["am16"]] * 3)
+    first, second, exact = finish(start(products=am16)), finish(start(products=am16)), finish(start())
+    assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
+    assert not np.array_equal(first.values["a.weight"], exact.values["a.weight"])
+    assert first.losses[-1] < first.losses[0]
+
+
+@pytest.mark.parametrize("settings, words", [
+    ({}, "try a smaller learning_rate, or a gradient_clip$"),
+    ({"products": Products(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
+    ({"products": Products(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
+     "or a smaller loss_scale than 1.07374e.09: a product of fp16 is infinite above 65504"),
+])
+def test_a_loss_that_is_not_finite_is_one_line_that_says_what_to_try(settings, words):
+    with pytest.raises(UserError, match=words):
+        finish(start(optimizer=Optimizer("sgd"), learning_rate=1e12, **settings))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
+def test_two_runs_with_the_same_seed_and_threads_give_the_same_bytes(optimizer):
+    first, second = (finish(start(optimizer=Optimizer(optimizer))) for _ in range(2))
+    assert first.losses == second.losses
+    assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
+
+
+def test_another_seed_shuffles_in_another_order():
+    first, second = finish(start(seed=7)), finish(start(seed=8))
+    assert not np.array_equal(first.values["a.weight"], second.values["a.weight"])
+
+
+def test_every_thread_count_gives_the_same_result_up_to_rounding():
+    runs = [finish(start(threads=threads, optimizer=Optimizer("sgd"))) for threads in (1, 2, 5)]
+    for other in runs[1:]:
+        for name, value in runs[0].values.items():
+            assert np.allclose(other.values[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "rmsprop", "adam"])
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted_one(tmp_path, optimizer, done):
+    whole, before = finish(start(optimizer=Optimizer(optimizer))), start(optimizer=Optimizer(optimizer))
+    for _ in range(done):
+        before.run_epoch()
+    before.save(tmp_path / "checkpoint")
+    after = start(optimizer=Optimizer(optimizer))
+    assert after.restore(tmp_path / "checkpoint")
+    assert after.epoch == done
+    finish(after)
+    assert after.losses == whole.losses
+    assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+                                    lambda data: b""], ids=["cut", "one bit", "empty"])
+def test_a_damaged_checkpoint_is_not_used(tmp_path, damage):
+    run = start()
+    run.run_epoch()
+    run.save(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_bytes(damage((tmp_path / "checkpoint").read_bytes()))
+    fresh = start()
+    kept = fresh.values["a.weight"].copy()
+    assert not fresh.restore(tmp_path / "checkpoint")
+    assert fresh.epoch == 0
+    assert np.array_equal(fresh.values["a.weight"], kept)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_learning_rate():
+    with pytest.raises(UserError, match=r"step \d+ .*learning rate 1e\+20"), np.errstate(all="ignore"):
+        finish(start(optimizer=Optimizer("sgd"), learning_rate=1e20, schedule={"schedule": "constant"}))
+
+
+def test_a_batch_larger_than_the_data_is_refused_with_both_numbers():
+    with pytest.raises(UserError, match="batch_size 12 is larger than the 11"):
+        start(batch_size=12)
+
+
+def test_memory_names_every_use_and_adds_up_to_the_plan():
+    run = start()
+    run.run_epoch()
+    memory = run.memory()
+    assert set(memory) == {"weights", "gradients", "optimizer", "activations", "pool masks", "workspace"}
+    assert memory["weights"] == 4 * SMALL.parameter_count
+    assert memory["optimizer"] == 2 * memory["weights"]
+    assert memory["workspace"] > 0
+
+
+# A network that classifies, with everything that a step draws at random or keeps from step to step.
+CLASSIFIER = networks.resolve("classifier", (12, 8, 1), (
+    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"), layers.flatten("flat"),
+    layers.dropout("drop", 0.3), layers.dense("scores", 3)), "flat", "cross_entropy")
+LABELS = np.random.default_rng(1).integers(0, 3, len(IMAGES)).astype(np.uint8)
+
+
+def start_classifier(variant="cpu", **changes):
+    settings = dataclasses.replace(SETTINGS, network=CLASSIFIER, variant=variant, epochs=None, steps=8,
+                                   augmentation=plan.Augmentation(flip=True, crop=2), **changes)
+    values = {**weights.initialize(CLASSIFIER, 1), **weights.initial_state(CLASSIFIER)}
+    return training.Training(settings, IMAGES, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32), values, 2,
+                             labels=LABELS)
+
+
+def test_a_run_of_so_many_steps_ends_within_an_epoch():
+    run = finish(start_classifier())
+    assert (run.step, run.length.steps_per_epoch, run.epochs, run.epoch) == (8, 3, 3, 3)
+    assert run.images_seen == 2 * len(IMAGES) + 2 * 4
+    assert len(run.losses) == len(run.accuracies) == 3
+    assert all(0 <= accuracy <= 1 for accuracy in run.accuracies)
+
+
+def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
+    run = finish(start_classifier(learning_rate=3e-2, optimizer=Optimizer("adam")))
+    hits = run.history["hits"]
+    assert hits.sum() > 0 and (hits <= 4).all() and (hits == np.rint(hits)).all()
+    assert (run.values["a_bn.running_var"] != 1).all() and run.values["a_bn.running_mean"].any()
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
+def test_a_run_killed_within_an_epoch_goes_on_to_the_same_bytes(tmp_path, variant, monkeypatch):
+    whole = finish(start_classifier(variant))
+    monkeypatch.setattr(training, "LOOK_EVERY", 1)
+    monkeypatch.setattr(training, "SAVE_AFTER", -1)
+    killed, save = start_classifier(variant), training.Training.save
+
+    def save_and_die(run, path):
+        save(run, path)
+        if run.step == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Training, "save", save_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            killed.run_epoch(tmp_path / "checkpoint")
+    after = start_classifier(variant)
+    assert after.restore(tmp_path / "checkpoint") and after.step == 5
+    finish(after)
+    assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
+    assert all(np.array_equal(after.history[name], whole.history[name]) for name in whole.history)
+
+
+def test_the_monitor_prints_means_over_the_steps_since_it_printed_last(caplog):
+    run = start_classifier()
+    with caplog.at_level(logging.INFO, logger=training.log.name):
+        while not run.done:
+            run.run_epoch(monitor=4)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step: ")]
+    sizes = np.array([4, 4, 3, 4, 4, 3, 4, 4])
+    expected = []
+    for steps in (slice(0, 4), slice(4, 8)):
+        loss = np.average(run.history["losses"][steps], weights=sizes[steps])
+        accuracy = 100 * run.history["hits"][steps].sum() / sizes[steps].sum()
+        expected.append(f"step: {steps.stop}, loss: {loss:.3f}, accuracy: {accuracy:.3f}%")
+    assert lines == expected

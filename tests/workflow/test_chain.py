@@ -1,0 +1,250 @@
+"""The real chain on a few digits: from config.yaml to the report, resumed, out of disk, with damaged artifacts."""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ladder.sources import ROOT
+
+TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
+SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
+           "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy",
+           "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
+           "evaluations", "seeds", "ablation", "test_scores"]
+
+
+def copy_project(folder):
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("workflow", "profiles", "kernels", "presets", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def start(project, target, *more, **options):
+    return subprocess.Popen([sys.executable, "-m", "snakemake", target, *TINY, *more], cwd=project, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options)
+
+
+def run(project, target, *more, **options):
+    """(exit status, output) of a whole run."""
+    process = start(project, target, *more, **options)
+    output = process.communicate()[0]
+    return process.returncode, output
+
+
+def weights(project):
+    (folder,) = (project / "results/train").iterdir()
+    return (folder / "weights.bin").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    project = copy_project(tmp_path_factory.mktemp("chain"))
+    status, output = run(project, "report")
+    assert status == 0, output
+    return project
+
+
+def test_the_report_and_the_summary_are_made(done):
+    summary = json.loads((done / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY
+    assert len(summary["loss"]) == 3
+    assert summary["loss"][-1] < summary["loss"][0]
+    assert min(summary["layer_movement"].values()) > 0.001
+    assert (done / summary["weights"]).stat().st_size == 3_007_508
+    assert all(0 <= summary[key] <= 1 for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy"))
+    assert sum(map(sum, summary["confusion"])) == 20
+    assert "<html" in (done / "results/report.html").read_text()
+
+
+def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_run(done, tmp_path):
+    project = copy_project(tmp_path)
+    process = start(project, "train")
+    while not list((project / "results").glob("train/*/checkpoint.safetensors")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not list((project / "results").glob("train/*/manifest.json"))
+    status, output = run(project, "train")
+    assert status == 0, output
+    assert "going on after step" in output
+    assert weights(project) == weights(done)
+
+
+def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
+    project = copy_project(tmp_path)
+    limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
+    status, output = run(project, "train", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "no room left to write" in last
+    assert "Traceback" not in output
+    assert list((project / "results").glob("initial/*/manifest.json"))
+    assert not list((project / "results/train").glob("*/.*.tmp"))
+
+
+@pytest.mark.parametrize("file", ["normalized/*/train.npy", "initial/*/weights.bin"])
+def test_a_damaged_artifact_is_named_by_the_stage_that_reads_it(done, tmp_path, file):
+    shutil.copytree(done, tmp_path / "project")
+    (path,) = (tmp_path / "project/results").glob(file)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    status, output = run(tmp_path / "project", "train", "seed=1", "epochs=1")
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "is damaged" in last and path.parent.name in last
+    assert "Traceback" not in output
+
+
+def test_a_loss_that_explodes_stops_with_step_and_learning_rate(done, tmp_path):
+    status, output = run(done, "train", "optimizer=sgd", "learning_rate=1e12", "warmup_steps=0")
+    last = output.strip().splitlines()[-1]
+    assert status != 0
+    assert "step" in last and "1e+12" in last
+
+
+def test_a_persons_own_pictures_are_answered(done, tmp_path):
+    project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
+    folder.mkdir()
+    images, digits = (np.load(next((done / "results").glob(f"data/*/train_{name}.npy"))) for name in ("images", "labels"))
+    for row in range(10):
+        Image.fromarray(255 - images[row]).save(folder / f"dark – {row}.png")
+    (folder / "torn.png").write_bytes(b"\x89PNG")
+    for _ in range(2):   # anew each time
+        status, output = run(project, "results/predictions.html", f"predict={folder}")
+        assert status == 0 and "10 pictures answered, 1 skipped" in output, output
+    found = json.loads((project / "results/predictions.json").read_text())
+    assert [one["class"] for one in found["pictures"]] == [str(digit) for digit in digits[:10]]
+    assert [one["nearest"][0]["row"] for one in found["pictures"]] == list(range(10))
+    assert [pathlib.Path(one["name"]).name for one in found["skipped"]] == ["torn.png"]
+
+    status, output = run(project, "results/predictions.html", f"predict={folder / 'torn.png'}")
+    assert status != 0 and "none of the 1 files could be read" in output.strip().splitlines()[-1] and "Traceback" not in output
+
+
+EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
+              "features_pool=4", "features_flip=true", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
+              "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
+              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
+
+
+def test_every_option_of_the_features_goes_through_the_chain_with_one_training(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *EVERYTHING)
+    assert status == 0, output
+    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # beside what another test interrupted
+    summary = json.loads((project / "results/summary.json").read_text())
+    (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
+                 if path.parent.name == summary["versions"]["joined"]}
+    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20]}
+    every = ("svm", "linear", "ridge", "knn")
+    assert summary["evaluations"].keys() == {f"{name}{of}" for name in every for of in ("", "_pixels")}
+    (changed,) = summary["ablation"]
+    assert changed["won"] - changed["lost"] == round(20 * (summary["test_accuracy"] - changed["accuracy"]))
+    # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM without the mirror image.
+    assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
+    assert 'id="features"' in (project / "results/report.html").read_text()
+
+
+LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")
+
+
+def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *LENET)
+    assert status == 0, output
+    assert re.search(r"step: 3, loss: \d\.\d{3}, accuracy: \d+\.\d{3}%", output)
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY
+    assert summary["steps"] == 6 and len(summary["loss"]) == len(summary["accuracy"]) == 2
+    assert summary["svm"] is summary["control_accuracy"] is summary["raw_pixel_accuracy"] is None
+    assert 0 <= summary["test_accuracy"] <= 1 and summary["test_loss"] > 0 and sum(map(sum, summary["confusion"])) == 20
+    assert "<html" in (project / "results/report.html").read_text()
+
+    status, output = run(project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}")
+    assert status == 0, output
+    again = json.loads((project / "results/summary.json").read_text())
+    assert again["svm"] and 0 <= again["control_accuracy"] <= 1
+    assert again["loss"][0] < summary["loss"][0]
+
+
+FITTED = ("patches_samples=[2000]", "autoencoder_filters=[8,6]", "normalization=standardize", "controls=[]")
+
+
+def artifact(project, stage):
+    """The folder of the stage's artifact that the report is made from."""
+    versions = json.loads((project / "results/summary.json").read_text())["versions"]
+    return project / "results" / stage / versions[stage]
+
+
+def encoder_bytes(folder):
+    """The bytes of enc1 and enc2 in a weights file of FITTED: the first it holds."""
+    return (folder / "weights.bin").read_bytes()[:8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
+
+
+def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_trained_on(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
+    assert status == 0, output
+    assert "enc1: 2040 patches of 27 numbers" in output and "enc2: 2040 patches of 72 numbers" in output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and summary["training"] == "patches" and len(summary["loss"]) == 2
+    fit, train, features = (artifact(project, stage) for stage in ("patches", "train", "features"))
+    assert encoder_bytes(fit) == encoder_bytes(train)
+    assert (fit / "weights.bin").read_bytes() != (train / "weights.bin").read_bytes()
+    assert summary["layer_movement"]["enc1"] == summary["layer_movement"]["enc2"] == 0 < summary["layer_movement"]["dec1"]
+    assert json.loads((features / "manifest.json").read_text())["spec"]["parents"]["weights"] == fit.name
+    page = (project / "results/report.html").read_text()
+    assert "Fit to patches" in page and "Its decoder alone was trained for 2 epochs" in page and "atoms of" in page
+
+    status, output = run(project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1")
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert len(summary["loss"]) == 3 and min(summary["layer_movement"].values()) > 0
+    assert artifact(project, "patches") == fit and encoder_bytes(artifact(project, "train")) != encoder_bytes(fit)
+    features = json.loads((artifact(project, "features") / "manifest.json").read_text())
+    assert features["spec"]["parents"]["weights"] == summary["versions"]["train"]
+
+
+def test_a_network_that_is_fitted_alone_is_not_trained_and_is_beside_others_on_every_page(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    patch_net = ("network=patch_net", "training=patches", "patch_net_filters=[6,8,9,10]", "patches_samples=[1000]")
+    status, output = run(project, "report", *patch_net)
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and "train" not in summary["versions"]
+    assert summary["loss"] is summary["accuracy"] is summary["steps"] is None and 0 <= summary["test_accuracy"] <= 1
+    assert (project / summary["weights"]).name == "weights.safetensors"
+    page = (project / "results/report.html").read_text()
+    assert "Fit to patches" in page and 'id="training"' not in page
+
+    entries = "compare=[{training: gradient}, {network: patch_net, training: patches, patch_net_filters: [[6,8,9,10]], " \
+              "patches_samples: [[1000]]}]"
+    for target in (["results/compare.html", "--config", entries], ["results/history.html"]):
+        process = subprocess.run([sys.executable, "-m", "snakemake", target[0], *TINY, *target[2:]], cwd=project, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert process.returncode == 0, process.stdout
+        assert summary["versions"]["report"] in (project / target[0]).read_text()
+
+
+def test_a_network_that_cannot_be_trained_or_fitted_as_asked_is_one_line(done):
+    for settings, message in ((("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
+                              (("network=lenet_5", "training=patches"), "lenet_5 has no layers that are fitted to patches"),
+                              (("network=patch_net", "training=patches_then_gradient"), "set training to patches")):
+        status, output = run(done, "report", *settings)
+        assert status != 0 and message in output and "Traceback" not in output

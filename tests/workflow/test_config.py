@@ -1,0 +1,154 @@
+import re
+
+import pytest
+import yaml
+
+from ladder.arithmetic import multipliers
+from ladder.classifiers import backends
+from ladder.data import datasets
+from ladder.data.facts import FACTS
+from ladder.errors import UserError
+from ladder.network import networks
+from ladder.rungs import variants
+from ladder.sources import ROOT
+from ladder.workflow import config
+
+
+@pytest.fixture
+def raw():
+    return yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def test_the_committed_configuration_is_valid_and_has_the_schemas_keys_in_its_order(raw):
+    assert list(config.load(raw)) == list(raw)
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_preset_is_valid(raw, preset):
+    overrides = yaml.safe_load(preset.read_text())
+    assert config.load(raw | overrides).keys() == raw.keys()
+
+
+def test_every_choice_of_a_key_is_named_in_its_comment():
+    properties = config.load_schema()["properties"]
+    comments = dict(re.findall(r"^(\w+):.*?#(.*(?:\n +#.*)*)", (ROOT / "config.yaml").read_text(), re.M))
+    for key, rule in properties.items():
+        for choice in rule.get("enum", []):
+            assert re.search(rf"\b{choice}\b", comments[key]), (key, choice)
+
+
+def test_the_schema_offers_what_there_is():
+    properties = config.load_schema()["properties"]
+    assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
+    assert properties["network"]["enum"] == list(networks.NETWORKS)
+    assert properties["dataset"]["enum"] == ["digits", "mnist", "cifar10"] and set(FACTS) == {"digits", "mnist", "cifar10"}
+
+
+def test_the_digits_are_as_many_as_the_limits_assume():
+    digits = datasets.digits()
+    assert (FACTS["digits"].train, FACTS["digits"].test) == (len(digits.train_labels), len(digits.test_labels))
+
+
+def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
+    loaded = config.load(raw | {"multipliers": [{"network": ["lenet_5", "small_cnn"], "seed": [1, "2"]}],
+                                "compare": [{"seed": 9}]})
+    cells = config.entries(loaded, "multipliers")
+    assert [(cell.settings["network"], cell.settings["seed"]) for cell in cells] == [
+        ("lenet_5", 1), ("lenet_5", 2), ("small_cnn", 1), ("small_cnn", 2)]
+    assert cells[1].overrides == {"network": "lenet_5", "seed": 2}
+    assert [cell.settings["seed"] for cell in config.entries(loaded)] == [9]
+    assert all(cell.settings[key] == [] for cell in cells for key in config.LISTS)
+    (forward,) = config.entries(config.load(raw | {"multipliers": [{"multiplier": "am32", "multiplier_in": [["forward"]]}]}),
+                                "multipliers")
+    assert (forward.settings["multiplier_in"], forward.settings["test_multiplier"]) == (["forward"], "am32")
+
+
+@pytest.mark.parametrize("key, text, value", [
+    ("learning_rate", "1e-3", 0.001), ("batch_size", "32", 32), ("batch_size", 32.0, 32), ("train_limit", "200", 200),
+    ("train_limit", "all", "all"), ("cifar10_sha256", "null", None), ("features_flip", "true", True),
+    ("confirm", "yes", True), ("confirm", "no", False),
+    ("svm_gamma", "0.5", 0.5),
+    ("svm_gamma", "scale", "scale"), ("features_pool", "4", 4), ("controls", "random", ["random"]), ("svm_C", 10, 10.0),
+    ("cifar10_urls", "file:///here.tar.gz", ["file:///here.tar.gz"]), ("seed", 4294967295, 4294967295),
+])
+def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
+    found = config.load(raw | {key: text})[key]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("key, value, words", [
+    ("batch_sise", 32, "no key 'batch_sise'; did you mean batch_size?"),
+    ("optimizer", "addam", "optimizer is 'addam', but must be sgd, momentum, rmsprop or adam; did you mean adam?"),
+    ("batch_size", 0, "batch_size is 0, but must be a whole number at least 1"),
+    ("batch_size", -3, "batch_size is -3"), ("batch_size", 1.5, "batch_size is 1.5"),
+    ("batch_size", True, "batch_size is True"), ("batch_size", "many", "batch_size is 'many'"),
+    ("batch_size", None, "batch_size is empty"),
+    ("learning_rate", "nan", "learning_rate is 'nan', but must be a number above 0"), ("learning_rate", "inf", "'inf'"),
+    ("learning_rate", 0, "learning_rate is 0"), ("learning_rate", [1], "learning_rate is [1]"),
+    ("epochs", 0, "epochs is 0"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
+    ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
+    ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
+    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
+    ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
+    ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
+    ("holdout", 5, "10 to 1423, or 0 for none"),
+    ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
+    ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
+    ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
+    ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
+    ("features_two_polarity", -1, "none or a number at least 0"),
+    ("features_polarity_scale", "chanel", "did you mean channel?"),
+    ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
+    ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
+    ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
+    ("mnist_urls", ["file:///a"], "a list of 4"),
+    ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
+     "or the file of a table; did you mean am32?"),
+    ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+])
+def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
+    with pytest.raises(UserError) as caught:
+        config.resolve(config.load(raw | {key: value}))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_multipliers_are_called_in_versions(raw, tmp_path):
+    def resolved(**keys):
+        return config.resolve(config.load(raw | keys))
+
+    found = resolved(multiplier="am32", multiplier_in=["weight_grad", "forward"])
+    assert found["multiplier_in"] == ["forward", "weight_grad"]
+    assert found["multiplier_identity"] == found["test_multiplier"] == found["test_multiplier_identity"] == "am32"
+    assert resolved(multiplier="am32", multiplier_in=["weight_grad"])["test_multiplier_identity"] == "exact"
+    assert resolved(multiplier="am32", test_multiplier="exact")["test_multiplier_identity"] == "exact"
+    table = tmp_path / "mine.bin"
+    table.write_bytes(multipliers.tabulated("mbm", 3).tobytes())
+    found = resolved(test_multiplier=str(table))
+    assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
+    assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
+
+
+def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
+    on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
+    assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
+    with pytest.raises(UserError, match="features_pool is 8, but features_max_pool leaves 4x4 pixels"):
+        config.load(raw | {"features_max_pool": 2, "features_pool": 8})
+    with pytest.raises(UserError, match="there are 128 features"):
+        config.load(raw | {"features_pool": 1, "features_pca": 200})
+    assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
+
+
+def test_a_missing_key_is_named(raw):
+    del raw["seed"]
+    with pytest.raises(UserError, match="'seed' is missing; it must be a whole number"):
+        config.load(raw)
+
+
+def test_no_auto_is_left_after_resolving(raw):
+    resolved = config.resolve(config.load(raw))
+    assert resolved["variant"] in variants.VARIANTS and resolved["svm_backend"] in ("cuml", "sklearnex", "sklearn")
+    assert resolved["threads"] >= 1 and resolved["features_layer"] == "latent"

@@ -1,0 +1,105 @@
+"""Which runs a search makes: every combination, or drawn by its seed; always on a hold-out."""
+
+import math
+
+import pytest
+import yaml
+
+from ladder.errors import UserError
+from ladder.sources import ROOT
+from ladder.workflow import config, search, stages
+
+KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
+        "epochs": {"min": 1, "max": 5}}
+
+
+@pytest.fixture
+def loaded():
+    """Loads the committed configuration with these keys over it."""
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
+
+
+def overrides(loaded, **of):
+    return [entry.overrides for entry in search.entries(loaded(search=of))]
+
+
+def test_no_search_is_no_runs(loaded):
+    assert search.entries(loaded()) == [] and search.entries(loaded(search={"budget": 5})) == []
+
+
+def test_values_are_drawn_within_their_ranges_and_as_the_types_of_their_keys(loaded):
+    found = overrides(loaded, keys=KEYS, budget=60)
+    assert len(found) == len({stages.canonical(one) for one in found}) == 60
+    rates = [one["learning_rate"] for one in found]
+    assert all(1e-4 <= rate <= 0.1 and rate == float(f"{rate:.3g}") for rate in rates)
+    assert 15 < sum(rate < math.sqrt(1e-4 * 0.1) for rate in rates) < 45, "half of them below the middle of the scale"
+    assert {one["epochs"] for one in found} == {1, 2, 3, 4, 5} and all(type(one["epochs"]) is int for one in found)
+    assert {one["optimizer"] for one in found} == {"adam", "sgd"}
+
+
+def test_the_same_seed_and_budget_give_the_same_runs_and_a_larger_budget_keeps_them(loaded):
+    few, again, many = (overrides(loaded, keys=KEYS, budget=budget) for budget in (7, 7, 30))
+    assert few == again == many[:7]
+    assert overrides(loaded, keys=KEYS, budget=7, seed=2) != few
+    assert few[0] == {"learning_rate": 0.0751, "optimizer": "adam", "epochs": 3}   # in every release
+
+
+def test_a_space_smaller_than_the_budget_is_drawn_whole(loaded):
+    found = overrides(loaded, keys={"optimizer": ["adam", "sgd"], "batch_size": [32, 64]}, budget=50)
+    assert sorted(stages.canonical(one) for one in found) == sorted(stages.canonical(
+        {"optimizer": optimizer, "batch_size": size}) for optimizer in ("adam", "sgd") for size in (32, 64))
+
+
+def test_a_grid_is_every_combination_and_so_many_points_of_a_range(loaded):
+    keys = {"learning_rate": {"min": 0.001, "max": 0.1, "scale": "log"}, "epochs": {"min": 1, "max": 9, "points": 2}}
+    assert overrides(loaded, strategy="grid", keys=keys) == [
+        {"learning_rate": rate, "epochs": epochs} for rate in (0.001, 0.01, 0.1) for epochs in (1, 9)]
+    with pytest.raises(UserError, match="has 6 runs, more than its budget of 5"):
+        search.entries(loaded(search={"strategy": "grid", "keys": keys, "budget": 5}))
+
+
+def test_a_key_that_takes_a_list_has_lists_as_choices(loaded):
+    assert overrides(loaded, strategy="grid", keys={"autoencoder_filters": [[8, 4], [16]]}) == [
+        {"autoencoder_filters": [8, 4]}, {"autoencoder_filters": [16]}]
+
+
+@pytest.mark.parametrize("keys, of, held_out", [
+    ({}, {}, 143), ({"train_limit": 300}, {}, 30), ({"holdout": 50}, {}, 50), ({"holdout": 50}, {"holdout": 60}, 60)])
+def test_every_run_is_scored_on_the_same_hold_out(loaded, keys, of, held_out):
+    entries = search.entries(loaded(search={"keys": {"seed": [1, 2, 3]}, **of}, **keys))
+    assert {entry.settings["holdout"] for entry in entries} == {held_out}
+    assert len({stages.chain(entry.settings)["data"].version for entry in entries}) == 1
+
+
+def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
+    entry, = search.entries(loaded(search={"keys": {"learning_rate": [0.01]}}))
+    plain = config.resolve(loaded(learning_rate=0.01, holdout=143))
+    assert stages.chain(entry.settings)["report"].version == stages.chain(plain)["report"].version
+
+
+def test_values_that_do_not_go_together_are_a_reason_and_no_error(loaded):
+    entries = search.entries(loaded(search={"strategy": "grid", "keys": {"features_pool": ["none", 3]}}))
+    assert [bool(entry.reason) for entry in entries] == [False, True]
+    assert entries[1].reason == "features_pool is 3, but layer latent puts out 8x8 pixels, which that does not divide"
+
+
+@pytest.mark.parametrize("of, words", [
+    ({"keys": {"learning_rat": [1]}}, "there is no key 'learning_rat', which search names; did you mean learning_rate?"),
+    ({"keys": {"train_limit": [100, 200]}}, "search cannot vary train_limit"),
+    ({"keys": {"seed": []}}, "names no value for seed"),
+    ({"keys": {"optimizer": ["adam", "adamm"]}}, "did you mean adam?"),
+    ({"keys": {"seed": 5}}, "must be a list of values, or a range"),
+    ({"keys": {"seed": {"min": 1, "max": 2, "scal": "log"}}}, "has no 'scal'; did you mean scale?"),
+    ({"keys": {"learning_rate": {"min": 0.1, "max": 0.01}}}, "goes from 0.1 to 0.01"),
+    ({"keys": {"weight_decay": {"min": 0, "max": 1, "scale": "log"}}}, "above 0 on a logarithmic scale"),
+    ({"keys": {"optimizer": {"min": 1, "max": 2}}}, "optimizer is 1, but must be"),
+    ({"keys": {"batch_size": {"min": 0, "max": 64}}}, "batch_size is 0, but must be"),
+    ({"budgt": 3}, "search has no 'budgt'; did you mean budget?"), ({"budget": 0}, "search.budget is 0, but must be"),
+    ({"strategy": "gird"}, "did you mean grid?"), ({"keys": {"seed": [1]}, "metric": "network"}, "does not classify"),
+    ({"keys": {"network": ["lenet_5"]}, "metric": "svm"}, "name a features_layer"),
+])
+def test_a_search_that_cannot_be_made_is_one_line(loaded, of, words):
+    with pytest.raises(UserError) as caught:
+        search.entries(loaded(search=of))
+    assert words in str(caught.value) and "\n" not in str(caught.value)

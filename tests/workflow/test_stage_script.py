@@ -1,0 +1,121 @@
+"""The frame of the stage scripts, run as a rule runs it, around a script that does what a test wants."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from ladder import sources
+from ladder.store import artifacts
+
+NAME = "workflow/scripts/script.py"
+SCRIPT = """
+import json, os
+
+from ladder.errors import RunFailed, UserError
+from ladder.workflow import stage_script
+
+def make(work, inputs, params, options):
+    if "full" in params:
+        raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
+    if "raises" in params:
+        raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
+               "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
+               "bug": ZeroDivisionError("bug")}[params["raises"]]
+    work.metrics = {"threads": work.threads, "options": options, "inputs": {n: a.version for n, a in inputs.items()}}
+
+if __name__ == "__main__":
+    stage_script.run(make)
+"""
+
+
+@pytest.fixture
+def call(tmp_path):
+    """call(params, *arguments) runs the script and gives what it did, with the artifact's folder."""
+    root = tmp_path / "project"
+    shutil.copytree(sources.SCRIPTS / "ladder", root / "workflow/scripts/ladder", ignore=shutil.ignore_patterns("__pycache__"))
+    script = root / NAME
+    script.write_text(SCRIPT)
+
+    def call(params, *arguments, declared=None, output="d1"):
+        digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
+        spec = {"stage": "data", "params": params, "sources": digests, "parents": {}}
+        command = [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output,
+                   "--log", tmp_path / "logs/d1.log", *arguments]
+        environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        done.folder = tmp_path / output
+        return done
+
+    return call
+
+
+def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
+    assert call({}, output="d0").returncode == 0
+    done = call({}, "--threads", "3", "--option", "urls=a=b", "--input", f"data={tmp_path / 'd0'}")
+    assert done.returncode == 0, done.stderr
+    assert artifacts.Artifact(done.folder).metrics == {"threads": 3, "options": {"urls": "a=b"}, "inputs": {"data": "d0"}}
+    assert "made in" in (tmp_path / "logs/d1.log").read_text()
+
+
+@pytest.mark.parametrize("params, status, message", [
+    ({"raises": "user"}, 1, "data d1: the wrong thing; do another"),
+    ({"raises": "memory"}, 1, "data d1: not enough memory (9 GB); a smaller train_limit needs less"),
+    ({"raises": "interrupt"}, 130, "data d1: interrupted; the same command goes on from here"),
+    ({"full": errno.ENOSPC}, 1, "data d1: no room left to write results/big.npy; free some disk and run again, "
+                                "nothing that was finished is lost"),
+])
+def test_a_fault_is_one_line_on_the_terminal_in_the_log_and_for_the_end(call, tmp_path, params, status, message):
+    done = call(params)
+    assert done.returncode == status
+    assert done.stderr.strip().splitlines()[-1] == message and "Traceback" not in done.stderr
+    assert (tmp_path / "errors").read_text() == message + "\n"
+    assert message in (tmp_path / "logs/d1.log").read_text()
+    assert not (done.folder / "manifest.json").exists()
+
+
+def test_a_bug_shows_its_traceback(call):
+    done = call({"raises": "bug"})
+    assert done.returncode != 0 and "ZeroDivisionError: bug" in done.stderr and "Traceback" in done.stderr
+
+
+def test_a_missing_input_is_one_line(call, tmp_path):
+    done = call({}, "--input", f"data={tmp_path / 'nowhere'}")
+    assert done.returncode == 1 and "nowhere holds no finished artifact" in done.stderr.splitlines()[-1]
+
+
+def test_a_module_that_the_version_does_not_count_is_named(call):
+    done = call({}, declared={})
+    assert done.returncode == 1 and f"ran {NAME}, which its version does not count" in done.stderr
+
+
+def test_a_source_edited_after_the_run_was_planned_is_named(call):
+    done = call({}, declared={NAME: "0" * 16})
+    assert done.returncode == 1 and f"{NAME} changed after this run was planned; run it again" in done.stderr
+
+
+def test_what_is_there_is_used_unless_it_shall_be_made_again(call):
+    call({}, "--threads", "1")
+    assert "is there already" in call({}, "--threads", "2").stderr
+    assert artifacts.Artifact(call({}, "--threads", "2").folder).metrics["threads"] == 1
+    assert artifacts.Artifact(call({}, "--threads", "2", "--remake").folder).metrics["threads"] == 2
+
+
+def test_a_run_that_fails_by_itself_is_a_fault_and_kept_only_where_that_is_asked_for(call, tmp_path, monkeypatch):
+    assert call({"raises": "failed"}).returncode == 1 and not (tmp_path / "d1/manifest.json").exists()
+    monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
+    assert call({"raises": "failed"}).returncode == 0
+    assert artifacts.Artifact(tmp_path / "d1").failed == "it diverged"
+    of_it = ("--input", f"data={tmp_path / 'd1'}")
+    assert call({}, *of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
+    assert call({"raises": "user"}, output="d3").returncode == 1, "a fault that another machine may not have is never kept"
+
+    monkeypatch.delenv("LADDER_KEEP_FAILED")
+    for output, more in (("d1", ()), ("d4", of_it)):
+        done = call({"raises": "failed"} if output == "d1" else {}, *more, output=output)
+        assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == f"data {output}: it diverged"

@@ -1,0 +1,317 @@
+import json
+import pathlib
+
+import pytest
+import yaml
+
+from ladder import sources
+from ladder.errors import UserError
+from ladder.sources import ROOT
+from ladder.workflow import config, stages
+
+
+@pytest.fixture
+def settings():
+    return resolved()
+
+
+def resolved(**keys):
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    return config.resolve(config.load(raw | {"svm_backend": "sklearn"} | keys))
+
+
+SPEC = {"stage": "train", "params": {"batch_size": 64, "hidden": 128, "rate": 1.0}, "sources": {"a.py": "1f"}, "parents": {}}
+
+
+def changed(settings, **keys):
+    """Roles whose version changes with these keys."""
+    before, after = stages.chain(settings), stages.chain(settings | keys)
+    versions = [{role: keyed.version for role, keyed in chain.items()} for chain in (before, after)]
+    return {role for role, version in versions[0].items() ^ versions[1].items()}
+
+
+def test_a_version_does_not_depend_on_the_order_of_keys_or_on_1_against_1_0():
+    params = {"rate": 1, "hidden": 128, "batch_size": 64.0}
+    other = {"parents": {}, "sources": {"a.py": "1f"}, "params": params, "stage": "train"}
+    assert stages.version(other) == stages.version(SPEC)
+
+
+@pytest.mark.parametrize("part, value", [
+    ("params", {"batch_size": 128, "hidden": 64, "rate": 1.0}), ("params", {"batch_size": "64", "hidden": 128, "rate": 1.0}),
+    ("sources", {"a.py": "20"}), ("sources", {"b.py": "1f"}), ("parents", {"data": "d0"}), ("stage", "tests"),
+])
+def test_a_version_changes_with_anything_it_is_made_of(part, value):
+    assert stages.version(SPEC | {part: value}) != stages.version(SPEC)
+
+
+def test_a_version_is_the_same_in_every_release():
+    assert stages.version(SPEC) == "t77a0163c1bd" and stages.canonical({"b": 1.0, "a": [True, 0.1]}) == '{"a":[true,0.1],"b":1}'
+
+
+def test_a_version_never_reads_as_a_number():
+    for role in ("data", "initial", "train"):
+        assert stages.version(SPEC | {"stage": role})[0] == role[0]
+
+
+def test_the_sources_of_a_stage_are_what_its_script_imports():
+    data = stages.stage_sources("data", {})
+    assert "workflow/scripts/prepare_data.py" in data and "workflow/scripts/ladder/data/datasets.py" in data
+    assert "workflow/scripts/ladder/classifiers/svm.py" not in data
+    assert not sources.NEUTRAL & set(data) and not any(path.endswith("__init__.py") for path in data)
+    assert "workflow/report/report.html" in stages.stage_sources("report", {})
+    assert not any("workflow/report" in path for path in data)
+
+
+def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are(settings):
+    for variant in ("cpu", "cpu_sequential"):
+        counted = stages.stage_sources("train", {"variant": variant})
+        assert not [path for path in counted if "gpu_" in path or path.startswith("kernels/") or "cuda" in path], variant
+    assert "kernels/gpu_basic/conv2d.cu" in stages.stage_sources("train", {"variant": "gpu_basic"})
+
+
+def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not(settings):
+    chain = stages.chain(settings)
+    rung = "workflow/scripts/ladder/rungs/cpu.py"
+    assert rung in chain["train"].spec["sources"] and rung in chain["features"].spec["sources"]
+    assert rung not in chain["features_pixels"].spec["sources"]
+
+
+def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
+    trained = {"train", "features", "svm", "map", "report"}
+    assert changed(settings, learning_rate=0.5) == trained
+    assert changed(settings, seed=2) == trained | {"initial", "features_random", "svm_random"}
+    assert changed(settings, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
+    assert changed(settings, controls=["random"]) == {"features_pixels", "svm_pixels", "report"}
+    assert changed(settings, normalization="zca") == set(stages.chain(settings)) - {"data", "initial"}
+    assert changed(settings, train_limit=200) == set(stages.chain(settings)) - {"initial"}
+
+
+def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
+    held_out = settings | {"holdout": 100}
+    assert changed(settings, holdout=100) == set(stages.chain(settings)) - {"initial"}
+    assert "holdout" not in stages.chain(settings)["data"].spec["params"]
+    assert stages.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
+    assert changed(held_out, test_limit=20) == set() and "data" in changed(held_out, holdout=101)
+
+
+@pytest.mark.parametrize("keys", [
+    {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
+    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},
+])
+def test_a_key_that_has_no_meaning_here_changes_nothing(settings, keys):
+    assert changed(settings, **keys) == set()
+
+
+def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert list(stages.chain(lenet)) == ["data", "normalized", "initial", "train", "evaluate", "report"]
+    assert set(stages.chain(lenet)["train"].parents) == {"normalized", "initial", "data"}
+    assert {"evaluate", "features", "svm", "svm_random"} <= stages.chain(lenet | {"features_layer": "fc1"}).keys()
+    assert changed(lenet, gradient_scale="batch") == set()
+    assert changed(lenet, steps=100) == changed(lenet, augment_flip=True) == {"train", "evaluate", "report"}
+    assert changed(lenet | {"steps": 100}, epochs=3) == set()
+    assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
+
+
+def test_a_longer_list_of_runs_is_told_in_a_few_words(settings, tmp_path):
+    def together(*seeds):
+        entries = [config.Entry({"seed": seed}, settings | {"seed": seed}, "") for seed in seeds]
+        return stages.multiplier_comparison(entries)
+
+    made = together(1, 2, 3)
+    folder = tmp_path / "multipliers" / made.version
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"spec": made.spec}))
+    assert stages.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
+
+
+def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
+    params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
+    assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",
+                                       "features_layer", "features_standardize", "features_pool", "features_flip"}
+    assert params["features_pixels"] == {"encoder": "pixels"}
+    features = {"features", "features_random", "svm", "svm_random", "map", "report"}
+    assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
+    assert changed(settings, features_fit_rows=500) == changed(settings, features_polarity_scale="channel") == set()
+    polar = settings | {"features_two_polarity": 0.5}
+    assert changed(polar, features_polarity_scale="channel") == features
+    assert changed(polar | {"features_polarity_scale": "channel"}, features_fit_rows=500) == features
+
+
+def test_the_pixels_take_the_options_that_need_no_maps(settings):
+    pixels = {"features_pixels", "svm_pixels"}
+    for on in ({"features_pca": 64}, {"features_flip": True}, {"features_standardize": True}):
+        assert pixels < changed(settings, **on)
+    assert not pixels & changed(settings, features_pca=4000), "as many pixels as that there are not"
+    assert changed(settings | {"features_pca": 64}, features_fit_rows=500) > pixels
+    fitted = stages.chain(settings | {"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
+    assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1}
+
+
+def versions(settings):
+    return {role: keyed.version for role, keyed in stages.chain(settings).items()}
+
+
+def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once(settings):
+    alone = versions(settings)
+    both = versions(resolved(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}]))
+    assert {role for role in alone if alone[role] != both[role]} == {"svm", "svm_random", "map", "report"}
+    assert both.keys() - alone.keys() == {"features_part2", "features_random_part2", "joined", "joined_random"}
+    assert both["features_part2"] == versions(resolved(features_layer="enc1_pool"))["features"]
+    assert [one.stage for one in stages.chain(settings).values()].count("train") == 1
+
+
+def test_features_of_two_networks_are_joined_with_all_that_the_second_is_made_of():
+    chain = stages.chain(resolved(features_concatenate=[{"seed": [5, 6], "normalization": "zca", "weight": 0.5}]))
+    assert chain.keys() >= {"normalized_part2", "initial_part2", "train_part2", "features_part2", "train_part3"}
+    assert "normalized_part3" not in chain, "it is the same for both"
+    joined = chain["joined"]
+    assert joined.spec["params"] == {"weights": [1, 0.5, 0.5]}
+    assert list(joined.parents) == ["part1", "part2", "part3"] and chain["svm"].parents["features"] is joined
+    assert {"train_part2", "features_part3", "joined"} < chain["report"].parents.keys()
+    assert not {"initial", "initial_part2"} & chain["report"].parents.keys()
+    assert chain["svm_pixels"].parents["features"] is chain["features_pixels"], "pixels have no layers to join"
+
+
+@pytest.mark.parametrize("entry, words", [
+    ({"weight": 0}, "weight is 0, but must be a number above 0"), ({"sed": 1}, "there is no key 'sed'; did you mean seed?"),
+    ({"features_layer": "enc3"}, "no such layer; did you mean enc2? (entry 1 of features_concatenate)"),
+    ({"train_limit": 100}, "dataset and limits must stay"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
+])
+def test_a_wrong_part_is_one_line(entry, words):
+    with pytest.raises(UserError) as caught:
+        resolved(features_concatenate=[entry])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(settings):
+    every = ["linear", "ridge", "knn"]
+    chain = stages.chain(resolved(evaluations=every, features_concatenate=[{"features_layer": "enc1_pool"}]))
+    for kind in ("", "_random", "_pixels"):
+        read = {chain[f"{name}{kind}"].parents["features"].version for name in ("svm", *every)}
+        assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
+    both = settings | {"evaluations": ["linear", "knn"]}
+    knn = {"knn", "knn_random", "knn_pixels", "report"}
+    assert changed(both, knn_k=3) == changed(both, knn_distance="euclidean") == knn
+    assert changed(settings, knn_k=3) == set() and changed(settings, feature_map=False) == {"map", "report"}
+
+
+def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores():
+    chain = stages.chain(resolved(seeds=[0, 1, 2, 0], evaluations=["knn"]))
+    for seed in (0, 2):
+        other = versions(resolved(seed=seed, evaluations=["knn"]))
+        for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
+            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "what that run alone would make"
+    assert "svm_seed1" not in chain["report"].parents, "it is this run"
+    assert {role: one.version for role, one in chain.items() if role != "report"} == {
+        role: version for role, version in versions(resolved(evaluations=["knn"])).items() if role != "report"}
+
+
+def test_an_entry_of_the_ablation_is_the_score_of_that_run():
+    settings = resolved(ablation=[{"features_flip": [False, True]}, {"variant": "gpu_basic"}], seeds=[2])
+    report = stages.chain(settings)["report"]
+    listed = report.spec["params"]["ablation"]
+    assert [one["overrides"] for one in listed] == [{"features_flip": False}, {"features_flip": True}, {"variant": "gpu_basic"}]
+    assert report.parents["score_ablation2"].version == versions(resolved(features_flip=True))["svm"]
+    lenet = stages.chain(resolved(network="lenet_5", ablation=[{"epochs": 2}]))["report"]
+    assert lenet.parents["score_ablation1"].version == versions(resolved(network="lenet_5", epochs=2))["evaluate"]
+
+
+def test_every_run_that_is_needed_is_named_once_with_what_it_needs_itself():
+    settings = resolved(seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}])
+    runs = [(one["seed"], one["epochs"], one["normalization"]) for one in config.every(settings)]
+    assert runs == [(1, 10, "unit"), (1, 10, "zca"), (2, 10, "unit"), (2, 10, "zca"), (1, 3, "unit"), (1, 3, "zca")]
+
+
+def test_the_size_of_a_network_counts_where_it_has_one(settings):
+    resnet = settings | {"network": "resnet18", "features_layer": None}
+    assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
+    assert "initial" in changed(settings, autoencoder_filters=[8, 4])
+
+
+def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
+    assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
+    assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)
+    assert "svm" not in changed(settings | {"svm_kernel": "linear"}, svm_gamma=0.1)
+
+
+def test_a_multiplier_counts_where_it_makes_products(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    am32 = {"multiplier_identity": "am32"}
+    assert changed(lenet, **am32) == {"train", "evaluate", "report"}   # evaluate by its parent
+    assert changed(lenet, multiplier_in=[]) == changed(lenet, loss_scale=2.0) == changed(lenet | am32, loss_scale=2.0) == set()
+    assert changed(lenet | am32, multiplier_in=["forward"]) == {"train", "evaluate", "report"}
+    assert "train" in changed(lenet | {"multiplier_identity": "fp16"}, loss_scale=2.0)
+    assert changed(lenet, test_multiplier_identity="am32") == {"evaluate", "report"}
+    assert changed(settings, test_multiplier_identity="am32") == {
+        "features", "svm", "map", "features_random", "svm_random", "report"}
+    assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
+
+
+def test_addresses_say_which_archive_it_is_only_without_a_checksum(settings):
+    cifar10 = settings | {"dataset": "cifar10"}
+    assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()
+    assert "data" in changed(cifar10 | {"cifar10_sha256": None}, cifar10_urls=["file:///elsewhere"])
+    assert "data" in changed(cifar10, cifar10_sha256="0" * 64)
+
+
+def finish(results, keyed):
+    """Write the manifest of an artifact."""
+    folder = pathlib.Path(results, keyed.stage, keyed.version)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "manifest.json").write_text(json.dumps({"spec": keyed.spec}))
+
+
+def test_why_a_stage_runs(settings, tmp_path):
+    before = stages.chain(settings)
+    assert stages.why(before["train"], tmp_path) == "first run"
+    for keyed in before.values():
+        finish(tmp_path, keyed)
+    assert {stages.why(keyed, tmp_path) for keyed in before.values()} == {""}
+
+    after = stages.chain(settings | {"epochs": 3, "weight_decay": 0.5})
+    assert stages.why(after["train"], tmp_path) == f"epochs {settings['epochs']} -> 3, weight_decay 0 -> 0.5"
+    assert stages.why(after["features"], tmp_path) == "parent train changed"
+    assert stages.why(after["svm"], tmp_path) == "parent features changed"
+    after = stages.chain(settings | {"optimizer": "momentum"})
+    assert "momentum unused -> 0.9" in stages.why(after["train"], tmp_path)
+
+
+def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(settings, tmp_path):
+    for batch_size in (8, 64):
+        for keyed in stages.chain(settings | {"batch_size": batch_size}).values():
+            finish(tmp_path, keyed)
+    after = stages.chain(settings | {"batch_size": 8, "learning_rate": 0.5, "svm_C": 2.0})
+    assert stages.why(after["train"], tmp_path) == f"learning_rate {settings['learning_rate']} -> 0.5"
+    assert stages.why(after["svm_pixels"], tmp_path) == "C 10 -> 2"
+    assert stages.why(after["svm_random"], tmp_path) == "C 10 -> 2"
+
+
+def test_why_finds_the_controls_among_joined_features_too(tmp_path):
+    for keyed in stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}])).values():
+        finish(tmp_path, keyed)
+    after = stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}], svm_C=2))
+    assert {stages.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {"C 10 -> 2"}
+
+
+def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path):
+    keyed = stages.chain(settings)["train"]
+    finish(tmp_path, keyed)
+    (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
+    assert stages.why(keyed, tmp_path) == "first run"
+
+
+def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_from_and_no_control(settings):
+    assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
+    fitted = stages.chain(resolved(training="patches"))
+    assert stages.prediction_roles(fitted) == ["data", "normalized", "patches", "train", "features", "svm"]
+    alone = stages.chain(resolved(training="patches", network="patch_net"))
+    assert stages.prediction_roles(alone) == ["data", "normalized", "patches", "features", "svm"]
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
+    both = stages.chain(lenet | {"features_layer": "fc1"})
+    assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
+
+
+def test_a_picture_to_answer_changes_no_version(settings):
+    assert changed(settings, predict=["pictures"]) == set()

@@ -1,0 +1,627 @@
+"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only write down what they were given.
+
+What the stages compute is tested elsewhere; here it is when they run, what they are told, and what a person sees.
+"""
+
+import ast
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ladder.rungs import variants
+from ladder.sources import ROOT
+from ladder.workflow import stages
+
+SCRIPT = '''
+import os, time
+from ladder.errors import RunFailed, UserError
+from ladder.workflow import stage_script
+
+def make(work, inputs, params, options):
+    for artifact in inputs.values():
+        artifact.failed or artifact.path("given.json")
+    with open("ran.txt", "a") as file:
+        print(work.spec["stage"], work.threads, file=file)
+    if params.get("learning_rate") == 666:
+        raise RunFailed("it diverged as the test wants")
+    if os.environ.get("FAIL") == work.spec["stage"]:
+        raise UserError("failed as the test wants")
+    if os.environ.get("DIE") == work.spec["stage"]:
+        os.kill(os.getpid(), 9)
+    if os.environ.get("MEET") == work.spec["stage"]:   # goes on when two of this stage are at work
+        for _ in range(600):
+            if open("ran.txt").read().split().count(work.spec["stage"]) > 1:
+                break
+            time.sleep(0.1)
+        else:
+            raise UserError("alone")
+    if os.environ.get("SLOW") == work.spec["stage"]:
+        time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
+    work.write_json("given.json", params)
+    copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
+              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv"),
+              "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
+              "search": ("search.html", "search.json", "search.csv", "best.yaml")}
+    for name in copied.get(work.spec["stage"], ()):
+        work.write_json(name, params)
+
+if __name__ == "__main__":
+    stage_script.run(make, takes_failed=TAKES_FAILED)
+'''
+ALL = ["data", "features", "features", "features", "initial", "map", "normalized", "report", "svm", "svm", "svm", "train"]
+
+
+class Project:
+    """A copy of the project in `folder`."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def snakemake(self, *arguments, **environment):
+        """What Snakemake prints; `status` is its exit status."""
+        done = subprocess.run(self.command(*arguments), cwd=self.folder, env=os.environ | environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.status = done.returncode
+        return done.stdout
+
+    def start(self, *arguments, **environment):
+        with open(self.folder / "output.txt", "a") as output:
+            return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
+                                    stdout=output, stderr=output, start_new_session=True)
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def ran(self):
+        """The stages that ran since the last call, sorted."""
+        record = self.folder / "ran.txt"
+        lines = record.read_text().splitlines() if record.exists() else []
+        record.unlink(missing_ok=True)
+        return sorted(line.split()[0] for line in lines)
+
+    def wait_for(self, stage):
+        """Return once a script of this stage is at work."""
+        record = self.folder / "ran.txt"
+        for _ in range(300):
+            if record.exists() and stage in record.read_text().split():
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{stage} did not start")
+
+    def page(self):
+        return json.loads((self.folder / "results/report.html").read_text())
+
+    def edit(self, path, text):
+        with open(self.folder / path, "a") as file:
+            file.write(text)
+
+
+def imports(script):
+    """The import statements of a script, so that they count as its sources; never run."""
+    found = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\nif False:\n" + "".join(f"    {ast.unparse(node)}\n" for node in found)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A project that has run once, to be copied only."""
+    folder = tmp_path_factory.mktemp("finished") / "project"
+    folder.mkdir()
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("workflow", "profiles", "envs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for stage in stages.RULES:
+        of_lists = stage in ("compare", "multipliers", "search")
+        script = folder / stages.script(stage)
+        script.write_text(SCRIPT.replace("TAKES_FAILED", str(of_lists)) + imports(script.read_text()))
+    project = Project(folder)
+    output = project.snakemake()
+    assert project.status == 0, output
+    assert project.ran() == ALL
+    return project
+
+
+@pytest.fixture
+def project(finished, tmp_path):
+    return Project(shutil.copytree(finished.folder, tmp_path / "project"))
+
+
+@pytest.fixture
+def fresh(finished, tmp_path):
+    """A project without results."""
+    ignore = shutil.ignore_patterns("results", "logs", ".snakemake", "__pycache__")
+    return Project(shutil.copytree(finished.folder, tmp_path / "project", ignore=ignore))
+
+
+def reasons(output):
+    """role -> why, from the messages of what runs or would run."""
+    lines = [line.split(": ", 2) for line in output.splitlines() if line.startswith("Job ")]
+    return {line[1].split()[0]: line[2] for line in lines if len(line) == 3}
+
+
+def test_a_second_run_has_nothing_to_do(project):
+    assert "Nothing to be done" in project.snakemake()
+    assert project.ran() == []
+
+
+def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
+    changed = ("--config", "batch_size=32")
+    dry = reasons(project.snakemake("-n", *changed))
+    assert dry["train"] == "batch_size 64 -> 32"
+    assert dry["features"] == "parent train changed"
+    assert not dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels", "svm_pixels"}
+    assert project.page()["batch_size"] == 64
+
+    project.snakemake(*changed)
+    assert project.ran() == ["features", "map", "report", "svm", "train"]
+    assert project.page()["batch_size"] == 32
+    assert "results/report.html" in project.snakemake("-n"), "a dry run says that the page would be replaced"
+    assert project.page()["batch_size"] == 32, "a dry run changes nothing"
+    project.snakemake()
+    assert project.page()["batch_size"] == 64
+    project.snakemake(*changed)
+    assert project.page()["batch_size"] == 32
+    assert project.ran() == []
+
+
+def test_a_key_that_does_not_matter_reruns_nothing(project):
+    output = project.snakemake("--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null")
+    assert "Nothing to be done" in output
+
+
+def test_an_edited_module_reruns_the_stages_that_import_it(project):
+    project.edit("workflow/scripts/ladder/training/training.py", "# a remark\n")
+    dry = reasons(project.snakemake("-n"))
+    assert dry["train"] == "workflow/scripts/ladder/training/training.py changed"
+    assert "parent train changed" in dry["features"]
+    assert dry.keys() & {"data", "normalized", "initial", "features_random", "svm_random", "features_pixels"} == set()
+
+
+def test_an_edited_template_reruns_the_report_alone(project):
+    project.edit("workflow/report/report.html", "<!-- a remark -->\n")
+    assert [role for role in reasons(project.snakemake("-n")) if role in stages.RULES] == ["report"]
+
+
+def test_a_new_import_counts_by_itself_and_a_module_that_is_loaded_by_name_is_refused(project):
+    (project.folder / "workflow/scripts/ladder/extra.py").write_text("")
+    script = project.folder / "workflow/scripts/train_network.py"
+    text = script.read_text()
+    script.write_text("from ladder import extra\n" + text)
+    assert reasons(project.snakemake("-n"))["train"] == "workflow/scripts/ladder/extra.py and 1 more sources changed"
+    script.write_text("import importlib\nimportlib.import_module('ladder.extra')\n" + text)
+    output = project.snakemake("train")
+    assert project.status != 0
+    assert "workflow/scripts/ladder/extra.py" in output.splitlines()[-1]
+
+
+def test_copied_results_rerun_nothing_without_snakemakes_records_and_with_any_file_times(project):
+    shutil.rmtree(project.folder / ".snakemake")
+    times = random.Random(1)
+    for path in sorted(path for path in project.folder.rglob("*") if path.is_file()):
+        os.utime(path, (0, times.randrange(2**31)))
+    assert "Nothing to be done" in project.snakemake()
+    project.snakemake("report", "--config", "seed=5")
+    assert project.page()["seed"] == 5
+    project.ran()
+    for path in sorted(path for path in project.folder.rglob("*") if path.is_file()):
+        os.utime(path, (0, times.randrange(2**31)))
+    output = project.snakemake("train", "--config", "seed=6")
+    assert project.status == 0, output
+    assert project.page()["seed"] == 5, "a command that makes no report leaves the page as it was"
+    output = project.snakemake()
+    assert project.status == 0 and project.page()["seed"] == 1, output
+    assert project.ran() == ["initial", "train"]
+
+
+def test_results_of_another_machine_open_where_their_backend_cannot_run(project):
+    config = ("--config", "svm_backend=cuml")
+    output = project.snakemake(*config)
+    assert project.status != 0
+    assert "svm_backend cuml" in output.splitlines()[-1]
+    assert project.ran() == [], "found before the work begins"
+
+    backends = project.folder / "workflow/scripts/ladder/classifiers/backends.py"
+    here = backends.read_text()
+    name = "def unavailable(name):\n"
+    backends.write_text(here.replace(name, f"{name}    if os.environ.get('ELSEWHERE'):\n        return None\n").replace(
+        "import importlib.util", "import importlib.util\nimport os"))
+    project.snakemake(*config, ELSEWHERE="1")
+    assert project.ran() == ["report", "svm", "svm", "svm"]
+    assert "Nothing to be done" in project.snakemake(*config)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--config", "batch_sise=32"], "did you mean batch_size?"),
+    (["--config", "optimizer=addam"], "did you mean adam?"),
+    (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
+    (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
+])
+def test_a_wrong_configuration_is_one_line(project, arguments, words):
+    output = project.snakemake(*arguments)
+    assert project.status != 0
+    assert words in output.splitlines()[-1]
+    assert "Traceback" not in output
+
+
+def test_text_and_numbers_are_one_version(project):
+    assert "Nothing to be done" in project.snakemake("--config", "batch_size='64'", "learning_rate=1e-3", "svm_C=10.0")
+
+
+def test_a_stages_message_is_the_last_line(fresh):
+    output = fresh.snakemake(FAIL="normalized")
+    assert fresh.status != 0
+    assert output.splitlines()[-1].endswith(": failed as the test wants")
+    assert "Traceback" not in output and "--spec" not in output, "the command line is in Snakemake's log"
+
+
+def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):
+    output = fresh.snakemake(DIE="normalized")
+    assert fresh.status != 0 and "Traceback" not in output
+    assert output.splitlines()[-1].startswith("normalize_images was killed before it could say why")
+    fresh.snakemake()
+    assert fresh.status == 0 and fresh.ran() == sorted([*ALL, "normalized"])
+
+
+def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
+    project.snakemake("train", "-R", "train_network")
+    assert project.ran() == ["train"]
+    project.snakemake("-f", "train")
+    assert project.ran() == ["train"]
+    project.snakemake("report", "-R", "fit_svm")
+    assert project.ran() == ["report", "svm", "svm", "svm"]
+
+
+def test_two_runs_at_once_share_the_work(fresh):
+    runs = [fresh.start(SLOW="train"), fresh.start(SLOW="train")]
+    assert [run.wait() for run in runs] == [0, 0], (fresh.folder / "output.txt").read_text()
+    assert fresh.ran() == ALL
+
+
+@pytest.mark.parametrize("pause", [0, 4], ids=["its job still runs", "its job has ended"])
+def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, pause):
+    run = fresh.start(SLOW="train")
+    fresh.wait_for("train")
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    time.sleep(pause)
+    fresh.snakemake()
+    assert fresh.status == 0
+    assert fresh.ran() == ALL, "the orphan's work was waited for and used"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine may take to notice that it began
+    fresh.wait_for("train")
+    os.killpg(run.pid, number)
+    run.wait()
+    time.sleep(0.5)
+    fresh.snakemake()
+    assert fresh.status == 0
+    assert fresh.ran() == sorted([*ALL, "train"])
+
+
+def test_threads_are_the_configurations_whatever_cores_says(fresh):
+    fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
+    assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
+
+
+TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
+
+
+def test_runs_of_a_list_go_on_at_the_same_time_each_with_its_threads(project):
+    output = project.snakemake("results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train")
+    assert project.status == 0, output
+
+
+def test_how_runs_of_a_list_go_on_at_the_same_time_is_said_where_they_do_not(project):
+    compare = ("-n", "results/compare.html", *TWO)
+    assert "threads=1 makes 4 at a time" in project.snakemake(*compare, "--cores", "4")
+    assert "at a time" not in project.snakemake(*compare, "--cores", "1")
+    assert "at a time" not in project.snakemake(*compare, "threads=1", "--cores", "4")
+
+
+def test_a_job_takes_no_more_threads_than_set_threads_says(fresh):
+    fresh.snakemake("data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2")
+    assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "1"]
+
+
+def test_the_rungs_are_compared_when_that_is_asked_for(project):
+    project.snakemake("results/parity.html")
+    assert project.ran() == ["parity"]
+    assert project.status == 0 and (project.folder / "results/parity.json").exists()
+    assert "Nothing to be done" in project.snakemake("results/parity.html")
+
+    project.snakemake("results/parity.html", "--config", "batch_size=32")
+    assert project.ran() == ["parity"]
+    assert json.loads((project.folder / "results/parity.html").read_text())["batch_size"] == 32
+    project.snakemake("results/parity.html")
+    assert project.ran() == []
+    assert json.loads((project.folder / "results/parity.html").read_text())["batch_size"] == 64
+
+
+def test_auto_takes_the_rung_that_was_fastest_here_and_says_so(project):
+    record = {"machine": variants.machine(), "fastest": "cpu_sequential"}
+    (project.folder / "results/parity.json").write_text(json.dumps(record))
+    assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
+    assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")
+    (project.folder / "results/parity.json").write_text(json.dumps({**record, "machine": {"host": "elsewhere", "gpu": None}}))
+    assert "Nothing to be done" in (output := project.snakemake("-n"))
+    assert "results/parity.html` finds the fastest" in output
+
+
+@pytest.mark.skipif(variants.no_gpu() is None, reason="there is a GPU here")
+def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu(fresh):
+    output = fresh.snakemake("--config", "variant=gpu_basic")
+    assert fresh.status != 0 and fresh.ran() == []
+    assert "variant gpu_basic needs " in output.splitlines()[-1] and "set variant to auto, cpu" in output.splitlines()[-1]
+
+
+def test_a_network_that_classifies_is_trained_with_labels_and_evaluated(project):
+    project.snakemake("report", "--config", "network=lenet_5", "steps=100", "monitor=10")
+    assert project.status == 0
+    assert project.ran() == ["evaluate", "initial", "report", "train"]
+    assert project.page()["network"] == "lenet_5"
+    output = project.snakemake("-n", "--config", "network=lenet_5", "steps=100")
+    assert "Nothing to be done" in output
+
+
+def test_layers_are_fitted_before_the_decoder_is_trained_and_features_are_theirs(project):
+    project.snakemake("report", "--config", "training=patches")
+    assert project.status == 0
+    assert project.ran() == ["features", "map", "patches", "report", "svm", "train"]
+    project.snakemake("report", "--config", "training=patches", "decoder_epochs=2")
+    assert project.ran() == ["report", "train"]
+    project.snakemake("report", "--config", "training=patches", "patches_iterations=3", "controls=[]")
+    assert project.ran() == ["features", "map", "patches", "report", "svm", "train"]
+    project.snakemake("report", "--config", "training=patches_then_gradient", "patches_iterations=3", "controls=[]")
+    assert project.ran() == ["features", "map", "report", "svm", "train"]
+
+
+def test_a_network_that_is_only_fitted_has_no_training(project):
+    project.snakemake("report", "--config", "training=patches", "network=patch_net", "controls=[]")
+    assert project.status == 0 and project.ran() == ["features", "initial", "map", "patches", "report", "svm"]
+    output = project.snakemake("train", "--config", "training=patches", "network=patch_net")
+    assert project.status != 0
+    assert "train: this configuration has no such stage; it has data, normalized, initial, patches, features," in output
+    assert "Traceback" not in output
+
+
+def test_the_svm_reads_the_layer_that_is_named(project):
+    project.snakemake("report", "--config", "network=lenet_5", "features_layer=fc1", "controls=[]")
+    assert project.ran() == ["evaluate", "features", "initial", "map", "report", "svm", "train"]
+    output = project.snakemake("report", "--config", "network=lenet_5", "features_layer=pol1")
+    assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
+
+
+def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(project):
+    joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
+    output = project.snakemake(*joined)
+    assert project.status == 0, output
+    assert project.ran() == ["features", "features", "joined", "joined", "map", "report", "svm", "svm"]
+    assert "Nothing to be done" in project.snakemake(*joined)
+    project.snakemake(*joined, "-R", "train_network")
+    assert project.ran() == ["features", "features", "joined", "map", "report", "svm", "train"]
+    other = ("report", "--config", "features_concatenate=[{seed: 9}]", "controls=[]")
+    assert "joined" in reasons(project.snakemake("-n", *other))
+    project.snakemake(*other)
+    assert project.ran() == ["features", "initial", "joined", "map", "report", "svm", "train"]
+
+
+def test_other_classifiers_run_beside_the_svm_and_reuse_the_features(project):
+    project.snakemake("report", "--config", "evaluations=[linear, ridge, knn]")
+    assert project.status == 0
+    assert project.ran() == [*3 * ["knn"], *3 * ["linear"], "report", *3 * ["ridge"]]
+    project.snakemake("report", "--config", "evaluations=[linear, ridge, knn]", "knn_k=3")
+    assert project.ran() == ["knn", "knn", "knn", "report"]
+
+
+def test_other_seeds_are_run_where_they_are_missing_and_used_again(project):
+    seeds = ("report", "--config", "seeds=[0, 1, 2]", "controls=[]")
+    output = project.snakemake(*seeds)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["report", *2 * ["initial", "train", "features", "svm"]])
+    assert "Nothing to be done" in project.snakemake(*seeds)
+    project.snakemake("report", "--config", "seed=2", "controls=[]")
+    assert project.ran() == ["map", "report"], "that run's scores were there"
+
+
+def test_what_options_add_is_made_from_what_is_there(project):
+    ablation = ("report", "--config", "ablation=[{features_flip: true}, {svm_C: 1}, {epochs: 3}]")
+    output = project.snakemake(*ablation)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["report", "features", "svm", "svm", "train", "features", "svm"])
+    assert "Nothing to be done" in project.snakemake(*ablation)
+    output = project.snakemake("report", "--config", "ablation=[{epoch: 3}]")
+    assert "did you mean epochs? (entry 1 of ablation)" in output.splitlines()[-1]
+
+
+def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_changes(project):
+    (project.folder / "start.bin").write_bytes(b"some weights")
+    start = ("train", "--config", "initial_weights=start.bin")
+    project.snakemake(*start)
+    assert project.status == 0 and project.ran() == ["initial", "train"]
+    project.snakemake(*start)
+    assert project.ran() == []
+    (project.folder / "start.bin").write_bytes(b"other weights")
+    project.snakemake(*start)
+    assert project.ran() == ["initial", "train"]
+
+
+def test_the_network_is_drawn_when_that_is_asked_for(project):
+    project.snakemake("results/network.html", "--config", "network=resnet18")
+    assert project.status == 0 and project.ran() == ["network"]
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+    project.snakemake("results/network.html", "--config", "network=resnet34")
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet34"
+    project.snakemake("results/network.html", "--config", "network=resnet18")
+    assert project.ran() == ["network"]
+    assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+
+
+def test_runs_of_the_compare_list_are_made_where_they_are_missing_and_nothing_else(project):
+    compare = ("results/compare.html", "--config", "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]", "svm_backend=sklearn")
+    project.snakemake("report", "--config", "svm_backend=sklearn")
+    project.ran()
+    output = project.snakemake(*compare)
+    assert project.status == 0, output
+    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
+    entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
+    assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
+    if variants.no_gpu():
+        assert [bool(entry["reason"]) for entry in entries] == [False, False, True]
+    project.snakemake(*compare)
+    assert project.ran() == []
+
+
+def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
+    cells = ("--config", "multipliers=[{seed: [1, 2]}]", "compare=[{seed: 3}]")
+    project.snakemake("report", "--config", "seed=2")
+    project.ran()
+    output = project.snakemake("results/multipliers.html", *cells)
+    assert project.status == 0, output
+    assert project.ran() == ["multipliers"]   # both runs are there, and the compare list is not asked for
+    entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
+    assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
+    assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
+    project.snakemake("results/multipliers.html", *cells)
+    assert project.ran() == []
+    assert "There is nothing to remove" in project.snakemake("gc", *cells)
+    assert "Nothing reaches" in project.snakemake("gc")
+
+
+def test_cells_made_again_make_their_page_again(project):
+    cells = ("results/multipliers.html", "--config", "multipliers=[{seed: 1}]")
+    project.snakemake(*cells)
+    project.ran()
+    project.snakemake(*cells, "-R", "make_report")
+    assert project.ran() == ["multipliers", "report"]
+
+
+def test_a_wrong_entry_names_the_list_it_is_in(project):
+    output = project.snakemake("-n", "--config", "multipliers=[{}, {sead: 3}]")
+    assert project.status == 1 and "did you mean seed? (entry 2 of multipliers)" in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
+                                          ("{epochs: [3, 0]}", "epochs is '0', but must be")])
+def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
+    output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
+    assert project.status == 1 and words in output.splitlines()[-1]
+
+
+DIVERGING = ("results/compare.html", "--config", "compare=[{learning_rate: [666, 0.5]}, {batch_size: 32}]", "controls=[]")
+DIVERGED = "it diverged as the test wants"
+
+
+def test_a_run_that_fails_by_itself_stops_no_other_of_a_list_and_is_not_tried_again(project):
+    output = project.snakemake(*DIVERGING)
+    assert project.status == 0, output
+    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of two that go on
+    reports = (project.folder / "results/report").glob("*/manifest.json")
+    failed = [json.loads(path.read_text()).get("failed") for path in reports]
+    assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
+    assert (project.folder / "results/compare.html").exists() and DIVERGED in output
+    assert "Nothing to be done" in project.snakemake(*DIVERGING)
+
+
+@pytest.mark.parametrize("target", ["report", "train"])
+def test_a_single_run_that_fails_ends_with_its_message_also_after_a_list_kept_it(project, target):
+    alone = (target, "--config", "learning_rate=666", "controls=[]")
+    for _ in range(2):
+        output = project.snakemake(*alone)
+        assert project.status != 0 and output.splitlines()[-1].endswith(DIVERGED), output
+        project.snakemake(*DIVERGING)
+        assert project.status == 0
+    project.ran()
+    project.snakemake(*alone)
+    assert project.ran() == [], "it is known to fail"
+
+
+SEARCH = ("results/search.html", "--config", "controls=[]")
+
+
+def test_a_search_makes_ordinary_runs_on_a_hold_out_and_a_larger_budget_only_those_that_are_missing(project):
+    def space(budget):
+        return f"search={{keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
+
+    output = project.snakemake(*SEARCH, space(2))
+    assert project.status == 0, output
+    assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
+    data, = [spec["params"] for spec in specs(project, "data") if "holdout" in spec["params"]]
+    assert data == {"dataset": "digits", "train_limit": "all", "holdout": 143}
+    assert "search" in (project.folder / "results/best.yaml").read_text()
+    assert (project.folder / "results/best.yaml").read_text() in output, "the best setting is printed at the end"
+    project.snakemake(*SEARCH, space(3))
+    assert project.ran() == ["report", "search", "svm"]
+    assert "Nothing to be done" in project.snakemake(*SEARCH, space(3))
+
+
+def specs(project, stage):
+    return [json.loads(path.read_text())["spec"] for path in (project.folder / "results" / stage).glob("*/manifest.json")]
+
+
+def test_a_wrong_search_is_one_line(project):
+    output = project.snakemake(*SEARCH, "search={keys: {svm_c: [1, 2]}}")
+    assert project.status == 1 and "did you mean svm_C?" in output.splitlines()[-1]
+
+
+def test_the_history_is_written_anew_each_time_and_names_runs(project):
+    project.snakemake("report", "--config", "name=first try")
+    assert project.ran() == ["report"] and project.page()["name"] == "first try"
+    for _ in range(2):
+        assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
+
+
+def test_pictures_that_are_not_there_are_named_before_anything_is_trained_for_them(fresh):
+    for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
+        output = fresh.snakemake("results/predictions.html", *config)
+        assert fresh.status != 0 and words in output.splitlines()[-1] and fresh.ran() == []
+
+
+def test_answers_for_pictures_need_what_classifies_and_no_report_nor_control(project):
+    (project.folder / "pictures").mkdir()
+    (project.folder / "pictures/cat.png").touch()
+    predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "each time it is asked for, with what is there"
+    assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
+        "initial", "train", "evaluate", "predictions"}
+    assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")
+    shutil.rmtree(project.folder / "results")
+    assert set(reasons(project.snakemake(*predict))) == {"data", "normalized", "initial", "train", "features", "svm",
+                                                         "predictions"}
+
+
+def test_two_versions_are_held_against_each_other(project):
+    project.snakemake("normalized", "--config", "normalization=zca")
+    versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
+    output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
+    assert project.status == 0 and "normalization" in output, output
+    assert "name the two versions" in project.snakemake("results/diff.html").splitlines()[-1]
+    output = project.snakemake("results/diff.html", "--config", "diff=[z0,z1]")
+    assert project.status != 0 and "there is no version z0" in output.splitlines()[-1]
+
+
+def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(project):
+    project.snakemake("train", "--config", "epochs=3")
+    project.snakemake("train", "--config", "epochs=4")
+    kept, = [path.name for path in (project.folder / "results/train").iterdir()
+             if json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"] == 4]
+    assert "In all" in (listed := project.snakemake("gc", "--config", f"keep=[{kept}]"))
+    assert len(list((project.folder / "results/train").iterdir())) == 3 and kept not in listed
+    project.snakemake("gc", "--config", f"keep=[{kept}]", "confirm=yes")
+    left = [json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"]
+            for path in (project.folder / "results/train").iterdir()]
+    assert sorted(left) == [4, 10]
+    project.ran()
+    project.snakemake()
+    assert project.status == 0 and project.ran() == []

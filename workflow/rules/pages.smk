@@ -1,0 +1,185 @@
+# The fixed names in results/, which are copies of what lies in the artifacts, and the commands that look at all of results/.
+
+
+rule publish:
+    input:
+        [],
+    output:
+        "results/.published",
+    log:
+        "logs/publish.log",
+    localrule: True
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        folder="",
+        then="",
+    message:
+        "{output}: copied from {params.folder}"
+    shell:
+        "for copy in {output}; do"
+        " cp {params.folder:q}/$(basename $copy) $copy.new && mv $copy.new $copy || exit 1;"
+        " done 2> {log:q} {params.then}"
+
+
+use rule publish as publish_report with:
+    input:
+        made("report"),
+        outdated("report"),
+    output:
+        FIXED["report"],
+    log:
+        "logs/publish_report.log",
+    params:
+        folder=CHAIN["report"].folder,
+
+
+use rule publish as publish_compare with:
+    input:
+        made("compare"),
+        outdated("compare"),
+    output:
+        FIXED["compare"],
+    log:
+        "logs/publish_compare.log",
+    params:
+        folder=CHAIN["compare"].folder,
+
+
+use rule publish as publish_multipliers with:
+    input:
+        made("multipliers"),
+        outdated("multipliers"),
+    output:
+        FIXED["multipliers"],
+    log:
+        "logs/publish_multipliers.log",
+    params:
+        folder=CHAIN["multipliers"].folder,
+
+
+use rule publish as publish_search with:
+    input:
+        made("search"),
+        outdated("search"),
+    output:
+        FIXED["search"],
+    log:
+        "logs/publish_search.log",
+    params:
+        folder=CHAIN["search"].folder,
+        then="; cat results/best.yaml",
+
+
+use rule publish as publish_network with:
+    input:
+        made("network"),
+        outdated("network"),
+    output:
+        FIXED["network"],
+    log:
+        "logs/publish_network.log",
+    params:
+        folder=CHAIN["network"].folder,
+
+
+use rule publish as publish_parity with:
+    input:
+        made("parity"),
+        outdated("parity"),
+    output:
+        FIXED["parity"],
+    log:
+        "logs/publish_parity.log",
+    params:
+        folder=CHAIN["parity"].folder,
+
+
+# Of whatever is in results/ just then: made each time they are asked for.
+
+
+rule diff:
+    input:
+        this_command,
+    output:
+        "results/diff.html",
+    log:
+        "logs/diff.log",
+    localrule: True
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        versions=SETTINGS["diff"],
+    message:
+        "{output}: {params.versions}"
+    shell:
+        "python3 workflow/scripts/make_diff.py {params.versions:q} --output {output}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+
+
+rule history:
+    input:
+        this_command,
+    output:
+        "results/history.html",
+    log:
+        "logs/history.log",
+    localrule: True
+    conda:
+        "../../envs/cpu.yaml"
+    message:
+        "{output}: every run in results/"
+    shell:
+        "python3 workflow/scripts/make_history.py --output {output} | tee {log:q}"
+
+
+rule predictions:
+    input:
+        this_command,
+        pictures_are_there,
+        made(*stages.prediction_roles(CHAIN)),
+    output:
+        "results/predictions.html",
+        "results/predictions.json",
+        "results/predictions.csv",
+    log:
+        "logs/predictions.log",
+    localrule: True
+    conda:
+        "../../envs/cpu.yaml"
+    threads: threads_of
+    params:
+        pictures=SETTINGS["predict"],
+        inputs=input_options(
+            {role: CHAIN[role] for role in stages.prediction_roles(CHAIN)}
+        ),
+        threads=stage_threads,
+        residency=SETTINGS["data_residency"],
+        multiplier=SETTINGS["test_multiplier"],
+    message:
+        "predictions: {params.pictures}"
+    shell:
+        "python3 workflow/scripts/make_predictions.py"
+        " {params.inputs}"
+        " --data-residency {params.residency}"
+        " --multiplier {params.multiplier:q}"
+        " --threads {params.threads}"
+        " --log {log:q}"
+        " -- {params.pictures:q}"
+
+
+rule gc:
+    log:
+        "logs/gc.log",
+    localrule: True
+    conda:
+        "../../envs/cpu.yaml"
+    params:
+        keep=lambda wildcards: reached(),
+        confirm="--confirm" if SETTINGS["confirm"] else "",
+    message:
+        "gc: what neither this configuration, its lists, presets/ nor keep reaches"
+    shell:
+        "printf %s {params.keep:q} > logs/gc.json &&"
+        " python3 workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'

@@ -1,0 +1,26 @@
+"""Stage `multipliers`: what each multiplier makes of each network, of the runs of the configuration's list of multipliers.
+
+params: entries, [{"overrides", "settings": {key: value} of all that tells the runs apart, "reason": why it cannot run here, or
+''}]. inputs: report<n> and train<n> of each entry that ran, n counting all entries from 0.
+Writes multipliers.html, multipliers.csv with a line for each network and multiplier, and multipliers.json: {"rows": the same
+lines, "cells": [{"settings", "versions", "summary", "reason"}]}, the two in the middle the report's, None where it did not run.
+"""
+
+from ladder.pages import multiplier_runs
+from ladder.pages import multipliers as multipliers_page
+from ladder.workflow import stage_script
+
+
+def make(work, inputs, params):
+    cells = multiplier_runs.cells(inputs, params["entries"])
+    groups = multiplier_runs.groups(cells)
+    rows = multiplier_runs.rows(groups)
+    work.write_json("multipliers.json", {"rows": rows, "cells": [
+        {"settings": cell.settings, "versions": cell.run.summary and cell.run.summary["versions"], "summary": cell.run.summary,
+         "reason": cell.run.reason} for cell in cells]})
+    work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
+    work.write_bytes("multipliers.html", multipliers_page.page(groups).encode())
+
+
+if __name__ == "__main__":
+    stage_script.run(make, takes_failed=True)

@@ -1,0 +1,20 @@
+"""Stage `network`: a drawing of the network, layer by layer, and what each layer costs.
+
+params: network with its options, image, classes where it classifies, batch_size, optimizer, variant (the rung whose kernels
+and memory are shown).
+Writes network.html.
+"""
+
+from ladder.network import networks
+from ladder.pages import network as network_page
+from ladder.workflow import stage_script
+
+
+def make(work, inputs, params):
+    network = networks.from_params(params)
+    page = network_page.page(network, params["variant"], params["batch_size"], params["optimizer"])
+    work.write_bytes("network.html", page.encode())
+
+
+if __name__ == "__main__":
+    stage_script.run(make)

@@ -1,0 +1,521 @@
+"""Matrix products on the CPU under a multiplier of multipliers.py: C(m, n) = sum over k of multiply(A(m, k), B(k, n)).
+
+Sums are in float32 and in the order of k, from +0, for every element of C: the same bytes whatever the threads, the blocks
+below and the instruction set, and the same as a GPU kernel that adds one product after the other.
+
+B is kept in panels of 256 columns at most. Numba compiles one loop nest for each multiplier, in which LLVM computes 8 or 16
+columns at once on the bit patterns of the numbers; what depends on A's element alone is worked out once for a row of a panel.
+Almost always no product can overflow and no number is infinite or NaN; that is seen from the largest magnitudes before the
+loops start, which then need no test for it. Otherwise a slower nest does the same with every special case.
+"""
+
+import dataclasses
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+from ladder.arithmetic.multipliers import Table, find
+
+PANEL = 256    # columns of B whose sums are kept at hand
+DEPTH = 64     # rows of B between two rows of A: such a block of a panel stays in the level-2 cache
+VECTOR = 16    # columns per instruction, at most; divides PANEL
+# A result is below four times the product of its operands: one carry more than the exact product's, of a table's entry.
+LARGEST_SAFE = 2.0 ** 126
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Packed:
+    """A matrix B as product() reads it, for many A.
+
+    values: float32 (k, n), B itself; panels: float32 (panels, k, 256), or less wide where one is enough, padded with zeros;
+    largest: B's largest magnitude.
+    """
+
+    values: np.ndarray
+    panels: np.ndarray
+    multiplier: object
+    largest: float
+
+
+def pack(b, multiplier):
+    """B, float32 (k, n) with any strides, made ready for product(); it must not change as long as that is in use."""
+    _check(b)
+    multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
+    prepare = OPERANDS.get(multiplier.name) if not isinstance(multiplier, Table) else None
+    return Packed(b, _panels(prepare(b) if prepare else b), multiplier, _largest(b))
+
+
+def product(a, b, multiplier, out=None):
+    """C = A B under a multiplier: sums of products in float32, in the order of k.
+
+    a: float32 (m, k); b: float32 (k, n), or Packed for the same multiplier; both with any strides, so that the transposed
+    factors of the gradients are a.T and b.T. multiplier: a Multiplier, a Table or the name of a multiplier. Returns `out`,
+    float32 (m, n), a new array if it is not given. Runs on the calling thread without Python's lock and shares nothing:
+    threads may share out the rows of `a` and `out` and one Packed b. Raises ValueError for factors of another dtype and for
+    shapes that do not fit, UserError for an unknown multiplier.
+    """
+    multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
+    _check(a)
+    if not isinstance(b, Packed):
+        _check(b)
+        if _work(b.shape[1], len(a)) < _work(len(a), b.shape[1]):
+            flipped = multiplier.flipped if isinstance(multiplier, Table) else multiplier
+            return _handed_over(_product(b.T, pack(a.T, flipped), None).T, out)
+        b = pack(b, multiplier)
+    if b.multiplier is not multiplier:
+        raise ValueError(f"the factor is packed for {b.multiplier.name}, not for {multiplier.name}")
+    return _product(a, b, out)
+
+
+def _product(a, b, out):
+    """product() of float32 (m, k) and a Packed."""
+    if a.shape[1] != len(b.values):
+        raise ValueError(f"{a.shape} by {b.values.shape} is no matrix product")
+    sums, general = _LOOPS["table" if isinstance(b.multiplier, Table) else b.multiplier.name]
+    table = (b.multiplier.words, 23 - b.multiplier.bits) if isinstance(b.multiplier, Table) else _NO_TABLE
+    panels = b.panels
+    if general and not _largest(a) * b.largest < LARGEST_SAFE:   # infinity times zero is NaN, and not less
+        sums, panels = general, _panels(b.values)
+    direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
+    result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
+    if result.shape != (len(a), b.values.shape[1]):
+        raise ValueError(f"the product of {a.shape} and {b.values.shape} is not {result.shape}")
+    sums(table, np.ascontiguousarray(a).view(np.int32), panels.view(np.int32), result)
+    return result if direct else _handed_over(result, out)
+
+
+def _handed_over(result, out):
+    if out is None:
+        return np.ascontiguousarray(result)
+    if out.shape != result.shape:
+        raise ValueError(f"the product is {result.shape}, not {out.shape}")
+    out[...] = result
+    return out
+
+
+def _check(factor):
+    if factor.ndim != 2 or factor.dtype != np.float32:
+        raise ValueError(f"a factor must be a float32 matrix, not {factor.dtype} {factor.shape}")
+
+
+def _work(rows, columns):
+    """What rows x columns of C take: vectors, and about one more for each row."""
+    return rows * (-(-columns // VECTOR) + 1)
+
+
+def _panels(b):
+    rows, columns = b.shape
+    pitch = min(PANEL, -(-columns // VECTOR) * VECTOR)
+    panels = np.zeros((-(-columns // PANEL), rows, pitch), np.float32)
+    for i, panel in enumerate(panels):
+        part = b[:, i * PANEL:(i + 1) * PANEL]
+        panel[:, :part.shape[1]] = part
+    return panels
+
+
+def _largest(matrix):
+    """The largest magnitude, NaN where there is one."""
+    return max(float(matrix.max(initial=0)), -float(matrix.min(initial=0)))
+
+
+# ---- B's elements, made what the products below take
+
+def _cut(b):
+    return (np.ascontiguousarray(b).view(np.uint32) & np.uint32(0xffff0000)).view(np.float32)
+
+
+def _cut_normal(b):
+    cut = _cut(b)
+    return np.where(np.abs(cut) < np.finfo(np.float32).smallest_normal, np.float32(0), cut)
+
+
+def _cut_odd(b):
+    return (_cut(b).view(np.uint32) | np.uint32(0x00010000)).view(np.float32)
+
+
+def _halves(b):
+    with np.errstate(over="ignore"):
+        return b.astype(np.float16).astype(np.float32)
+
+
+_NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
+OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves}
+
+
+# ---- products of bit patterns, int32: left(a) once for an element of A, times(left(a), b) for each of B's it meets
+
+compiled = numba.njit(error_model="numpy", nogil=True, forceinline=True)
+kept = numba.njit(error_model="numpy", nogil=True, cache=True)
+
+MAGNITUDE, SIGN, EXPONENT = np.int32(0x7fffffff), np.int32(-0x80000000), np.int32(0x7f800000)
+MANTISSA, UPPER, LOWEST = np.int32(0x007fffff), np.int32(-0x10000), np.int32(0x00010000)
+BIAS, CARRY, LEAST_NORMAL, NAN = np.int32(0x3f800000), np.int32(0x00800000), np.int32(0x00800000), np.int32(0x7fc00000)
+CORRECTION, ZERO, ONE = np.int32(655360), np.int32(0), np.int32(1)   # 5/64 of 2^23
+NEVER = MAGNITUDE   # no finite number has this magnitude
+
+
+@intrinsic
+def _float(typing, bits):
+    def bitcast(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.float32))
+    return types.float32(types.int32), bitcast
+
+
+@intrinsic
+def _bits(typing, value):
+    def bitcast(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.int32))
+    return types.int32(types.float32), bitcast
+
+
+@compiled
+def _as_it_is(a, table):
+    return a
+
+
+@compiled
+def _left_exact(a, table):
+    return _float(a)
+
+
+@compiled
+def _times_exact(a, b, table):
+    return a * _float(b)
+
+
+@compiled
+def _half(value):
+    """`value` rounded to the nearest half, ties to even.
+
+    Adding 1.5 times 2^13 the power of two below `value`, 2^e, leaves no bits below 2^(e - 10), nor below the last of a
+    subnormal half, 2^-24; both sums round as float32 does. Powers beyond a half's do not matter: the result is infinite.
+    What rounds to -0 becomes +0, which is the same to a sum.
+    """
+    power = min(max(np.int32(_bits(value) & EXPONENT), np.int32(113 << 23)), np.int32(143 << 23))
+    shift = _float(np.int32(power + np.int32((13 << 23) + 0x00400000)))
+    rounded = np.float32(np.float32(value + shift) - shift)
+    infinite = _float(np.int32((_bits(value) & SIGN) | EXPONENT))
+    return infinite if abs(rounded) >= np.float32(65536) else rounded
+
+
+@compiled
+def _left_fp16(a, table):
+    return _half(_float(a))
+
+
+@compiled
+def _times_fp16(a, b, table):
+    return _half(a * _float(b))   # at most 22 bits: exact before it is rounded
+
+
+@compiled
+def _left_acc16(a, table):
+    return _float(np.int32(a & UPPER) if a & EXPONENT else ZERO)
+
+
+@compiled
+def _times_acc16(a, b, table):
+    bits = np.int32(_bits(a * _float(b)) & UPPER)
+    return _float(bits if bits & EXPONENT else ZERO)
+
+
+@compiled
+def _least(a, correction):
+    """The least magnitude of b whose product with a is a normal number; LEAST_NORMAL at least, for b must be one too.
+
+    The product's exponent is the sum of both, and one more from x + y + correction >= 1 on (two more never). So b needs the
+    exponent with which the sum is one too small, and then a mantissa that makes up for it.
+    """
+    magnitude = np.int32(a & MAGNITUDE)
+    exponent = np.int32(BIAS - (magnitude & EXPONENT))
+    mantissa = np.int32(BIAS + CARRY - correction - magnitude)   # with that exponent: the magnitude where 1 is reached
+    return NEVER if magnitude < LEAST_NORMAL else max(exponent, mantissa, LEAST_NORMAL)
+
+
+@compiled
+def _left_mit(a, table):
+    return np.int32(a - BIAS), _least(a, ZERO)
+
+
+@compiled
+def _left_mit16(a, table):
+    return _left_mit(np.int32(a & UPPER), table)
+
+
+@compiled
+def _times_mit(left, b, table):
+    shifted, least = left
+    # One addition: the mantissas carry into the exponents, and the signs add up to their exclusive or.
+    return _float(np.int32(shifted + b) if np.int32(b & MAGNITUDE) >= least else ZERO)
+
+
+@compiled
+def _correction(below):
+    """What MBM adds to Mitchell's bits where x + y = 1 - below / 2^23.
+
+    2^23 c as long as that does not carry; then the mantissa becomes (x + y + c - 1) / 2, which grows half as fast; c / 2 from
+    x + y = 1 on; and nothing where that would carry.
+    """
+    correction = np.int32((min(max(below, ZERO), CORRECTION) + CORRECTION) >> ONE)
+    return ZERO if below <= np.int32((CORRECTION >> ONE) - CARRY) else correction
+
+
+@compiled
+def _left_am(a, table):
+    return np.int32(a - BIAS), _least(a, CORRECTION), np.int32(CARRY - (a & MANTISSA))
+
+
+@compiled
+def _left_am16(a, table):
+    # Two odd mantissas have an even sum, and half the correction no more bits than they: the result is as short.
+    return _left_am(np.int32((a & UPPER) | LOWEST), table)
+
+
+@compiled
+def _times_am(left, b, table):
+    shifted, least, room = left
+    corrected = np.int32(shifted + b + _correction(np.int32(room - (b & MANTISSA))))
+    return _float(corrected if np.int32(b & MAGNITUDE) >= least else ZERO)
+
+
+@compiled
+def _left_table(a, table):
+    exponent = np.int32(a & EXPONENT)
+    # With a zero for one operand no exponent of the other lifts the product to a normal number.
+    shifted = np.int32(exponent - BIAS) if exponent else np.int32(-EXPONENT)
+    return shifted, np.int32(a & SIGN), table[0][np.uint32((a & MANTISSA) >> table[1])]
+
+
+@compiled
+def _times_table(left, b, word):
+    shifted, sign, _ = left
+    bits = np.int32(shifted + (b & EXPONENT) + word)
+    live = (np.int32(b & MAGNITUDE) >= LEAST_NORMAL) & (bits >= LEAST_NORMAL)
+    return _float(np.int32(bits | (sign ^ (b & SIGN))) if live else ZERO)
+
+
+# ---- the same for any operands and results
+
+@compiled
+def _finished(a, b, bits):
+    """The product that has these bits, apart from operands that are zero, subnormal or not finite."""
+    a_magnitude, b_magnitude = np.int32(a & MAGNITUDE), np.int32(b & MAGNITUDE)
+    bits = ZERO if min(a_magnitude, b_magnitude) < LEAST_NORMAL else bits
+    exact = _float(a) * _float(b)
+    exact_bits = NAN if exact != exact else _bits(exact)
+    return _float(bits if max(a_magnitude, b_magnitude) < EXPONENT else exact_bits)
+
+
+@compiled
+def _ranged(a, b, doubled):
+    """The product whose magnitude has the bits `doubled`, with the exponent 127 too large."""
+    sign, doubled = np.int32((a ^ b) & SIGN), np.uint32(doubled)
+    bits = np.int32(np.uint32(doubled - np.uint32(BIAS))) | sign
+    bits = np.int32(EXPONENT | sign) if doubled >= np.uint32(0xbf000000) else np.int32(bits)
+    return _finished(a, b, ZERO if doubled < np.uint32(0x40000000) else bits)
+
+
+@compiled
+def _any_acc16(a, b, table):
+    return _finished(a, b, _bits(_times_acc16(_float(np.int32(a & UPPER)), np.int32(b & UPPER), table)))
+
+
+@compiled
+def _any_mit32(a, b, table):
+    return _ranged(a, b, np.uint32(a & MAGNITUDE) + np.uint32(b & MAGNITUDE))
+
+
+@compiled
+def _any_mit16(a, b, table):
+    return _ranged(a, b, np.uint32(a & MAGNITUDE & UPPER) + np.uint32(b & MAGNITUDE & UPPER))
+
+
+@compiled
+def _mbm(a, b):
+    correction = _correction(np.int32(CARRY - (a & MANTISSA) - (b & MANTISSA)))
+    return np.uint32(np.uint32(a & MAGNITUDE) + np.uint32(b & MAGNITUDE) + np.uint32(correction))
+
+
+@compiled
+def _any_am32(a, b, table):
+    return _ranged(a, b, _mbm(a, b))
+
+
+@compiled
+def _any_am16(a, b, table):
+    return _ranged(a, b, _mbm(np.int32((a & UPPER) | LOWEST), np.int32((b & UPPER) | LOWEST)))
+
+
+@compiled
+def _any_table(a, b, table):
+    words, shift = table
+    row, column = np.uint32(a & MANTISSA) >> np.uint32(shift), np.uint32(b & MANTISSA) >> np.uint32(shift)
+    return _ranged(a, b, np.uint32(a & EXPONENT) + np.uint32(b & EXPONENT) + words[np.uint32(row), np.uint32(column)])
+
+
+# ---- one product, for loops that make them one by one
+
+CODES = {name: np.int64(code) for code, name in enumerate(("fp16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
+FP16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
+
+
+def coded(multiplier):
+    """What single() takes for a multiplier; None, without a test in the loop, for the exact one."""
+    if isinstance(multiplier, Table):
+        return CODES["table"], (multiplier.words, np.int64(23 - multiplier.bits))
+    return None if multiplier.name == "exact" else (CODES[multiplier.name], (_NO_TABLE[0], np.int64(_NO_TABLE[1])))
+
+
+@compiled
+def single(a, b, multiplier):
+    """The product of two float32 numbers; multiplier: see coded(). Of any float type where that is None."""
+    if multiplier is None:
+        return a * b
+    code, table = multiplier
+    a_bits, b_bits = _bits(a), _bits(b)
+    if code == FP16:
+        return _half(_half(a) * _half(b))
+    if code == ACC16:
+        return _any_acc16(a_bits, b_bits, table)
+    if code == MIT32:
+        return _any_mit32(a_bits, b_bits, table)
+    if code == MIT16:
+        return _any_mit16(a_bits, b_bits, table)
+    if code == AM32:
+        return _any_am32(a_bits, b_bits, table)
+    if code == AM16:
+        return _any_am16(a_bits, b_bits, table)
+    return _any_table(a_bits, b_bits, table)
+
+
+# ---- the loops
+
+@compiled
+def _sums(add, left, times, table, a, panels, out):
+    rows, depth = a.shape
+    total = np.zeros(PANEL, np.float32)
+    for panel in range(len(panels)):
+        first = panel * PANEL
+        width = min(PANEL, out.shape[1] - first)
+        whole = (width + VECTOR - 1) // VECTOR * VECTOR   # so that no column is left for a slower loop
+        for start in range(0, max(depth, 1), DEPTH):
+            stop = min(depth, start + DEPTH)
+            for row in range(rows):
+                for n in range(width):
+                    total[n] = out[row, first + n] if start else np.float32(0)
+                add(left, times, table, a, row, panels, panel, start, stop, total, whole)
+                for n in range(width):
+                    out[row, first + n] = total[n]
+
+
+@compiled
+def _add_products(left, times, table, a, row, panels, panel, start, stop, total, width):
+    """total[n] += the products of a[row, k] and panels[panel, k, n] for k from start to stop."""
+    odd = stop - (stop - start) % 4
+    for k in range(start, odd, 4):   # four at once: total is read and written a quarter as often
+        a0, a1 = left(a[row, k], table), left(a[row, k + 1], table)
+        a2, a3 = left(a[row, k + 2], table), left(a[row, k + 3], table)
+        for n in range(width):
+            two = total[n] + times(a0, panels[panel, k, n], table) + times(a1, panels[panel, k + 1, n], table)
+            total[n] = two + times(a2, panels[panel, k + 2, n], table) + times(a3, panels[panel, k + 3, n], table)
+    _add_singly(left, times, table, a, row, panels, panel, odd, stop, total, width)
+
+
+@compiled
+def _add_singly(left, times, table, a, row, panels, panel, start, stop, total, width):
+    """As _add_products."""
+    for k in range(start, stop):
+        a0 = left(a[row, k], table)
+        for n in range(width):
+            total[n] += times(a0, panels[panel, k, n], table)
+
+
+@compiled
+def _add_table_products(left, times, table, a, row, panels, panel, start, stop, total, width):
+    """As _add_products; the table is read by a loop of its own, for LLVM makes no vectors of one that reads and writes."""
+    shift, found = np.uint32(table[1]), np.empty(PANEL, np.int32)
+    for k in range(start, stop):
+        a0 = left(a[row, k], table)
+        words = a0[2]
+        for n in range(width):
+            found[n] = words[np.uint32(np.uint32(panels[panel, k, n] & MANTISSA) >> shift)]
+        for n in range(width):
+            total[n] += times(a0, panels[panel, k, n], found[n])
+
+
+@kept
+def _exact_sums(table, a, panels, out):
+    _sums(_add_products, _left_exact, _times_exact, table, a, panels, out)
+
+
+@kept
+def _fp16_sums(table, a, panels, out):
+    _sums(_add_products, _left_fp16, _times_fp16, table, a, panels, out)
+
+
+@kept
+def _acc16_sums(table, a, panels, out):
+    _sums(_add_products, _left_acc16, _times_acc16, table, a, panels, out)
+
+
+@kept
+def _mit32_sums(table, a, panels, out):
+    _sums(_add_products, _left_mit, _times_mit, table, a, panels, out)
+
+
+@kept
+def _mit16_sums(table, a, panels, out):
+    _sums(_add_products, _left_mit16, _times_mit, table, a, panels, out)
+
+
+@kept
+def _am32_sums(table, a, panels, out):
+    _sums(_add_products, _left_am, _times_am, table, a, panels, out)
+
+
+@kept
+def _am16_sums(table, a, panels, out):
+    _sums(_add_products, _left_am16, _times_am, table, a, panels, out)
+
+
+@kept
+def _table_sums(table, a, panels, out):
+    _sums(_add_table_products, _left_table, _times_table, table, a, panels, out)
+
+
+@kept
+def _any_acc16_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_acc16, table, a, panels, out)
+
+
+@kept
+def _any_mit32_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_mit32, table, a, panels, out)
+
+
+@kept
+def _any_mit16_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_mit16, table, a, panels, out)
+
+
+@kept
+def _any_am32_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_am32, table, a, panels, out)
+
+
+@kept
+def _any_am16_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_am16, table, a, panels, out)
+
+
+@kept
+def _any_table_sums(table, a, panels, out):
+    _sums(_add_singly, _as_it_is, _any_table, table, a, panels, out)
+
+
+_LOOPS = {   # multiplier -> the loops where nothing overflows and all is finite, those for anything (None: the same)
+    "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
+    "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),
+    "am32": (_am32_sums, _any_am32_sums), "am16": (_am16_sums, _any_am16_sums), "table": (_table_sums, _any_table_sums)}

@@ -1,0 +1,328 @@
+"""Cheap multipliers: what hardware with a simpler multiplier would make of a product of two float32 numbers, to the bit.
+
+A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and `fp16` add the exponents, take the sign as the exclusive or
+of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
+
+    an operand is infinite or NaN         the exact float32 product; a NaN is always 0x7fc00000
+    an operand is zero or subnormal       +0
+    the result's exponent is too small    +0 (there are no subnormal results)
+    the result's exponent is too large    infinity with the product's sign
+
+The order matters where rules meet: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
+nearest, ties to even, with subnormals, signed zeros and infinities as there; only its NaN is made 0x7fc00000 too.
+
+    mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
+                                                                     logarithms, 1962
+    mbm        Mitchell's plus 5/64, which makes its mean error      the minimally biased multiplier, Saadat et al., 2018
+               small; no correction where it would carry
+
+The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate.py for matrix products.
+"""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import math
+import pathlib
+
+import numpy as np
+
+from ladder.errors import UserError
+
+MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
+CARRY = 0x80          # in a table's entry
+
+MANTISSA = np.uint32(0x007fffff)
+EXPONENT = np.uint32(0x7f800000)    # also the bits of infinity
+MAGNITUDE = np.uint32(0x7fffffff)
+SIGN = np.uint32(0x80000000)
+UPPER = np.uint32(0xffff0000)       # the bits of a bfloat16 in a float32
+LEAST_NORMAL = np.uint32(0x00800000)
+ONE = np.uint32(0x3f800000)
+NAN = np.uint32(0x7fc00000)
+CORRECTION = np.uint32(655360)      # 5/64 of 2^23
+
+
+@dataclasses.dataclass(frozen=True)
+class Multiplier:
+    """A multiplier by formula; `text` says what it is."""
+
+    name: str
+    text: str
+
+
+MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
+    "exact": "float32",
+    "acc16": "bfloat16: operands and product cut to 7 bits of mantissa",
+    "am32": "minimally biased multiplier (MBM), 23 bits of mantissa",
+    "am16": "minimally biased multiplier (MBM), 7 bits of mantissa",
+    "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
+    "mit16": "Mitchell's logarithmic multiplier, 7 bits of mantissa",
+    "fp16": "IEEE half: operands and product rounded to 10 bits of mantissa and 5 of exponent",
+}.items()}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """A multiplier given by the product of every two mantissas of m bits; longer mantissas are cut to m bits.
+
+    entries: uint8 (2^m, 2^m); entries[i, j] is what (1 + i / 2^m)(1 + j / 2^m) becomes: its low m bits the mantissa f of the
+    result, bit 7 the carry c, so that the result is (1 + f / 2^m) 2^c. Nothing says that it is symmetric.
+    """
+
+    name: str
+    entries: np.ndarray
+
+    def __post_init__(self):
+        if faults := stray_bits(self.entries):
+            i, j = faults[0]
+            raise UserError(f"{self.name}: entry [{i}, {j}] is {self.entries[i, j]:#04x}, but with mantissas of {self.bits} "
+                            f"bits an entry has no other bits than the carry 0x80 and {2 ** self.bits - 1:#04x}")
+
+    @property
+    def bits(self):
+        """m, 1 to 7."""
+        return len(self.entries).bit_length() - 1
+
+    @property
+    def text(self):
+        return f"table {self.name}, {self.bits} bits of mantissa"
+
+    @functools.cached_property
+    def digest(self):
+        """Of the entries, 16 hexadecimal digits."""
+        return hashlib.sha256(self.entries.tobytes()).hexdigest()[:16]
+
+    @functools.cached_property
+    def words(self):
+        """uint32 (2^m, 2^m): the entries with mantissa and carry where a float32 has its mantissa and its exponent."""
+        entries = self.entries.astype(np.uint32)
+        return (entries & CARRY) << 16 | (entries & (CARRY - 1)) << (23 - self.bits)
+
+    @functools.cached_property
+    def flipped(self):
+        """The same with the operands exchanged."""
+        return Table(self.name, np.ascontiguousarray(self.entries.T))
+
+
+def find(name):
+    """The multiplier that `name` says: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
+    if name in MULTIPLIERS:
+        return MULTIPLIERS[name]
+    if pathlib.Path(name).is_file():
+        return load_table(name)
+    near = difflib.get_close_matches(str(name), MULTIPLIERS, n=1, cutoff=0.6)
+    raise UserError(f"there is no multiplier '{name}'; it must be {', '.join(MULTIPLIERS)} or the file of a table"
+                    + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def identity(name):
+    """What the multiplier that `name` says is called in versions: its name, or 'table' and the digest of its entries.
+
+    Raises UserError as find().
+    """
+    multiplier = find(name)
+    return f"table {multiplier.digest}" if isinstance(multiplier, Table) else multiplier.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Products:
+    """Which multiplier makes the products of convolutions and dense layers, by direction (DIRECTIONS)."""
+
+    forward: object = MULTIPLIERS["exact"]
+    input_grad: object = MULTIPLIERS["exact"]
+    weight_grad: object = MULTIPLIERS["exact"]
+
+    @property
+    def exact(self):
+        """Whether all are."""
+        return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
+
+
+DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
+EXACT = Products()
+
+
+def products(params, name):
+    """The Products that a stage's parameters ask for: `multiplier` and `multiplier_in`; without the first all are exact.
+
+    name: what find() takes; without `multiplier_in` all directions use it. Raises UserError as find(), and where the table in
+    the file is not the one that the run was planned with.
+    """
+    if "multiplier" not in params:
+        return EXACT
+    if identity(name) != params["multiplier"]:
+        raise UserError(f"{name} changed after this run was planned; run it again")
+    return Products(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
+
+
+def load_table(path):
+    """The Table in a file (see read_entries). Raises UserError where it is none."""
+    return Table(str(path), read_entries(path))
+
+
+def read_entries(path):
+    """The entries in a file, uint8 (2^m, 2^m), whatever faults they have.
+
+    The file holds 4^m bytes, m from 1 to 7, entry [i, j] at place (i << m) | j; or as a .npy those entries, flat or square.
+    Raises UserError for a file that cannot be read, another number of entries, and another dtype than uint8.
+    """
+    path = pathlib.Path(path)
+    try:
+        entries = _read_npy(path) if path.suffix == ".npy" else np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise UserError(f"cannot read the multiplier table {path}: {error.strerror or error}") from error
+    sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)]
+    if entries.size not in sizes:
+        raise UserError(f"{path} has {entries.size} entries, but a multiplier table has 4^m, m from 1 to {MOST_TABLE_BITS}: "
+                        f"{', '.join(map(str, sizes))}")
+    side = math.isqrt(entries.size)
+    if entries.shape not in ((side * side,), (side, side)):
+        raise UserError(f"{path} is {entries.shape}, but a multiplier table of so many entries is {(side * side,)} or "
+                        f"{(side, side)}")
+    entries = np.ascontiguousarray(entries).reshape(side, side)
+    entries.flags.writeable = False
+    return entries
+
+
+def _read_npy(path):
+    try:
+        entries = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise UserError(f"{path} is not a .npy file of numbers: {error}") from error
+    if not isinstance(entries, np.ndarray) or entries.dtype != np.uint8:
+        kind = entries.dtype if isinstance(entries, np.ndarray) else "no array"
+        raise UserError(f"{path} is {kind}, but the entries of a multiplier table are uint8")
+    return entries
+
+
+def stray_bits(entries):
+    """Places (i, j) of the entries that have bits between their mantissa and their carry."""
+    meant = CARRY | (len(entries) - 1)
+    return [(int(i), int(j)) for i, j in np.argwhere(entries & np.uint8(0xff - meant))]
+
+
+def tabulated(kind, bits):
+    """The entries, uint8 (2^bits, 2^bits), of `exact`, `mitchell` or `mbm` with mantissas of so many bits, results cut.
+
+    With 7 bits these are acc16, mit16 and am16.
+    """
+    mantissas = np.arange(2 ** bits, dtype=np.uint32) << (23 - bits)
+    if kind == "mbm":
+        mantissas |= np.uint32(1 << (23 - bits))   # it sets the lowest bit of both operands
+    values = (mantissas | ONE).view(np.float32)
+    by = {"exact": "exact", "mitchell": "mit32", "mbm": "am32"}[kind]
+    results = multiply(values[:, None], values[None, :], by).view(np.uint32)
+    carry = ((results & EXPONENT) > ONE) * np.uint32(CARRY)
+    return (carry | (results & MANTISSA) >> (23 - bits)).astype(np.uint8)
+
+
+def kernel_defines(multiplier):
+    """What to compile kernels that include common/multiplier.cuh with: texts NAME=VALUE."""
+    if not isinstance(multiplier, Table):
+        return (f"MULTIPLIER={multiplier.name}",)
+    return ("MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}",
+            f"MULTIPLIER_TABLE={','.join(map(str, multiplier.entries.reshape(-1).tolist()))}")
+
+
+# ---- products
+
+def multiply(a, b, multiplier):
+    """a * b element by element, as `multiplier` (a Multiplier, a Table, or what find() takes) makes it.
+
+    a, b: float32 arrays or numbers whose shapes broadcast; returns a float32 array. Raises TypeError for another dtype,
+    UserError for an unknown multiplier.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != np.float32 or b.dtype != np.float32:
+        raise TypeError(f"a multiplier takes float32, not {a.dtype} and {b.dtype}")
+    multiplier = find(multiplier) if isinstance(multiplier, (str, pathlib.Path)) else multiplier
+    a, b = np.broadcast_arrays(a, b)
+    with np.errstate(all="ignore"):
+        if isinstance(multiplier, Table):
+            return _tabular(a, b, multiplier)
+        return FORMULAS[multiplier.name](a, b)
+
+
+def _exact(a, b):
+    return a * b
+
+
+def _fp16(a, b):
+    # NumPy's product of two halves is their float32 product, which has at most 22 bits and is exact, rounded once.
+    return _float(_bits((a.astype(np.float16) * b.astype(np.float16)).astype(np.float32)))
+
+
+def _acc16(a, b):
+    product = _float(_bits(a) & UPPER) * _float(_bits(b) & UPPER)   # of at most 16 bits: exact, or infinite
+    bits = _bits(product) & UPPER
+    return _special_cases(a, b, np.where(bits & EXPONENT, bits, 0))
+
+
+def _mit32(a, b):
+    return _by_exponent(a, b, _mitchell(_bits(a), _bits(b)))
+
+
+def _mit16(a, b):
+    return _by_exponent(a, b, _mitchell(_bits(a) & UPPER, _bits(b) & UPPER))
+
+
+def _am32(a, b):
+    return _by_exponent(a, b, _mbm(_bits(a), _bits(b)))
+
+
+def _am16(a, b):
+    lowest = np.uint32(1 << 16)
+    return _by_exponent(a, b, _mbm(_bits(a) & UPPER | lowest, _bits(b) & UPPER | lowest) & UPPER)
+
+
+def _tabular(a, b, table):
+    shift = 23 - table.bits
+    a_bits, b_bits = _bits(a), _bits(b)
+    words = table.words[(a_bits & MANTISSA) >> shift, (b_bits & MANTISSA) >> shift]
+    return _by_exponent(a, b, (a_bits & EXPONENT) + (b_bits & EXPONENT) + words)
+
+
+def _mitchell(a, b):
+    """Exponent and mantissa of the product's magnitude, one after the other, with the exponent 127 too large."""
+    return (a & MAGNITUDE) + (b & MAGNITUDE)   # a carry out of the mantissas is what x + y >= 1 asks for
+
+
+def _mbm(a, b):
+    """As _mitchell."""
+    total = (a & MANTISSA) + (b & MANTISSA)
+    carry = total >> 23
+    fraction = (total & MANTISSA) + (CORRECTION >> carry)
+    too_large = fraction >= LEAST_NORMAL   # the correction would carry: leave it out, or renormalise
+    fraction = np.where(too_large, np.where(carry, total & MANTISSA, (fraction - LEAST_NORMAL) >> 1), fraction)
+    exponents = (a & EXPONENT) + (b & EXPONENT)
+    return exponents + np.where(carry | too_large, LEAST_NORMAL, np.uint32(0)) + fraction
+
+
+def _by_exponent(a, b, doubled):
+    """The product whose magnitude has the bits `doubled`, with the exponent 127 too large."""
+    sign = (_bits(a) ^ _bits(b)) & SIGN
+    bits = np.where(doubled < ONE + EXPONENT, (doubled - ONE) | sign, EXPONENT | sign)
+    return _special_cases(a, b, np.where(doubled < ONE + LEAST_NORMAL, 0, bits))
+
+
+def _special_cases(a, b, bits):
+    """The float32 of `bits`, apart from operands that are zero, subnormal or not finite."""
+    a_magnitude, b_magnitude = _bits(a) & MAGNITUDE, _bits(b) & MAGNITUDE
+    least, largest = np.minimum(a_magnitude, b_magnitude), np.maximum(a_magnitude, b_magnitude)
+    bits = np.where(least < LEAST_NORMAL, 0, bits)
+    return _float(np.where(largest < EXPONENT, bits, _bits(a * b)))
+
+
+def _bits(values):
+    return np.ascontiguousarray(values).view(np.uint32).reshape(np.shape(values))
+
+
+def _float(bits):
+    """float32 of `bits`, with the one NaN."""
+    values = np.asarray(bits, np.uint32).view(np.float32)
+    return np.where(np.isnan(values), NAN.view(np.float32), values)
+
+
+FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16}

@@ -1,0 +1,46 @@
+"""Which SVM library this machine can run. Standard library only: the Snakefile imports it on every start.
+
+| backend | library | needs |
+|---|---|---|
+| cuml | RAPIDS cuML | an NVIDIA GPU, CuPy and cuML |
+| sklearnex | scikit-learn-intelex (oneDAL) | an x86-64 processor |
+| sklearn | scikit-learn (libsvm) | nothing else |
+"""
+
+import importlib.util
+
+from ladder.errors import UserError
+from ladder.machine.driver import gpu_count
+
+BACKENDS = ("cuml", "sklearnex", "sklearn")   # in the order in which `auto` takes them
+
+
+def resolve_backend(name):
+    """The backend that `name` stands for: itself, or for 'auto' the first of BACKENDS that this machine can run.
+
+    Raises UserError for a name that is no backend.
+    """
+    if name == "auto":
+        return next(backend for backend in BACKENDS if unavailable(backend) is None)
+    if name not in BACKENDS:
+        raise UserError(f"svm_backend is {name!r}; it can be auto, {', '.join(BACKENDS)}")
+    return name
+
+
+def unavailable(name):
+    """One line saying why this machine cannot run the backend `name` and what it can run instead; None where it can."""
+    if name == "cuml" and gpu_count() == 0:
+        return f"svm_backend cuml needs an NVIDIA GPU and no driver answers here; {_instead()}"
+    if name == "cuml" and not (_installed("cupy") and _installed("cuml")):
+        return f"svm_backend cuml needs CuPy and cuML (the GPU set in envs/), not installed here; {_instead()}"
+    if name == "sklearnex" and not _installed("sklearnex"):
+        return "svm_backend sklearnex needs scikit-learn-intelex, not installed here; set svm_backend to auto or sklearn"
+    return None
+
+
+def _instead():
+    return f"set svm_backend to {'auto, sklearnex or sklearn' if _installed('sklearnex') else 'auto or sklearn'}"
+
+
+def _installed(package):
+    return importlib.util.find_spec(package) is not None

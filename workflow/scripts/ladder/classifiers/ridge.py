@@ -1,0 +1,145 @@
+"""Kernel ridge regression: least squares on the classes in the space of the RBF kernel, solved in closed form.
+
+Of rows X (N, D) and Y (N, k), +1 for a row's class and -1 elsewhere, minus its mean m, a row r scores k(r, X) A + m with
+    A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's `svm_gamma: scale`
+and is of the class with the highest score: each class against all others, where the SVM here weighs every two classes. Width
+and strength are those of WIDTHS and STRENGTHS which, fitted to some of the training rows, name most right of some others, both
+drawn by the seed.
+
+K's lower half alone is held, in square tiles, and becomes its Cholesky factor in place: 2 N^2 bytes. What a tile holds is
+computed by one thread, in one order, so that the bits do not depend on the number of threads.
+"""
+
+import dataclasses
+
+import numpy as np
+import scipy.linalg
+
+from ladder.arithmetic import matmul as products
+from ladder.arithmetic import randomness
+from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
+from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.progress import bar
+
+WIDTHS = (0.25, 0.5, 1.0)
+STRENGTHS = (0.3, 0.1, 0.03, 0.01)
+TRIED = 5000   # at most so many rows are fitted, and as many others scored, to choose the two
+TILE = 1024    # rows and columns of a tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel: kernel_functions.Kernel.
+
+    classes (k,): labels, ascending; width, strength: the ones chosen; validation: (width, strength) -> share of the rows held
+    out that they named right.
+    """
+
+    classes: np.ndarray
+    center: np.ndarray
+    rows: np.ndarray
+    coefficients: np.ndarray
+    intercept: np.ndarray
+    kernel: Kernel
+    width: float
+    strength: float
+    validation: dict
+
+
+def fit(features, labels, seed, threads=1):
+    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
+
+    Raises UserError for fewer than two classes, fewer than 20 rows, or features that are not finite.
+    """
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2 or len(labels) < 20:
+        raise UserError(f"kernel ridge needs two classes and 20 training images, here are {len(classes)} and {len(labels)}; "
+                        "raise train_limit")
+    center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
+    if not np.isfinite(center).all():
+        raise RunFailed(NOT_FINITE.format(""))
+    rows = features - center
+    gamma = resolve_gamma("scale", rows)
+    targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
+    validation = _validate(rows, codes, targets, gamma, seed, threads)
+    width, strength = max(validation, key=validation.get)
+    intercept = targets.mean(axis=0)
+    kernel = Kernel("rbf", width * gamma)
+    coefficients = _solve(rows, targets - intercept, kernel, strength, threads)
+    return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
+
+
+def predict(model, rows, threads=1):
+    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
+    norms = squared_norms(model.rows)
+
+    def block(start):
+        some = rows[start:start + TILE] - model.center
+        scores = model.kernel.block(some, squared_norms(some), model.rows, norms) @ model.coefficients
+        return model.classes[(scores + model.intercept).argmax(axis=1)]
+
+    return np.concatenate(products.for_each(block, range(0, len(rows), TILE), threads, "kernel ridge", "block"))
+
+
+def _validate(rows, codes, targets, gamma, seed, threads):
+    """(width, strength) -> the share it names right, the narrowest and strongest first."""
+    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows))
+    count = min(TRIED, len(rows) // 2)
+    held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
+    mean = targets[fitted].mean(axis=0)
+    wanted, norms = (targets[fitted] - mean).astype(np.float32), squared_norms(rows)
+
+    def shares(width):
+        kernel = Kernel("rbf", width * gamma)
+        within, across = (kernel.block(rows[some], norms[some], rows[fitted], norms[fitted]) for some in (fitted, held))
+        found = {}
+        for strength in STRENGTHS:
+            within[np.diag_indices(count)] = 1 + strength
+            coefficients = scipy.linalg.solve(within, wanted, assume_a="pos", check_finite=False)
+            found[width, strength] = float(np.mean((across @ coefficients + mean).argmax(axis=1) == codes[held]))
+        return found
+
+    each = products.for_each(shares, WIDTHS[::-1], threads, "kernel ridge, settings", "width")
+    return {setting: share for found in each for setting, share in found.items()}
+
+
+def _solve(rows, targets, kernel, strength, threads):
+    """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile."""
+    norms = squared_norms(rows)
+    parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
+    tiles = {}
+
+    def tile(i, j):
+        """Tile (i, j) of K + strength I minus what the columns of the factor before j make up of it."""
+        made = kernel.block(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]])
+        if i == j:
+            made[np.diag_indices(len(made))] = 1 + strength
+        for before in range(j):
+            made -= tiles[i, before] @ tiles[j, before].T
+        return made
+
+    for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
+        below = range(j, len(parts))
+        tiles.update(zip(((i, j) for i in below), products.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
+        tiles[j, j] = corner = scipy.linalg.cholesky(tiles[j, j], lower=True, overwrite_a=True, check_finite=False)
+
+        def divide(i, j=j, corner=corner):
+            tiles[i, j] = scipy.linalg.solve_triangular(corner, tiles[i, j].T, lower=True, check_finite=False).T
+
+        products.for_each(divide, below[1:], threads)
+    return _substitute(tiles, parts, targets)
+
+
+def _substitute(tiles, parts, targets):
+    """(L L')^-1 targets, float32, of the factor's tiles."""
+    found = targets.astype(np.float32)
+    last = len(parts)
+    for i in range(last):
+        for j in range(i):
+            found[parts[i]] -= tiles[i, j] @ found[parts[j]]
+        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True)
+    for i in reversed(range(last)):
+        for j in range(i + 1, last):
+            found[parts[i]] -= tiles[j, i].T @ found[parts[j]]
+        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True, trans="T")
+    return found

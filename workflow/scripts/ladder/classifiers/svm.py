@@ -1,0 +1,397 @@
+"""One-vs-one support vector machines on many wide rows: fit, predict, and the arrays a fitted one consists of.
+
+The dual problem is solved exactly, by a library:
+
+| backend | solver |
+|---|---|
+| sklearn | libsvm, in scikit-learn, on Gram matrices from BLAS |
+| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH the way of `sklearn`, which is faster there |
+| cuml | cuML, one class pair at a time |
+
+The Gram way. libsvm computes kernel values one by one in float64; on thousands of features that is nearly all of its
+time. A one-vs-one machine is a two-class problem for each pair of classes, and a pair's kernel matrix is two blocks
+within a class and one across. So the blocks within classes are computed once (float32 GEMM, symmetric half only) and
+kept; a block across is computed when its pair is solved, and freed. Pairs are solved side by side, each with its share
+of the BLAS threads and its own libsvm, which runs outside the interpreter lock. libsvm solves the same problem as ever,
+so the machine is SVC's own.
+
+Prediction is the same for every backend, needs the saved arrays alone, and follows libsvm's voting: each pair's machine
+votes for one of its two classes, the class with most votes wins, the lower one where votes are equal.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import math
+import pathlib
+import time
+
+import numpy as np
+import sklearn
+import sklearn.svm
+import threadpoolctl
+
+from ladder.classifiers import backends
+from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms
+from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.progress import bar, duration, log, size
+from ladder.store import artifacts
+
+# rows^2 x features up to which oneDAL needs 10 s or less. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000
+# rows in 1.6 s and 8000 in 12.8 s, where Gram blocks and libsvm take 0.5 s and 3.1 s.
+ONEDAL_REACH = 4e11
+LIBSVM_CACHE = 420e6              # bytes of kernel rows that each libsvm keeps as float32: all of a pair of 10,000 rows
+PAIRS_MEMORY = 5e9                # bytes that pairs being solved side by side may take together
+PROBE_ROWS = 1000                 # of each class, in the short run from which the time is estimated
+# libsvm's time goes with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
+SOLVE_POWER = {"rbf": 2.2, "poly": 2.3, "linear": 2.9}
+PREDICT_VALUES = 2**25            # kernel values at a time in prediction
+
+
+@dataclasses.dataclass
+class Model:
+    """A fitted one-vs-one machine of k classes, s support vectors, D features.
+
+    classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class, n_support (k,) int64
+    of each. support_vectors (s, D) float32: those rows minus `center` (D,) float32, which is the training rows' mean for
+    rbf (a shift changes no distance, and small numbers lose fewer digits) and zero for the other kernels.
+    dual_coef (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient against class j in row j-1
+    where j > i, in row j where j < i. intercept (k(k-1)/2,) float64, of the pairs (0,1), (0,2) .. (k-2,k-1).
+    A pair's decision is sum(coefficient x kernel value) + intercept; above 0 it votes for the pair's first class, else
+    for the second.
+
+    The vectors themselves are kept, 4 s D bytes (1.3 GB for all of CIFAR-10 at 8192 features), so that a saved machine
+    needs nothing beside its file.
+    """
+
+    kernel: Kernel
+    C: float
+    classes: np.ndarray
+    n_support: np.ndarray
+    support: np.ndarray
+    support_vectors: np.ndarray
+    dual_coef: np.ndarray
+    intercept: np.ndarray
+    center: np.ndarray
+
+    def save(self, path):
+        """Write it as safetensors: numbers as float64 arrays of one element, the kernel's name as its ASCII codes.
+
+        All are arrays, because safetensors writes text metadata in an order that changes from run to run.
+        """
+        artifacts.save_tensors(path, {
+            "kernel": np.frombuffer(self.kernel.name.encode(), np.uint8),
+            **{name: np.array([getattr(self.kernel, name)], np.float64) for name in ("gamma", "degree", "coef0")},
+            "C": np.array([self.C], np.float64),
+            **{name: getattr(self, name) for name in _ARRAYS},
+        })
+
+
+_ARRAYS = ("classes", "n_support", "support", "support_vectors", "dual_coef", "intercept", "center")
+
+
+def load(path):
+    """The Model that Model.save wrote to `path`. Raises UserError where it is not one."""
+    tensors = artifacts.load_tensors(pathlib.Path(path))
+    try:
+        name = tensors["kernel"].tobytes().decode("ascii", "replace")
+        gamma, degree, coef0, penalty = (float(tensors[key][0]) for key in ("gamma", "degree", "coef0", "C"))
+        arrays = {key: tensors[key] for key in _ARRAYS}
+    except (KeyError, IndexError) as error:
+        raise UserError(f"{path} is not an SVM's file: {error} is missing") from error
+    if name not in KERNELS:
+        raise UserError(f"{path} is not an SVM's file: its kernel is {name!r}")
+    return Model(Kernel(name, gamma, int(degree), coef0), penalty, **arrays)
+
+
+def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):
+    """Fit a one-vs-one machine to features (N, D) float, which may be memory-mapped, and labels (N,) integer.
+
+    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. threads change the speed and,
+    by other summation orders in BLAS, last digits. Returns (Model, name of the solver).
+    Raises UserError for settings out of range, a backend this machine cannot run, features that are not finite, or
+    fewer than two classes.
+    """
+    _check_settings(backend, kernel, C, gamma)
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise UserError(f"an SVM needs two classes, the training labels hold {len(classes)}; raise train_limit")
+    if len(features) != len(labels):
+        raise UserError(f"{len(features)} rows of features but {len(labels)} labels; make the features again")
+    rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
+    function = Kernel(kernel, resolve_gamma(gamma, features))
+    if backend == "sklearnex" and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH:
+        return _fit_onedal(rows, classes, function, C, threads), "oneDAL"
+    if backend == "cuml":
+        solved, solver = _solve_pairs_on_gpu(rows, function, C), "cuML"
+    else:
+        solved, solver = _solve_pairs(rows, function, C, threads), "libsvm on BLAS Gram blocks"
+    if backend == "sklearnex":
+        log.info("%d rows x %d features: oneDAL would take longer than %s, which is used", *features.shape, solver)
+    return _assemble(rows, classes, function, C, solved), solver
+
+
+def predict(model, features):
+    """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
+
+    Raises UserError for features that are not finite or not as wide as the training rows.
+    """
+    predicted = np.empty(len(features), model.classes.dtype)
+    for start, decisions in decision_blocks(model, features):
+        predicted[start:start + len(decisions)] = model.classes[np.argmax(votes(model, decisions), axis=1)]
+    return predicted
+
+
+def votes(model, decisions):
+    """How many of its k - 1 pairs each of model.classes wins, (rows, k) int64, by decisions (rows, pairs)."""
+    counts = np.zeros((len(decisions), len(model.classes)), np.int64)
+    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
+        counts[:, i] += decision > 0
+        counts[:, j] += decision <= 0
+    return counts
+
+
+def margins(model, decisions, of):
+    """By how much class of[row], an index into model.classes, wins against each class, (rows, k) float64; 0 against itself.
+
+    1 is how far support vectors within the penalty lie from the border between two classes; below 0 it lost.
+    """
+    found = np.zeros((len(decisions), len(model.classes)))
+    for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
+        found[:, j] += np.where(of == i, decision, 0)
+        found[:, i] -= np.where(of == j, decision, 0)
+    return found
+
+
+def decision_blocks(model, features):
+    """Yields (first row, decisions (rows, pairs) float64) of block after block of features (M, D)."""
+    if features.shape[1] != len(model.center):
+        raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
+    coefficients = _pair_coefficients(model)
+    norms = squared_norms(model.support_vectors)
+    step = max(1, min(1024, PREDICT_VALUES // len(norms)))
+    for start in bar(range(0, len(features), step), "predict", "block"):
+        rows = np.array(features[start:start + step], np.float32)
+        _check_finite(rows, start)
+        rows -= model.center
+        values = model.kernel.block(rows, squared_norms(rows), model.support_vectors, norms)
+        yield start, values.astype(np.float64) @ coefficients + model.intercept
+
+
+# Preparing the rows
+
+
+@dataclasses.dataclass
+class _Rows:
+    """Training rows (N, D) float32 minus `center`, grouped by class: those of class i are rows[slices[i]].
+
+    order (N,): which row of the training set each one is. norms (N,) float32: their squared_norms.
+    """
+
+    rows: np.ndarray
+    order: np.ndarray
+    slices: list
+    center: np.ndarray
+    norms: np.ndarray
+
+    @classmethod
+    def sorted_by_class(cls, features, labels, classes, centered):
+        order = np.argsort(labels, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        rows, total = np.empty(features.shape, np.float32), np.zeros(features.shape[1])
+        for start in range(0, len(features), CHUNK):   # in the file's order, so that it is read once from end to end
+            chunk = np.asarray(features[start:start + CHUNK], np.float32)
+            _check_finite(chunk, start)
+            total += chunk.sum(axis=0, dtype=np.float64)
+            rows[place[start:start + CHUNK]] = chunk
+        center = (total / len(rows) if centered else np.zeros(len(total))).astype(np.float32)
+        if centered:
+            rows -= center
+        ends = np.searchsorted(labels[order], classes, side="right")
+        slices = [slice(int(start), int(end)) for start, end in itertools.pairwise([0, *ends])]
+        return cls(rows, order, slices, center, squared_norms(rows))
+
+    def of(self, i):
+        """Rows and norms of class i."""
+        return self.rows[self.slices[i]], self.norms[self.slices[i]]
+
+    @functools.cached_property
+    def counts(self):
+        """Rows of each class."""
+        return [part.stop - part.start for part in self.slices]
+
+
+def _check_finite(chunk, start):
+    if not np.isfinite(chunk).all():
+        row = start + int(np.flatnonzero(~np.isfinite(chunk).all(axis=1))[0])
+        raise RunFailed(NOT_FINITE.format(f", first in row {row}"))
+
+
+def _check_settings(backend, kernel, C, gamma):
+    reason = backends.unavailable(backends.resolve_backend(backend))
+    if reason:
+        raise UserError(reason)
+    if kernel not in KERNELS:
+        raise UserError(f"svm_kernel is {kernel!r}; it can be {', '.join(KERNELS)}")
+    if not (C > 0 and math.isfinite(C)):
+        raise UserError(f"svm_C is {C}; it must be a number above 0, 10 is the default")
+    if gamma not in ("scale", "auto") and not (not isinstance(gamma, str) and gamma > 0 and math.isfinite(gamma)):
+        raise UserError(f"svm_gamma is {gamma!r}; it can be scale, auto, or a number above 0")
+
+
+# The solvers. One class pair's solution: (support, coefficients, intercept) with support (s,) counting the rows of the
+# first class, then the second's, and a decision > 0 for the second, as scikit-learn and cuML have it for two classes.
+
+
+def _pairs(count):
+    return list(itertools.combinations(range(count), 2))
+
+
+def _solve_pairs(rows, kernel, C, threads):
+    """Solutions of all class pairs, several pairs at a time."""
+    pairs = _pairs(len(rows.slices))
+    largest = sum(sorted(rows.counts)[-2:])
+    workers = int(max(1, min(threads, len(pairs), PAIRS_MEMORY // _pair_bytes(largest))))
+    with threadpoolctl.threadpool_limits(max(1, threads // workers), user_api="blas"):
+        _announce(rows, kernel, C, pairs, workers)
+        within = list(_side_by_side(workers, lambda i: kernel.block(*rows.of(i), *rows.of(i)), range(len(rows.slices))))
+
+        def solve(pair):
+            i, j = pair
+            return _solve_pair(within[i], within[j], kernel.block(*rows.of(i), *rows.of(j)), kernel, C)
+
+        return list(bar(_side_by_side(workers, solve, pairs), "SVM", "pair", total=len(pairs)))
+
+
+def _solve_pair(first, second, across, kernel, C):
+    """libsvm's solution for two classes with these Gram blocks: (n, n), (m, m) and (n, m) float32."""
+    n = len(first)
+    gram = np.empty((n + len(second), n + len(second)))   # float64 is what libsvm reads
+    gram[:n, :n], gram[n:, n:], gram[:n, n:] = first, second, across
+    gram[n:, :n] = across.T
+    second_class = np.arange(len(gram)) >= n
+    # Shrinking, libsvm's heuristic of leaving out settled rows, changes the time alone: 1/4 less for the many steps that
+    # linear and poly take on a pair of 10,000 rows, 1/4 more for rbf.
+    svc = sklearn.svm.SVC(kernel="precomputed", C=C, shrinking=kernel.name != "rbf", cache_size=LIBSVM_CACHE / 2**20)
+    with sklearn.config_context(assume_finite=True):
+        svc.fit(gram, second_class)
+    return svc.support_, svc.dual_coef_[0], svc.intercept_[0]
+
+
+def _solve_pairs_on_gpu(rows, kernel, C):
+    """Solutions of all class pairs by cuML.
+
+    Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_); it has been run
+    against a stand-in with these attributes only, not on a GPU.
+    """
+    import cupy
+    from cuml.svm import SVC
+
+    if not cupy.cuda.is_available():
+        raise UserError("svm_backend cuml: CuPy finds no GPU that it can use; set svm_backend to sklearnex or sklearn")
+    log.info("SVM: %d rows x %d features on the GPU", *rows.rows.shape)
+    solutions = []
+    for i, j in bar(_pairs(len(rows.slices)), "SVM", "pair"):
+        svc = SVC(C=C, **kernel.settings(), output_type="numpy")
+        second_class = np.repeat(np.float32([0, 1]), [rows.counts[i], rows.counts[j]])
+        svc.fit(np.concatenate([rows.rows[rows.slices[i]], rows.rows[rows.slices[j]]]), second_class)
+        solutions.append((np.asarray(svc.support_), np.ravel(svc.dual_coef_), float(np.ravel(svc.intercept_)[0])))
+    return solutions
+
+
+def _fit_onedal(rows, classes, kernel, C, threads):
+    """The Model by scikit-learn-intelex's SVC: libsvm's layout, but with signs turned where there are two classes."""
+    from sklearnex.svm import SVC
+
+    log.info("SVM: %d rows x %d features by oneDAL: seconds", *rows.rows.shape)
+    position = np.repeat(np.arange(len(classes)), rows.counts)
+    svc = SVC(C=C, **kernel.settings(), n_jobs=threads)
+    svc.fit(rows.rows, position)
+    if not hasattr(svc, "_onedal_estimator"):
+        raise UserError("scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn")
+    sign = -1.0 if len(classes) == 2 else 1.0
+    return _model(rows, classes, kernel, C, svc.support_, sign * svc.dual_coef_, sign * svc.intercept_)
+
+
+def _assemble(rows, classes, kernel, C, solutions):
+    """The Model that the class pairs' solutions make together."""
+    dual, intercepts = np.zeros((len(classes) - 1, len(rows.rows))), []
+    for (i, j), (support, coefficients, intercept) in zip(_pairs(len(classes)), solutions, strict=True):
+        is_second = support >= rows.counts[i]
+        dual[j - 1, rows.slices[i].start + support[~is_second]] = -coefficients[~is_second]
+        dual[i, rows.slices[j].start + support[is_second] - rows.counts[i]] = -coefficients[is_second]
+        intercepts.append(-intercept)
+    support = np.flatnonzero(dual.any(axis=0))
+    return _model(rows, classes, kernel, C, support, dual[:, support], np.array(intercepts))
+
+
+def _model(rows, classes, kernel, C, support, dual_coef, intercept):
+    """The Model whose support vectors are rows.rows[support], `support` ascending."""
+    n_support = [np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices]
+    return Model(kernel, float(C), classes, np.array(n_support, np.int64), rows.order[support].astype(np.int64),
+                 rows.rows[support], np.asarray(dual_coef, np.float64), np.asarray(intercept, np.float64), rows.center)
+
+
+def _pair_coefficients(model):
+    """Coefficients (s, pairs) float64: one column for each class pair, zero for vectors of other classes."""
+    ends = np.cumsum(model.n_support)
+    parts = [slice(end - count, end) for end, count in zip(ends, model.n_support, strict=True)]
+    pairs = _pairs(len(model.classes))
+    coefficients = np.zeros((len(model.support), len(pairs)))
+    for column, (i, j) in enumerate(pairs):
+        coefficients[parts[i], column] = model.dual_coef[j - 1, parts[i]]
+        coefficients[parts[j], column] = model.dual_coef[i, parts[j]]
+    return coefficients
+
+
+def _side_by_side(workers, function, items):
+    """Yields function(item) in the items' order, `workers` computed at a time; where it is left early, few more are."""
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(function, items)   # map cancels what has not begun
+
+
+# What it will cost
+
+
+def _announce(rows, kernel, C, pairs, workers):
+    """Log rows, pairs, expected time and memory before the work."""
+    working = sum(4 * count**2 for count in rows.counts) + workers * _pair_bytes(sum(sorted(rows.counts)[-2:]))
+    log.info("SVM: %d rows x %d features, %d class pairs, %d at a time: about %s, up to %s of memory; the model's file "
+             "takes up to %s", *rows.rows.shape, len(pairs), workers,
+             duration(_expected_seconds(rows, kernel, C, pairs, workers)),
+             size(2 * rows.rows.nbytes + working), size(rows.rows.nbytes))   # features twice: as mapped, as sorted
+    free = _free_memory()
+    if working > free:
+        log.warning("only %s of memory are free here; if this run is killed, a smaller train_limit needs less",
+                    size(free))
+
+
+def _pair_bytes(count):
+    """Bytes one pair of `count` rows takes: its float64 Gram matrix, the float32 block across, libsvm's cache."""
+    return 8 * count**2 + count**2 + min(LIBSVM_CACHE, 4 * count**2)
+
+
+def _expected_seconds(rows, kernel, C, pairs, workers):
+    """Time expected for all Gram blocks, which goes with the products of their sides, and for libsvm, from a probe."""
+    power = SOLVE_POWER[kernel.name]
+    (x, x_norms), (y, y_norms) = ([part[:PROBE_ROWS] for part in rows.of(i)] for i in (0, 1))
+    start = time.perf_counter()
+    across = kernel.block(x, x_norms, y, y_norms)
+    gemm = (time.perf_counter() - start) / across.size
+    first, second = kernel.block(x, x_norms, x, x_norms), kernel.block(y, y_norms, y, y_norms)
+    start = time.perf_counter()
+    _solve_pair(first, second, across, kernel, C)
+    solve = (time.perf_counter() - start) / (len(x) + len(y)) ** power
+    values = sum(rows.counts) ** 2 / 2
+    return (gemm * values + solve * sum((rows.counts[i] + rows.counts[j]) ** power for i, j in pairs)) / workers
+
+
+def _free_memory():
+    """Bytes that programs can still have, as Linux says; infinite where the system does not say."""
+    try:
+        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return math.inf
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)

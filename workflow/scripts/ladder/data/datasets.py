@@ -1,0 +1,392 @@
+"""The data: uint8 images, labels and class names of each dataset, all of it or a class-balanced part.
+
+Images are NHWC; dataset_facts.py says how large those of each dataset are. Nothing in an archive is written to disk under
+a name of its own: members are read one by one, and each is held against what the format allows before it is believed.
+"""
+
+import dataclasses
+import gzip
+import hashlib
+import math
+import pathlib
+import tarfile
+import zlib
+
+import numpy as np
+
+from ladder.arithmetic import randomness
+from ladder.data import download
+from ladder.errors import UserError
+from ladder.progress import duration, log, size
+
+CIFAR10_FILE = "cifar-10-binary.tar.gz"
+CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"   # the official archive
+CIFAR10_BYTES = 170_052_171
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+IMAGE = (32, 32, 3)
+RECORD = 1 + 32 * 32 * 3            # bytes: the label, then the red, the green and the blue plane
+RECORDS = 10_000                    # at most, in one batch file; the official ones have all of them
+TRAIN_MEMBERS = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
+TEST_MEMBER = "cifar-10-batches-bin/test_batch.bin"
+NAMES_MEMBER = "cifar-10-batches-bin/batches.meta.txt"
+# name -> most bytes
+MEMBERS = {**dict.fromkeys((*TRAIN_MEMBERS, TEST_MEMBER), RECORDS * RECORD), NAMES_MEMBER: 10_000}
+MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, whatever else it holds
+MOST_MEMBERS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Idx:
+    """One of MNIST's files: bytes of this shape behind a header; md5: of all of it, unpacked."""
+
+    name: str
+    what: str
+    shape: tuple
+    md5: str
+
+    @property
+    def header(self):
+        """Two zeros, 8 for unsigned bytes, the number of dimensions, and each of them in four bytes, big-endian."""
+        return bytes((0, 0, 8, len(self.shape))) + b"".join(length.to_bytes(4) for length in self.shape)
+
+    @property
+    def length(self):
+        """Bytes, unpacked."""
+        return len(self.header) + math.prod(self.shape)
+
+
+MNIST_FILES = (
+    Idx("train-images-idx3-ubyte", "training images", (60_000, 28, 28), "6bbc9ace898e44ae57da46a324031adb"),
+    Idx("train-labels-idx1-ubyte", "training labels", (60_000,), "a25bea736e30d166cdddb491f175f624"),
+    Idx("t10k-images-idx3-ubyte", "test images", (10_000, 28, 28), "2646ac647ad5339dbf082846283269ea"),
+    Idx("t10k-labels-idx1-ubyte", "test labels", (10_000,), "27ae3e4e09519cfbb04c329615203637"),
+)
+MNIST_BYTES = 11_594_722   # of the four official files, packed
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Images are uint8 (N, height, width, channels), labels uint8 (N,), each an index into `classes`."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    classes: tuple
+
+
+# Where `with_test` is false, the test images are not read, and the Dataset has none.
+
+def digits(with_test=True):
+    """The 1,797 handwritten digits that come with scikit-learn, every fifth of each class a test image.
+
+    8x8 pixels of 0..16 become 32x32 pixels of 0..255 by bilinear interpolation between pixel centres, in integers and
+    so exactly; the three channels are equal.
+    """
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    images = _enlarge(raw.images.astype(np.int64))
+    images = np.repeat(images[..., None], 3, axis=3)
+    labels = raw.target.astype(np.uint8)
+    test = _rank_in_class(labels) % 5 == 0
+    tested = test & with_test
+    return Dataset(images[~test], labels[~test], images[tested], labels[tested], tuple("0123456789"))
+
+
+def _enlarge(images):
+    """(N, 8, 8) integers 0..16 -> (N, 32, 32) uint8 0..255, bilinear with clamped edges, rounded half up."""
+    eighths = 2 * np.arange(32) - 3                 # where the centre of each new pixel lies between old ones, in 1/8
+    left, share = eighths // 8, eighths % 8
+    weights = np.zeros((32, 8), np.int64)           # each row sums to 8
+    np.add.at(weights, (np.arange(32), np.clip(left, 0, 7)), 8 - share)
+    np.add.at(weights, (np.arange(32), np.clip(left + 1, 0, 7)), share)
+    scaled = weights @ images @ weights.T           # 0 .. 16 * 64
+    return ((255 * scaled + 512) // 1024).astype(np.uint8)
+
+
+def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
+    """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) where it is not there yet.
+
+    sha256: of the archive; None to take what the addresses give. Raises UserError where it cannot be had or is not a CIFAR-10
+    archive.
+    """
+    name = sha256.lower() if sha256 else hashlib.sha256("\n".join(urls).encode()).hexdigest()
+    path = pathlib.Path(downloads) / name[:12] / CIFAR10_FILE
+    known = CIFAR10_BYTES if name == CIFAR10_SHA256 else None
+    if not path.exists():
+        log.info("CIFAR-10: about %s to download (%s at 1 MB/s) and keep in %s, and %s more on disk when prepared",
+                 size(CIFAR10_BYTES), duration(CIFAR10_BYTES / 1e6), path.parent, size(60_000 * RECORD))
+    if sha256 is None:
+        found = download.fetch_checked(urls, path, None, None, setting="cifar10_urls",
+                                       by_hand=f"put the file by hand at {path}")
+    else:
+        found = download.fetch(urls, path, sha256, known, setting="cifar10_sha256")
+    return read_cifar10(found, with_test)
+
+
+def read_cifar10(path, with_test=True):
+    """The Dataset in a CIFAR-10 binary archive (.tar.gz); batch files may hold fewer records than the official 10,000.
+
+    Raises UserError where the archive is damaged, or holds anything that a CIFAR-10 archive does not.
+    """
+    tested = (TEST_MEMBER,) if with_test else ()
+    try:
+        members = _read_members(path, (*TRAIN_MEMBERS, *tested, NAMES_MEMBER))
+        train_images, train_labels = _records(members, TRAIN_MEMBERS)
+        test_images, test_labels = _records(members, tested)
+        _check_names(members[NAMES_MEMBER])
+    except _BadArchive as fault:
+        raise UserError(f"{path} is not a CIFAR-10 binary archive: {fault}; remove it, and check cifar10_urls and "
+                        "cifar10_sha256") from fault
+    return Dataset(train_images, train_labels, test_images, test_labels, CIFAR10_CLASSES)
+
+
+class _BadArchive(Exception):
+    """Says in a few words what is wrong with an archive or another file."""
+
+
+class _Limited:
+    """A stream that ends with an error after MOST_BYTES, so that a small file cannot unpack to any amount."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._left = MOST_BYTES
+
+    def read(self, count):
+        data = self._stream.read(count)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _BadArchive(f"it unpacks to more than {size(MOST_BYTES)}")
+        return data
+
+
+def _read_members(path, wanted):
+    """{name: bytes} of the wanted ones of MEMBERS."""
+    found = {}
+    try:
+        with gzip.open(path) as unpacked:
+            stream = _Limited(unpacked)
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as archive:
+                for count, member in enumerate(archive, 1):
+                    if count > MOST_MEMBERS:
+                        raise _BadArchive(f"it has more than {MOST_MEMBERS} members")
+                    name = _checked_name(member)
+                    if name in found:
+                        raise _BadArchive(f"it holds {name} twice")
+                    if name in wanted:
+                        found[name] = _read_member(archive, member, name)
+            while stream.read(1 << 20):   # gzip's own checksum is at the end
+                pass
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise _BadArchive(f"it has no {', '.join(missing)}")
+    return found
+
+
+def _checked_name(member):
+    """The member's name without './'; raises _BadArchive for what could reach outside a folder, were it extracted."""
+    shown = ascii(member.name[:80])
+    name = pathlib.PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise _BadArchive(f"its member {shown} points outside the archive")
+    if not (member.isdir() or member.isreg()) or member.issparse():
+        raise _BadArchive(f"its member {shown} is not a plain file or folder")
+    return str(name)
+
+
+def _read_member(archive, member, name):
+    if not member.isreg():
+        raise _BadArchive(f"its {name} is not a file")
+    if not 0 < member.size <= MEMBERS[name] or (name != NAMES_MEMBER and member.size % RECORD):
+        allowed = (f"1 to {RECORDS:,} records of {RECORD:,} bytes" if name != NAMES_MEMBER
+                   else f"1 to {MEMBERS[name]:,} bytes")
+        raise _BadArchive(f"its {name} is {member.size:,} bytes long, which is not {allowed}")
+    return archive.extractfile(member).read()
+
+
+def _records(members, names):
+    """(images, labels) of all records in the named members."""
+    batches = []
+    for name in names:
+        records = np.frombuffer(members[name], np.uint8).reshape(-1, RECORD)
+        wrong = np.flatnonzero(records[:, 0] >= len(CIFAR10_CLASSES))
+        if len(wrong):
+            raise _BadArchive(f"record {wrong[0]} of its {name} has label {records[wrong[0], 0]}, which is not 0 to "
+                              f"{len(CIFAR10_CLASSES) - 1}")
+        batches.append(records)
+    images = np.empty((sum(map(len, batches)), *IMAGE), np.uint8)
+    start = 0
+    for records in batches:
+        images[start:start + len(records)] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        start += len(records)
+    return images, np.concatenate([np.empty(0, np.uint8), *(records[:, 0] for records in batches)])
+
+
+def _check_names(text):
+    names = text.decode("ascii", "replace").split()
+    if names != list(CIFAR10_CLASSES):
+        raise _BadArchive(f"its {NAMES_MEMBER} does not list the ten classes in their order")
+
+
+def mnist(urls, downloads, with_test=True):
+    """MNIST from its four official files, downloaded to `downloads` (a folder) where they are not there yet.
+
+    urls: of the training images, the training labels, the test images and the test labels, each gzipped or not. In
+    DOWNLOADS/mnist the files have their official names, with .gz (also where the address gave one that is not gzipped)
+    or, put there by hand, without. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError where there are not four
+    addresses, where a file cannot be had, and where one is not MNIST's.
+    """
+    if len(urls) != len(MNIST_FILES):
+        raise UserError(f"mnist_urls has {len(urls)} addresses; it needs {len(MNIST_FILES)}: {_mnist_order()}")
+    folder = pathlib.Path(downloads).absolute() / "mnist"
+    files = MNIST_FILES if with_test else MNIST_FILES[:2]
+    if missing := [file for file in files if not _kept(folder, file).exists()]:
+        unpacked = sum(file.length for file in files)
+        log.info("MNIST: %d of its files to download (all four: %s, %s at 1 MB/s) and keep in %s, and %s more on disk when "
+                 "prepared", len(missing), size(MNIST_BYTES), duration(MNIST_BYTES / 1e6), folder, size(unpacked))
+    for file, url in zip(files, urls, strict=False):
+        _fetch_idx(file, url, folder)
+    found = [read_idx(_kept(folder, file), file) for file in files]
+    train_images, train_labels, test_images, test_labels = found if with_test else (*found, *(one[:0] for one in found))
+    return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
+
+
+def _mnist_order():
+    return f"{', '.join(file.what for file in MNIST_FILES)}, in this order"
+
+
+def _kept(folder, file):
+    """Where a file of MNIST is, or will be."""
+    plain = folder / file.name
+    return plain if plain.exists() else folder / f"{file.name}.gz"
+
+
+def _fetch_idx(file, url, folder):
+    path = _kept(folder, file)
+    if path.exists():   # it is checked when it is read
+        return
+    missing = [f"{other.name}.gz" for other in MNIST_FILES if not _kept(folder, other).exists()]
+    names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    # Enough for any of the four, so that one in the place of another is told by its header; badly packed data may grow.
+    largest = 2 * max(other.length for other in MNIST_FILES)
+    download.fetch_checked([url], path, lambda found: _idx_fault(found, file), largest,
+                           setting=f"mnist_urls ({_mnist_order()})",
+                           by_hand=f"put {names} (or the same unpacked, named without .gz) by hand in {folder}")
+
+
+def read_idx(path, file):
+    """The array, uint8 of file.shape, in the IDX file at `path`, gzipped or not; file: the Idx that it has to be.
+
+    No more is unpacked than that file holds. Raises UserError where `path` holds anything else.
+    """
+    try:
+        data = _read_idx(path, file)
+    except _BadArchive as fault:
+        raise UserError(f"{path} is not MNIST's {file.what}: {fault}; remove it and run again to download it from "
+                        f"mnist_urls ({_mnist_order()})") from fault
+    return np.frombuffer(data, np.uint8, offset=len(file.header)).reshape(file.shape)
+
+
+def _idx_fault(path, file):
+    """What is wrong with the file at `path`, in a few words; "" where it is the Idx `file`."""
+    try:
+        _read_idx(path, file)
+    except _BadArchive as fault:
+        return f"it is not MNIST's {file.what}: {fault}"
+    return ""
+
+
+def _read_idx(path, file):
+    """The bytes of an IDX file, header and all; raises _BadArchive where they are not those of `file`."""
+    try:
+        with open(path, "rb") as packed:
+            gzipped = packed.read(2) == b"\x1f\x8b"
+            packed.seek(0)
+            with gzip.GzipFile(fileobj=packed) if gzipped else packed as stream:
+                start = stream.read(16)   # the longest header
+                _check_header(start, file)
+                data = start + stream.read(file.length - len(start) + 1)   # one more, to see that there is no more
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
+    except OSError as error:
+        raise _BadArchive(f"it cannot be read ({error.strerror})") from error
+    _check_content(data, file, "unpacked it has" if gzipped else "it has")
+    return data
+
+
+def _check_header(start, file):
+    """start: the first 16 bytes."""
+    if start.startswith(file.header):
+        return
+    for other in MNIST_FILES:
+        if start.startswith(other.header):
+            raise _BadArchive(f"it has the header of its {other.what}")
+    shape = " x ".join(f"{length:,}" for length in file.shape)
+    raise _BadArchive(f"it begins with {start.hex(' ', 4) or 'nothing'}, not with the header of an IDX file of {shape} "
+                      f"bytes, {file.header.hex(' ', 4)}")
+
+
+def _check_content(data, file, it_has):
+    if len(data) > file.length:
+        raise _BadArchive(f"{it_has} more than {file.length:,} bytes")
+    if len(data) < file.length:
+        raise _BadArchive(f"{it_has} only {len(data):,} of {file.length:,} bytes")
+    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    if md5 != file.md5:
+        raise _BadArchive(f"{it_has} md5 {md5}, not {file.md5}")
+
+
+def limited(dataset, train_limit, test_limit):
+    """The dataset's class-balanced part with this many training and test rows; "all" keeps every row.
+
+    A smaller part is within a larger one, and rows keep their order. Raises UserError for a limit above the number of
+    rows or below the number of classes.
+    """
+    train = _limited_rows(dataset.train_labels, train_limit, "train_limit", len(dataset.classes))
+    test = _limited_rows(dataset.test_labels, test_limit, "test_limit", len(dataset.classes))
+    return Dataset(dataset.train_images[train], dataset.train_labels[train],
+                   dataset.test_images[test], dataset.test_labels[test], dataset.classes)
+
+
+def _limited_rows(labels, limit, key, classes):
+    if limit == "all":
+        return slice(None)
+    if not classes <= limit <= len(labels):
+        raise UserError(f"{key} {limit} does not fit: it may be {classes} (one row of each class) to {len(labels)} "
+                        "(the rows there are), or all")
+    # The first of each class, then the second of each, ...: as balanced as the data allows.
+    return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
+
+
+def held_out(dataset, count):
+    """The dataset with `count` of its training rows in the place of its test rows, and without them to train on.
+
+    Every class gives the same share of its rows, to a row. They are always the same ones, whatever a run's seed, so that runs
+    can be held against each other; a smaller hold-out is within a larger one, and rows keep their order. Raises UserError where
+    a class would be without a row on either side.
+    """
+    labels = dataset.train_labels
+    order = randomness.generator(0, randomness.HOLD_OUT, 0).permutation(len(labels))
+    places = np.empty(len(labels))
+    places[order] = _rank_in_class(labels[order])
+    sizes = np.bincount(labels, minlength=len(dataset.classes))
+    shares = (places + 0.5) / sizes[labels]   # where in its class, drawn by lot, a row lies: 0 to 1
+    held = np.zeros(len(labels), bool)
+    held[np.lexsort((labels, shares))[:count]] = True
+    if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (held, ~held)):
+        raise UserError(f"holdout {count} does not fit: of {len(labels)} training images it leaves a class without any, held "
+                        "out or to train on; choose another number")
+    return Dataset(dataset.train_images[~held], labels[~held], dataset.train_images[held], labels[held], dataset.classes)
+
+
+def _rank_in_class(labels):
+    """For each row, how many rows before it have its label."""
+    ranks = np.empty(len(labels), np.int64)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        ranks[rows] = np.arange(len(rows))
+    return ranks

@@ -1,0 +1,293 @@
+"""A person's own pictures, read safely and made into images of a dataset.
+
+Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, turned as their EXIF says, the first frame of an animation,
+what is transparent laid on white, to 8-bit RGB.
+
+Fitting, by the dataset (RULES). A photograph is scaled until its shorter side fits and cropped around its centre. A digit is
+made as its dataset's were: to grey, dark on light inverted, its ink cut out, scaled to a box and centred. A picture that has
+exactly the dataset's size is taken pixel by pixel, a digit's inverted where it is dark on light.
+"""
+
+import dataclasses
+import io
+import os
+import pathlib
+import warnings
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps
+
+from ladder.data.facts import FACTS
+from ladder.errors import UserError
+from ladder.progress import size
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng")
+MOST_BYTES = 50_000_000     # of a file
+MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
+MOST_PICTURES = 500         # of one request
+
+ORIGINAL = 320  # pixels that are kept of it, to show
+WIDEST = 1000   # pixels at which the ink of a larger picture is looked for
+FAINTEST = 24   # levels that ink must stand out from its ground at least
+NOISE = 0.25    # share of the darkest ink's contrast below which grey is the ground's: shadows, paper, noise
+
+
+class PictureError(UserError):
+    """Says in a few words why a picture cannot be taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture made into an image of a dataset.
+
+    pixels: uint8 (H, W, C) of the dataset's shape; original: PIL, RGB, upright, no larger than ORIGINAL; remarks: what was done
+    to it, in words.
+    """
+
+    name: str
+    pixels: np.ndarray
+    original: Image.Image
+    remarks: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Digit:
+    """How the digits of a dataset were made: scaled to `box` pixels, placed in grid x grid by their centre of mass (of_mass) or
+    of their box, then enlarged to the dataset's size."""
+
+    box: int
+    grid: int
+    of_mass: bool
+
+
+# MNIST's: yann.lecun.com/exdb/mnist. scikit-learn's digits: bitmaps that the digit fills, averaged to 8x8.
+DIGITS = {"mnist": Digit(20, 28, True), "digits": Digit(8, 8, False)}
+
+
+# Finding.
+
+def find(paths):
+    """(pictures, left out): files below each of `paths`, which are files or folders, in order, each once.
+
+    A folder's are those with a picture's suffix, hidden ones and links to folders apart; a file that is named counts whatever
+    its name. Raises UserError for a path that is not there, where nothing is found, and above MOST_PICTURES.
+    """
+    if not paths:
+        raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
+    found, left_out = {}, {}
+    for path in (pathlib.Path(path).expanduser() for path in paths):
+        if os.path.isdir(path):
+            for file in _files(path):
+                (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
+                _check_count(found)
+        elif os.path.exists(path):
+            found[path] = None
+        else:
+            raise UserError(f"predict: there is no {shown(path)} (seen from {shown(pathlib.Path.cwd())}); name a folder or a "
+                            "file")
+    _check_count(found)
+    if not found:
+        raise UserError(f"predict: no picture in {', '.join(map(shown, paths))}; looked for names that end in "
+                        f"{', '.join(SUFFIXES)}")
+    return list(found), list(left_out)
+
+
+def _check_count(found):
+    if len(found) > MOST_PICTURES:
+        raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
+
+
+def _files(folder):
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (pathlib.Path(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+def shown(path):
+    """A path as text that can be written, whatever bytes it is made of."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+# Reading.
+
+def take(source, dataset, name=None):
+    """The Picture that `source`, a path or the bytes of a file, makes for a dataset; raises PictureError where none."""
+    image, remarks = read(source)
+    pixels, steps = fit(image, dataset)
+    image.thumbnail((ORIGINAL, ORIGINAL))
+    return Picture(name or shown(source), pixels, image, (*remarks, *steps))
+
+
+def read(source):
+    """(PIL image, RGB, upright; remarks) of `source`, a path or the bytes of a file; raises PictureError."""
+    if isinstance(source, bytes):
+        _check_bytes(len(source))
+        return _decode(io.BytesIO(source))
+    try:
+        if not pathlib.Path(source).is_file():   # a pipe would wait for ever
+            raise PictureError("not a plain file")
+        with open(source, "rb") as file:
+            _check_bytes(os.fstat(file.fileno()).st_size)
+            return _decode(file)
+    except OSError as error:
+        raise PictureError(f"cannot be read: {error.strerror}") from error
+
+
+def _check_bytes(count):
+    if not count:
+        raise PictureError("the file is empty")
+    if count > MOST_BYTES:
+        raise PictureError(f"{size(count)} large; {size(MOST_BYTES)} at most")
+
+
+def _decode(file):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return _opened(Image.open(file, formats=FORMATS))
+    except PictureError:
+        raise
+    except Image.UnidentifiedImageError:
+        raise PictureError("not a picture that can be read here (PNG, JPEG, WebP, GIF or BMP)") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
+    except Exception as error:   # decoders raise all sorts of errors for damaged files
+        raise PictureError(f"damaged or cut short ({' '.join(str(error).split()) or type(error).__name__})") from error
+
+
+def _opened(image):
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        raise PictureError(f"too large: {width:,} × {height:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
+    remarks = []
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":   # a camera's JPEG with a preview beside it
+        remarks.append(f"animated: the first of {frames} frames")
+    image.load()
+    if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):
+        remarks.append("turned as its EXIF says")
+    rgb, transparent = _to_rgb(ImageOps.exif_transpose(image))
+    if transparent:
+        remarks.append("transparent parts are white")
+    return rgb, tuple(remarks)
+
+
+def _to_rgb(image):
+    """(8-bit RGB, whether anything was transparent)."""
+    if image.mode.startswith(("I", "F")):   # 16 bits of grey
+        levels = np.clip(np.rint(np.asarray(image, np.float64) / 257), 0, 255)
+        return Image.fromarray(levels.astype(np.uint8)).convert("RGB"), False
+    if not image.has_transparency_data:
+        return image.convert("RGB"), False
+    layer = image.convert("RGBA")
+    paper = Image.new("RGBA", layer.size, "white")
+    return Image.alpha_composite(paper, layer).convert("RGB"), layer.getextrema()[3][0] < 255
+
+
+# Fitting.
+
+def fit(image, dataset):
+    """(uint8 (H, W, C) of the dataset's shape, what was done, in words) of a PIL RGB image; raises PictureError for a blank
+    digit."""
+    height, width, channels = FACTS[dataset].shape
+    if dataset in DIGITS:
+        grey, steps = _digit(_grey(image), DIGITS[dataset], (height, width))
+        return np.repeat(grey[..., None], channels, axis=2), steps
+    fitted, steps = _photograph(image, (width, height))
+    pixels = np.asarray(fitted if channels == 3 else fitted.convert("L"))
+    return pixels.reshape(height, width, channels), steps
+
+
+def rule(dataset):
+    """How `fit` fits pictures to the dataset, as sentences for a page."""
+    height, width, _ = FACTS[dataset].shape
+    if dataset not in DIGITS:
+        return (f"Each picture is scaled until its shorter side has {min(height, width)} pixels, and cropped around its centre "
+                f"to {width} × {height}.")
+    digit = DIGITS[dataset]
+    placed = "by its centre of mass" if digit.of_mass else "by its middle"
+    return (f"The network knows digits that are light on dark. Each picture is turned grey, and inverted where its border is "
+            f"brighter than what stands out from it: a dark digit on light paper. Its ink (what differs from the border by "
+            f"more than {100 * NOISE:.0f} % of the strongest difference) is cut out, scaled to {digit.box} pixels and centred "
+            f"{placed} in {digit.grid} × {digit.grid}"
+            + (f", which is enlarged to {width} × {height} as the dataset's own are" if digit.grid != width else "")
+            + f". A picture of exactly {_sizes(digit, width)} pixels is taken as it is, inverted if need be. So one picture is "
+              "one digit.")
+
+
+def _sizes(digit, width):
+    return " or ".join(f"{edge} × {edge}" for edge in sorted({digit.grid, width}))
+
+
+def _photograph(image, target):
+    if image.size == target:
+        return image, ()
+    steps = ("scaled",) if image.width * target[1] == image.height * target[0] else ("scaled", "cropped around its centre")
+    return ImageOps.fit(image, target, Image.Resampling.BICUBIC), steps
+
+
+def _grey(image):
+    """float64 (H, W), 0 to 255, no larger than WIDEST."""
+    grey = image.convert("L")
+    grey.thumbnail((WIDEST, WIDEST), Image.Resampling.BOX)   # leaves smaller ones alone
+    return np.asarray(grey, np.float64)
+
+
+def _digit(grey, digit, target):
+    """grey: float64 (H, W), 0 to 255. Returns uint8 `target` and the steps."""
+    ground, dark = _ground(grey)
+    if grey.shape in (target, (digit.grid, digit.grid)):
+        taken = 255 - grey if dark else grey
+        steps = ("inverted",) if dark else ()
+    else:
+        ink = ground - grey if dark else grey - ground
+        taken = _place(_cut(ink), digit)
+        steps = (("inverted",) if dark else ()) + ("its ink cut out", f"scaled to {digit.box} pixels", "centred")
+    return np.asarray(_resized(taken, target[::-1])), steps
+
+
+def _ground(grey):
+    """(level of the ground, whether the ink is darker than it) of grey (H, W): the border's median, and on which side of it
+    the rest lies further away."""
+    height, width = grey.shape
+    y, x = max(1, height // 16), max(1, width // 16)
+    border = np.concatenate([grey[:y].ravel(), grey[-y:].ravel(), grey[:, :x].ravel(), grey[:, -x:].ravel()])
+    level = float(np.median(border))
+    off = grey - level
+    return level, np.square(off[off < 0]).sum() > np.square(off[off > 0]).sum()
+
+
+def _cut(ink):
+    """The part of ink (H, W) that holds any, 0 to 1, its noise taken off."""
+    strongest = ink.max()
+    if strongest < FAINTEST:
+        raise PictureError("blank: nothing on it stands out as a digit")
+    ink = np.clip(ink / strongest - NOISE, 0, None) / (1 - NOISE)
+    rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
+    return ink[rows[0]:rows[-1] + 1, columns[0]:columns[-1] + 1]
+
+
+def _place(ink, digit):
+    """float64 (grid, grid), 0 to 255, of ink (H, W) 0 to 1."""
+    height, width = ink.shape
+    scale = digit.box / max(height, width)
+    small = np.asarray(_resized(255 * ink, (max(1, round(width * scale)), max(1, round(height * scale)))), np.float64)
+    small *= 255 / small.max()   # thin lines are faint when they are made small
+    placed = np.zeros((digit.grid, digit.grid))
+    y, x = (_corner(small.sum(axis=1 - axis), digit) for axis in (0, 1))
+    placed[y:y + small.shape[0], x:x + small.shape[1]] = small
+    return placed
+
+
+def _corner(masses, digit):
+    """Where ink begins along an axis so that it is centred, and within the grid; masses: of its rows or columns."""
+    positions = np.arange(len(masses)) + 0.5
+    centre = (masses @ positions) / masses.sum() if digit.of_mass else len(masses) / 2
+    return int(np.clip(round(digit.grid / 2 - centre), 0, digit.grid - len(masses)))
+
+
+def _resized(grey, size):
+    """8-bit PIL image of (width, height) = size, of values (H, W) 0 to 255."""
+    image = Image.fromarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)

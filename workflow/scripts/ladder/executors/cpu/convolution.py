@@ -1,0 +1,384 @@
+"""The cpu rung's convolutions: matrix products over the windows of images.
+
+A dense layer is the 1x1 convolution over (batch, 1, 1, inputs) that it is.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from ladder.executors.cpu import blocks, loops
+from ladder.executors.cpu.layers import inverse_deviations
+from ladder.executors.cpu.loops import Unsigned
+
+# A block's output pixels, and numbers in its matrix of windows, at least: large enough for BLAS to run at full speed, small
+# enough for the cache.
+BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2 ** 17
+# The threads share out filters, not images, where there are so few windows that each can read them all: then no thread reads
+# another's weights, of which there are more, and no sums over threads are needed.
+FEW_WINDOWS = 512
+FEW_ROWS = 64   # up to here BLAS is quicker at the transposed product
+FEW_CHANNELS = 4   # below, a row of a window is too short to be copied on its own
+MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
+
+
+def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
+    """y = the convolution, plus its bias, then with `index` (the place of each maximum) a 2x2 max-pool, and ReLU."""
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    matrix = windows.taken(weight)
+    if windows.count <= FEW_WINDOWS and index is None:
+        seen = windows.of_all(executor, x, "convolution forward")
+        return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
+
+    def work(worker, start, stop):
+        for block in windows.blocks(start, stop):
+            shape = block.stop - block.start, *windows.out, len(weight)
+            out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
+            np.matmul(windows.of(worker, x[block]), matrix.T, out=out.reshape(-1, len(weight)))
+            worker.lap("convolution forward")
+            blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
+
+    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
+
+
+def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None,
+                        contrast=None):
+    """y = the convolution, over the contrast of `image`'s windows where that is given, then soft threshold and average pool.
+
+    contrast: kernel and epsilon, pool: window, stride and padding, each as keyword arguments.
+    """
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    matrix, threshold = windows.taken(weight), x.dtype.type(threshold)
+    even = np.ones(windows.out, x.dtype)
+
+    def work(worker, start, stop):
+        out = worker.workspace("convolved", (*windows.out, len(weight)), y.dtype)
+        flat = out.reshape(-1, len(weight))
+        for n in range(start, stop):
+            np.matmul(windows.of(worker, x[n:n + 1]), matrix.T, out=flat)
+            if bias is not None:
+                loops.add_bias(flat, Unsigned(0), Unsigned(len(weight)), bias, False)
+            worker.lap("convolution forward")
+            inverse = even if image is None else inverse_deviations(image[n], **contrast)
+            loops.soft_threshold_avgpool(out, inverse, threshold, y[n], **pool)
+            worker.lap("thresholds")
+
+    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
+
+
+def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
+    """dweight, dbias and dx where there are such operands; y and `index` are what the forward pass put out."""
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
+    to_pixels = None if dx is None else _ToPixels(windows, weight, dx)
+    by_filter = weight.size >= MANY_WEIGHTS and windows.work <= CHUNK_NUMBERS
+    (_backward_by_filter if by_filter else _backward_by_image)(executor, windows, x, gradient, dweight, dbias, to_pixels)
+
+
+def collapse_weight(executor, weight, collapsed):
+    """collapsed[c, t, s, o] = the sum of the 3x3 taps of filter o that tap (t, s) of the 4x4 transposed form stands for."""
+    collapsed[...] = np.einsum("tk,sl,oklc->ctso", *_taps(weight.dtype), weight, optimize=True)
+
+
+def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
+    """Nearest upsampling by 2, then a 3x3 convolution."""
+    channels, filters = len(collapsed), collapsed.shape[3]
+    height, width = x.shape[1:3]
+    matrix = collapsed.reshape(channels, -1)
+    narrow = filters < 16   # then keep each tap's plane together: rows of 3 numbers are too short to add one by one
+
+    def work(worker, start, stop):
+        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (4 * height * width))):
+            pixels, images = x[block].reshape(-1, channels), len(x[block])
+            if narrow:
+                taps = worker.workspace("taps", (matrix.shape[1], len(pixels)), y.dtype)
+                np.matmul(matrix.T, pixels.T, out=taps)
+                taps = taps.reshape(4, 4, filters, images, height, width).transpose(3, 4, 5, 0, 1, 2)
+                out = worker.workspace("phases", (2, 2, filters, images, height, width), y.dtype).transpose(3, 4, 0, 5, 1, 2)
+            else:
+                taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
+                np.matmul(pixels, matrix, out=taps)
+                taps = taps.reshape(images, height, width, 4, 4, filters)
+                out = y[block].reshape(images, height, 2, width, 2, filters)
+            _add_taps(taps, out)
+            if narrow:
+                y[block].reshape(out.shape)[...] = out
+            worker.lap("convolution forward")
+            blocks.finish(worker, y[block], y[block], bias, relu, None)
+
+    executor.parallel(len(x), work)
+
+
+def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu, dx=None):
+    channels, filters = len(collapsed), collapsed.shape[3]
+    matrix = collapsed.reshape(channels, -1)
+    gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
+    windows = windows_of(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
+
+    def work(worker, start, stop):
+        sums = blocks.Sums(worker, matrix.shape, dbias, x.dtype)
+        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (dy.shape[1] * dy.shape[2]))):
+            gradient = gradients.of(worker, block)
+            seen, pixels = windows.of(worker, gradient), x[block].reshape(-1, channels)
+            sums.add(pixels.T, seen)
+            sums.add_bias(gradient)
+            if dx is not None:
+                np.matmul(seen, matrix.T, out=dx[block].reshape(-1, channels))
+            worker.lap("convolution backward")
+        return sums
+
+    dcollapsed = blocks.total(executor.parallel(len(x), work), dbias).reshape(collapsed.shape)
+    dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dcollapsed, optimize=True)
+
+
+OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, collapse_weight, upsample_conv2d_forward,
+              upsample_conv2d_backward)
+
+
+class _Windows:
+    """How a convolution's windows lie over its images.
+
+    Unless `every_tap`, taps of the filter that no window has over its image are left out: of a 3x3 filter over a single pixel
+    eight of nine.
+    begin: (row, column) of the first window; taken: the taps that count, by axis; count: windows in all; work: what one filter
+    multiplies.
+    """
+
+    def __init__(self, shape, weight_shape, stride, padding, every_tap):
+        kernel = weight_shape[1]
+        self.stride, self.pixels = stride, shape[1:3]
+        self.out = tuple((size + 2 * padding - kernel) // stride + 1 for size in self.pixels)
+        self.taps = tuple(slice(0, kernel) if every_tap else _taps_over(size, windows, kernel, stride, padding)
+                          for size, windows in zip(self.pixels, self.out, strict=True))
+        self.size = tuple(taps.stop - taps.start for taps in self.taps)
+        self.begin = tuple(taps.start - padding for taps in self.taps)
+        self.complete = self.size == (kernel, kernel)
+        self.count = shape[0] * math.prod(self.out)
+        self.width = math.prod(self.size) * shape[3]
+        self.work = self.count * self.width
+        self.are_pixels = (self.size, self.begin, stride, self.out) == ((1, 1), (0, 0), 1, self.pixels)
+
+    def blocks(self, start, stop):
+        pixels = max(BLOCK_PIXELS, BLOCK_NUMBERS // self.width)
+        return _pieces(start, stop, max(1, pixels // math.prod(self.out)))
+
+    def taken(self, weight):
+        """The weights that count as a matrix, a row for each filter."""
+        return weight[:, *self.taps].reshape(len(weight), -1)
+
+    def of(self, worker, x, out=None):
+        """The windows of x as a matrix, a row per window in NHW order, columns (row, column, channel)."""
+        images, _, _, channels = x.shape
+        if self.are_pixels:
+            return x.reshape(-1, channels)
+        span = tuple((windows - 1) * self.stride + size for windows, size in zip(self.out, self.size, strict=True))
+        frame = blocks.framed(worker, x, self.begin, span)
+        if out is None and self.stride == 1 and channels < FEW_CHANNELS:
+            turned = worker.workspace("windows", (*self.size, channels, images, *self.out), x.dtype)
+            loops.turned_windows(frame, turned)
+            return turned.reshape(self.width, -1).T
+        shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is one run of numbers
+        out = worker.workspace("windows", shape, x.dtype) if out is None else out.reshape(shape)
+        along_n, along_h, along_w, along_c = frame.strides
+        out[...] = np.lib.stride_tricks.as_strided(
+            frame, shape, (along_n, self.stride * along_h, self.stride * along_w, along_h, along_c), writeable=False)
+        return out.reshape(-1, self.width)
+
+    def of_all(self, executor, x, label):
+        """As `of` for all images, by all threads; label: of the time it takes."""
+        if self.are_pixels:
+            return x.reshape(self.count, -1)
+        seen, each = executor.workspace("windows", (self.count, self.width), x.dtype), math.prod(self.out)
+
+        def work(worker, start, stop):
+            self.of(worker, x[start:stop], seen[start * each:stop * each])
+            worker.lap(label)
+
+        executor.parallel(len(x), work, self.work)
+        return seen
+
+    def gradient(self, dweight, sums):
+        """dweight = the gradient of the weights that count, which is the matrix `sums`, and zero for the others."""
+        if not self.complete:
+            dweight[...] = 0
+        dweight[:, *self.taps] = sums.reshape(len(dweight), *self.size, -1)
+
+
+class _ToPixels:
+    """From the gradient of a convolution's output to that of its input."""
+
+    def __init__(self, windows, weight, dx):
+        self.windows, self.dx = windows, dx
+        filters, channels = len(weight), weight.shape[3]
+        kernel, padding = weight.shape[1], windows.taps[0].start - windows.begin[0]
+        per_image, out = math.prod(windows.pixels), math.prod(windows.out)
+        self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
+                        and per_image * filters <= 2 * out * channels)
+        if self.gathers:   # a convolution of dy with the filters turned by 180 degrees
+            turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+            self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
+            self.matrix = self.seen.taken(turned)
+        else:
+            self.matrix = windows.taken(weight)
+
+    def of(self, worker, gradient, block):
+        """dx of a block of images."""
+        dx, filters = self.dx[block], gradient.shape[-1]
+        pixels = dx.reshape(-1, dx.shape[3])
+        if self.gathers:
+            np.matmul(self.seen.of(worker, gradient), self.matrix.T, out=pixels)
+        elif self.windows.are_pixels:
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
+        else:
+            windows, channels = self.windows, dx.shape[3]
+            columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, windows.width))
+            loops.col2im(columns, dx.reshape(*dx.shape[:2], -1), channels, *windows.begin, windows.stride)
+
+    def of_columns(self, gradient, first, last):
+        """Channels first to last of dx, where windows are pixels."""
+        dx = self.dx.reshape(-1, self.dx.shape[3])
+        np.matmul(gradient.reshape(len(dx), -1), self.matrix[:, first:last], out=dx[:, first:last])
+
+
+@functools.cache
+def windows_of(shape, weight_shape, stride, padding, every_tap=False):
+    return _Windows(shape, weight_shape, stride, padding, every_tap)
+
+
+def _taps_over(size, windows, kernel, stride, padding):
+    """The taps of a filter, along one axis, from the first to the last that some window has over the image."""
+    over = [tap for tap in range(kernel)
+            if any(0 <= window * stride + tap - padding < size for window in range(windows))]
+    return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
+
+
+def _cost(products):
+    """What a matrix product costs in numbers moved."""
+    return products // 16
+
+
+def _pieces(start, stop, size):
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
+
+
+def _shares(columns):
+    """How many threads can have columns of their own, 16 at least: less would share a line of the cache."""
+    return -(-columns // 16)
+
+
+def _columns(start, stop, columns):
+    return 16 * start, min(16 * stop, columns)
+
+
+def _forward_by_filter(executor, x, matrix, y, bias, relu):
+    """y = x matrix^T, then the bias and ReLU, for few rows: each thread has columns of its own."""
+    def work(worker, start, stop):
+        first, last = _columns(start, stop, len(matrix))
+        if len(x) <= FEW_ROWS:
+            turned = worker.workspace("turned", (last - first, len(x)), y.dtype)
+            y[:, first:last] = np.matmul(matrix[first:last], x.T, out=turned).T
+        else:
+            np.matmul(x, matrix[first:last].T, out=y[:, first:last])
+        if bias is not None or relu:
+            loops.add_bias(y, Unsigned(first), Unsigned(last), blocks.or_zeros(bias, y), relu)
+        worker.lap("convolution forward")
+
+    executor.parallel(_shares(len(matrix)), work, _cost(x.size * len(matrix)))
+
+
+def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels):
+    """Each thread adds up the weights' gradient over its own images."""
+    filters = len(dweight)
+
+    def work(worker, start, stop):
+        sums = blocks.Sums(worker, (filters, windows.width), dbias, x.dtype)
+        for block in windows.blocks(start, stop):
+            dy = gradient.of(worker, block)
+            sums.add(dy.reshape(-1, filters).T, windows.of(worker, x[block]))
+            sums.add_bias(dy)
+            if to_pixels is not None:
+                to_pixels.of(worker, dy, block)
+            worker.lap("convolution backward")
+        return sums
+
+    windows.gradient(dweight, blocks.total(executor.parallel(len(x), work, _cost(windows.work * filters)), dbias))
+
+
+def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
+    """Each thread has the gradient of its own filters, from all images."""
+    filters = len(dweight)
+    dy, seen = gradient.whole(executor), windows.of_all(executor, x, "convolution backward")
+    flat = dy.reshape(-1, filters)
+    sums = dweight.reshape(filters, -1)
+    if not windows.complete:
+        sums = executor.workspace("weight gradient", (filters, windows.width), x.dtype)
+
+    def prepare(worker, start, stop):
+        gradient.of(worker, slice(start, stop), dy[start:stop])
+
+    def multiply(worker, start, stop):
+        first, last = _columns(start, stop, filters)
+        np.matmul(flat[:, first:last].T, seen, out=sums[first:last])
+        if dbias is not None:
+            loops.column_sums(flat, Unsigned(first), Unsigned(last), dbias)
+        worker.lap("convolution backward")
+
+    if not gradient.given:
+        executor.parallel(len(x), prepare, dy.size)
+    executor.parallel(_shares(filters), multiply, _cost(windows.work * filters))
+    if not windows.complete:
+        windows.gradient(dweight, sums)
+    if to_pixels is not None:
+        _to_pixels(executor, windows, dy, to_pixels)
+
+
+def _to_pixels(executor, windows, dy, to_pixels):
+    channels = to_pixels.dx.shape[3]
+
+    def columns(worker, start, stop):
+        to_pixels.of_columns(dy, *_columns(start, stop, channels))
+        worker.lap("convolution backward")
+
+    def images(worker, start, stop):
+        for block in windows.blocks(start, stop):
+            to_pixels.of(worker, dy[block], block)
+        worker.lap("convolution backward")
+
+    if windows.are_pixels and windows.count <= FEW_WINDOWS:
+        executor.parallel(_shares(channels), columns, _cost(dy.size * channels))
+    else:
+        executor.parallel(len(dy), images, _cost(windows.work * dy.shape[3]))
+
+
+def _taps(dtype):
+    """Which 3x3 taps (columns) each of the four taps of the transposed form (rows) adds up; for both directions."""
+    taps = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], dtype)
+    return taps, taps
+
+
+# Output pixel 2i + phase takes tap t of input pixel i + shift: phase -> ((t, shift), ...).
+_PHASES = (((1, 0), (3, -1)), ((2, 0), (0, 1)))
+
+
+def _add_taps(taps, out):
+    """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2, W, 2, O) around them."""
+    height, width = taps.shape[1:3]
+    for row_phase in (0, 1):
+        for column_phase in (0, 1):
+            target = out[:, :, row_phase, :, column_phase]
+            for row_tap, row_shift in _PHASES[row_phase]:
+                for column_tap, column_shift in _PHASES[column_phase]:
+                    to_rows, from_rows = _overlap(height, row_shift)
+                    to_columns, from_columns = _overlap(width, column_shift)
+                    source = taps[:, from_rows, from_columns, row_tap, column_tap]
+                    if row_shift == column_shift == 0:
+                        target[...] = source
+                    else:
+                        target[:, to_rows, to_columns] += source
+
+
+def _overlap(length, shift):
+    """Slices (to, from) of positions i and i + shift that both lie in range(length)."""
+    return slice(max(0, -shift), length - max(0, shift)), slice(max(0, shift), length + min(0, shift))

@@ -1,0 +1,298 @@
+"""The cpu rung's layers that work value by value or channel by channel: no convolutions, no windows."""
+
+import numpy as np
+
+from ladder.executors.cpu import loops
+from ladder.executors.cpu.loops import Unsigned
+
+
+def relu_forward(executor, x, y):
+    def work(worker, start, stop):
+        np.maximum(x[start:stop], 0, out=y[start:stop])
+        worker.lap("ReLU")
+
+    executor.parallel(len(x), work, x.size)
+
+
+def relu_backward(executor, y, dy, dx):
+    y, dy, dx = (array.reshape(-1) for array in (y, dy, dx))
+
+    def work(worker, start, stop):
+        loops.relu_gradient(y[start:stop], dy[start:stop], dx[start:stop])
+        worker.lap("ReLU")
+
+    executor.parallel(y.size, work, y.size)
+
+
+def add_forward(executor, a, b, y, relu=False):
+    a, b, y = (array.reshape(-1) for array in (a, b, y))
+
+    def work(worker, start, stop):
+        loops.add(a[start:stop], b[start:stop], y[start:stop], relu)
+        worker.lap(SHAPES)
+
+    executor.parallel(y.size, work, y.size)
+
+
+def scale(executor, x, y, factor):
+    x, y = x.reshape(-1), y.reshape(-1)
+
+    def work(worker, start, stop):
+        np.multiply(x[start:stop], x.dtype.type(factor), out=y[start:stop])
+        worker.lap("update")
+
+    executor.parallel(x.size, work, x.size)
+
+
+def pad_forward(executor, x, y, amount):
+    def work(worker, start, stop):
+        y[start:stop] = 0
+        y[start:stop, amount:-amount, amount:-amount] = x[start:stop]
+        worker.lap(SHAPES)
+
+    executor.parallel(len(x), work)
+
+
+def pad_backward(executor, dy, dx, amount):
+    def work(worker, start, stop):
+        dx[start:stop] = dy[start:stop, amount:-amount, amount:-amount]
+        worker.lap(SHAPES)
+
+    executor.parallel(len(dx), work)
+
+
+def flatten_forward(executor, x, y):
+    images, height, width, channels = x.shape
+
+    def work(worker, start, stop):
+        y.reshape(images, channels, height, width)[start:stop] = x[start:stop].transpose(0, 3, 1, 2)
+        worker.lap(SHAPES)
+
+    executor.parallel(images, work)
+
+
+def flatten_backward(executor, dy, dx):
+    images, height, width, channels = dx.shape
+
+    def work(worker, start, stop):
+        dx[start:stop] = dy.reshape(images, channels, height, width)[start:stop].transpose(0, 2, 3, 1)
+        worker.lap(SHAPES)
+
+    executor.parallel(images, work)
+
+
+def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
+    """With `relu` the ReLU after it too."""
+    x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
+    factor = np.empty_like(mean)
+
+    def settle(sums, first, last):
+        loops.batch_statistics(len(x), *sums, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
+                               epsilon)
+
+    def normalize(rows, first, last):
+        loops.normalize(x[rows], first, last, mean, factor, bias, y[rows], relu)
+
+    _by_channel(executor, x, lambda rows, *rest: loops.moments(x[rows], *rest), _join_moments, settle, normalize)
+
+
+def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
+    """With `relu` that of the ReLU after it too, which takes the bias."""
+    x, dy, dx = (array.reshape(-1, x.shape[3]) for array in (x, dy, dx))
+    factor, (offset, slope), bias = weight * inverse, np.empty((2, len(mean)), x.dtype), bias if relu else mean
+
+    def add_up(rows, first, last, sums, products):
+        loops.gradient_sums(x[rows], dy[rows], first, last, mean, factor, bias, sums, products, relu)
+
+    def settle(sums, first, last):
+        loops.parameter_gradients(len(x), *sums, first, last, inverse, dweight, dbias, offset, slope)
+
+    def spread(rows, first, last):
+        loops.input_gradient(x[rows], dy[rows], first, last, mean, factor, bias, offset, slope, dx[rows], relu)
+
+    _by_channel(executor, x, add_up, lambda counts, sums: np.sum(sums, axis=0), settle, spread)
+
+
+def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
+    x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
+    factor = weight / np.sqrt(running_var + x.dtype.type(epsilon))
+
+    def work(worker, start, stop):
+        loops.normalize(x[start:stop], Unsigned(0), Unsigned(x.shape[1]), running_mean, factor, bias, y[start:stop], relu)
+        worker.lap(BATCHNORM)
+
+    executor.parallel(len(x), work, x.size)
+
+
+def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
+    """Which values are kept is decided by seed, stream, step and place alone; see _random."""
+    least = min(int(rate * 2 ** 32), 2 ** 32 - 1)
+    factor = x.dtype.type(1 / (1 - rate))
+    flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))
+    blocks = -(-x.size // 8)
+
+    def work(worker, start, stop):
+        share = slice(8 * start, min(8 * stop, x.size))
+        random = _random(seed, 16 + stream, counters[0], start, stop - start).view(np.uint32)[:share.stop - share.start]
+        np.greater_equal(random, least, out=flat_mask[share].view(np.bool_))
+        np.multiply(flat_x[share], factor, out=flat_y[share])
+        flat_y[share] *= flat_mask[share]
+        worker.lap(DROPOUT)
+
+    executor.parallel(blocks, work)
+
+
+def dropout_backward(executor, dy, mask, dx, rate):
+    factor = dx.dtype.type(1 / (1 - rate))
+
+    def work(worker, start, stop):
+        np.multiply(dy[start:stop], factor, out=dx[start:stop])
+        dx[start:stop] *= mask[start:stop]
+        worker.lap(DROPOUT)
+
+    executor.parallel(len(dx), work)
+
+
+def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            _around(np.square(x[n]), sums[n], size // 2, (size - 1) // 2)
+            sums[n] *= alpha / size
+            sums[n] += k
+            np.multiply(x[n], sums[n] ** -beta, out=y[n])
+        worker.lap(DROPOUT)
+
+    executor.parallel(len(x), work)
+
+
+def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            scaled = dy[n] * sums[n] ** -beta
+            _around(scaled * x[n] / sums[n], dx[n], (size - 1) // 2, size // 2)
+            dx[n] *= x[n]
+            dx[n] *= -2 * alpha * beta / size
+            dx[n] += scaled
+        worker.lap(DROPOUT)
+
+    executor.parallel(len(x), work)
+
+
+def position_norm_forward(executor, x, y, norms, epsilon):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            np.einsum("hwc,hwc->hw", x[n], x[n], out=norms[n])
+            norms[n] += x.dtype.type(epsilon)
+            np.sqrt(norms[n], out=norms[n])
+            np.divide(x[n], norms[n][..., None], out=y[n])
+        worker.lap(NORMS)
+
+    executor.parallel(len(x), work, 2 * x.size)
+
+
+def position_norm_backward(executor, y, norms, dy, dx):
+    """dx = (dy - y (y . dy)) / norm: what is left of dy across y."""
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            along = np.einsum("hwc,hwc->hw", y[n], dy[n])[..., None]
+            np.multiply(y[n], along, out=dx[n])
+            np.subtract(dy[n], dx[n], out=dx[n])
+            dx[n] /= norms[n][..., None]
+        worker.lap(NORMS)
+
+    executor.parallel(len(y), work, 3 * y.size)
+
+
+def local_contrast_forward(executor, x, image, y, kernel, epsilon):
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            np.multiply(x[n], inverse_deviations(image[n], kernel, epsilon)[..., None], out=y[n])
+        worker.lap(NORMS)
+
+    executor.parallel(len(x), work, 2 * x.size)
+
+
+def inverse_deviations(image, kernel, epsilon):
+    """1 / sqrt(variance + epsilon) of every window of kernel x kernel pixels in an image (H, W, C), in the image's dtype."""
+    seen = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(0, 1))
+    return (1 / np.sqrt(seen.var(axis=(2, 3, 4), dtype=np.float64) + epsilon)).astype(image.dtype)
+
+
+def soft_threshold_forward(executor, x, y, threshold):
+    threshold = x.dtype.type(threshold)
+
+    def work(worker, start, stop):
+        loops.soft_threshold(x[start:stop].reshape(-1, x.shape[3]), threshold, y[start:stop].reshape(-1, y.shape[3]))
+        worker.lap("thresholds")
+
+    executor.parallel(len(x), work, 3 * x.size)
+
+
+OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
+              batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
+              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
+
+MANY_ROWS = 64   # for each channel: then the threads share out rows
+SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
+
+
+def _by_channel(executor, x, add_up, join, settle, spread):
+    """What batch normalisation does both ways: sums over the rows of x (rows, channels), and from them something for each row.
+
+    add_up(rows, first, last, *sums) forms two sums, float64, of each channel from `first` to `last` (Unsigned) over the rows;
+    join(counts, sums) makes those of several threads, each over so many rows, one; settle(sums, first, last) is called with
+    the sums of all rows, then spread(rows, first, last). The threads have channels of their own, so that each can go through;
+    of many rows with few channels each has some of the rows, as a row's parts would lie in the same lines of the cache.
+    """
+    rows, channels = x.shape
+    if rows < MANY_ROWS * channels:
+        sums = np.empty((2, channels))
+
+        def whole(worker, start, stop):
+            first, last = Unsigned(16 * start), Unsigned(min(16 * stop, channels))
+            add_up(slice(None), first, last, *sums)
+            settle(sums, first, last)
+            spread(slice(None), first, last)
+            worker.lap(BATCHNORM)
+
+        executor.parallel(-(-channels // 16), whole, 4 * x.size)
+        return
+    every = Unsigned(0), Unsigned(channels)
+
+    def part(worker, start, stop):
+        sums = np.empty((2, channels))
+        add_up(slice(start, stop), *every, *sums)
+        worker.lap(BATCHNORM)
+        return stop - start, sums
+
+    def rest(worker, start, stop):
+        spread(slice(start, stop), *every)
+        worker.lap(BATCHNORM)
+
+    settle(join(*zip(*executor.parallel(rows, part, 2 * x.size), strict=True)), *every)
+    executor.parallel(rows, rest, 2 * x.size)
+
+
+def _join_moments(counts, parts):
+    """See loops.moments."""
+    count, (mean, squares) = counts[0], parts[0]
+    for more, (other, others) in zip(counts[1:], parts[1:], strict=True):
+        apart, count = other - mean, count + more
+        mean, squares = mean + apart * more / count, squares + others + apart * apart * ((count - more) * more / count)
+    return mean, squares
+
+
+def _random(seed, stream, step, start, blocks):
+    """`blocks` blocks of four 64-bit random numbers each, from block `start` on, of one step's stream (Philox)."""
+    # NumPy counts up before it draws, so that its first block has the counter start + 1.
+    return np.random.Philox(key=(seed, stream), counter=(start, 0, 0, int(step))).random_raw(4 * blocks)
+
+
+def _around(values, sums, before, after):
+    """sums[..., c] = values[..., c - before] + ... + values[..., c + after], of those channels that there are."""
+    channels = values.shape[-1]
+    sums[...] = 0
+    for shift in range(-before, after + 1):
+        first, last = max(0, -shift), min(channels, channels - shift)
+        if first < last:
+            sums[..., first:last] += values[..., first + shift:last + shift]

@@ -1,0 +1,220 @@
+"""Compiles the CUDA C++ of kernels/ with NVRTC to machine code for one GPU architecture; needs no GPU and no driver.
+
+What the tests compile is what a GPU runs: the options are all stated here, none is left to a default that a caller or a
+library may change. In particular denormals are kept (no --ftz=true), division and square root are rounded correctly,
+and a * b + c becomes one fused multiply-add where the source does not forbid it (--fmad=true).
+"""
+
+import dataclasses
+import functools
+import importlib.util
+import pathlib
+import re
+
+from ladder.errors import UserError
+
+KERNELS = pathlib.Path(__file__).resolve().parents[5] / "kernels"
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_90")   # T4, A100, RTX 30, H100 and H200
+OPTIONS = ("--std=c++17", "--fmad=true", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What one kernel takes of a multiprocessor, as the compiler reports it; bytes are per thread, shared ones per block."""
+
+    registers: int
+    spill_bytes: int           # registers written to memory, stores and loads together
+    stack_bytes: int
+    static_shared_bytes: int
+    most_threads: int | None   # of a block, by __launch_bounds__
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A CUDA file as machine code: `cubin` to load, `ptx` to look into, `kernels` by name."""
+
+    architecture: str
+    cubin: bytes
+    ptx: str
+    kernels: dict[str, Resources]
+
+
+def compile_file(path, architecture, defines=()):
+    """Compile the CUDA file `path` for `architecture` (such as "sm_80"); `defines` are texts NAME=VALUE.
+
+    #include names are found beside the file and in kernels/. Raises UserError where NVRTC is missing, does not know the
+    architecture, or does not accept the file (with its file, line and message).
+    """
+    nvrtc, path = _nvrtc(), pathlib.Path(path)
+    known = {f"sm_{number}" for number in nvrtc.architectures()}
+    if architecture.removesuffix("a") not in known:
+        raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
+    status, log, cubin, ptx = nvrtc.compile(path.read_text(), str(path), options(path, architecture, defines))
+    if status:
+        raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
+    return Compiled(architecture, cubin, ptx, _resources(log, ptx))
+
+
+def options(path, architecture, defines=()):
+    """All options that `path` is compiled with."""
+    return [f"--gpu-architecture={architecture}", *OPTIONS, *(f"-D{define}" for define in defines),
+            *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
+
+
+def version():
+    """Version of CUDA that NVRTC belongs to, as (major, minor); raises UserError where it is missing."""
+    return _nvrtc().version()
+
+
+def wide_accesses(ptx, kernel):
+    """(loads, stores) of 16 bytes to global memory in the PTX of a kernel."""
+    body = _entries(ptx)[kernel]
+    return tuple(len(re.findall(rf"\b{verb}(?:\.volatile)?\.global[.\w:]*\.(?:v4\.[bfsu]32|v2\.[bfsu]64)\b", body))
+                 for verb in ("ld", "st"))
+
+
+def installed():
+    """Whether NVRTC can be used here."""
+    try:
+        _nvrtc()
+    except UserError:
+        return False
+    return True
+
+
+@functools.cache
+def _nvrtc():
+    """NVRTC through whichever of its two Python bindings works here."""
+    for binding in (_CudaBindings, _CuPy):
+        try:
+            found = binding()
+            found.version()
+            return found
+        except (ImportError, RuntimeError):   # the library that the binding loads may be missing: a RuntimeError
+            continue
+    raise UserError("NVRTC, which compiles the kernels, is not installed here; install it with: "
+                    "pip install -r envs/kernels.txt")
+
+
+class _CudaBindings:
+    """NVRTC through cuda-bindings."""
+
+    def __init__(self):
+        from cuda.bindings import nvrtc
+
+        self._nvrtc = nvrtc
+
+    def version(self):
+        return tuple(self._call("nvrtcVersion"))
+
+    def architectures(self):
+        """Numbers of the architectures it compiles for, such as 80."""
+        (numbers,) = self._call("nvrtcGetSupportedArchs")
+        return numbers
+
+    def compile(self, text, name, options):
+        """(what failed or '', log, cubin, ptx) of the CUDA file `text`, which messages call `name`."""
+        (program,) = self._call("nvrtcCreateProgram", text.encode(), name.encode(), 0, [], [])
+        try:
+            (status,) = self._nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+            log = self._bytes("nvrtcGetProgramLog", program)
+            if status.value != 0:
+                return status.name, _text(log), b"", ""
+            return "", _text(log), self._bytes("nvrtcGetCUBIN", program), _text(self._bytes("nvrtcGetPTX", program))
+        finally:
+            self._nvrtc.nvrtcDestroyProgram(program)
+
+    def _call(self, name, *arguments):
+        """What an NVRTC function returns after its status; a failure is a bug here, not the user's."""
+        status, *values = getattr(self._nvrtc, name)(*arguments)
+        if status.value != 0:
+            raise RuntimeError(f"{name}: {status.name}")
+        return values
+
+    def _bytes(self, name, program):
+        (size,) = self._call(f"{name}Size", program)
+        buffer = bytearray(size)
+        self._call(name, program, buffer)
+        return bytes(buffer)
+
+
+class _CuPy:
+    """NVRTC through CuPy, with the same methods."""
+
+    def __init__(self):
+        from cupy.cuda import nvrtc
+
+        self._nvrtc = nvrtc
+
+    def version(self):
+        return self._nvrtc.getVersion()
+
+    def architectures(self):
+        return self._nvrtc.getSupportedArchs()
+
+    def compile(self, text, name, options):
+        program = self._nvrtc.createProgram(text, name, (), ())
+        try:
+            self._nvrtc.compileProgram(program, tuple(options))
+        except self._nvrtc.NVRTCError as error:
+            return str(error), _text(self._nvrtc.getProgramLog(program).encode()), b"", ""
+        else:
+            # CuPy takes the last byte of text and machine code alike for the zero that ends it; a cubin ends in its own.
+            cubin = self._nvrtc.getCUBIN(program) + b"\0"
+            return "", _text(self._nvrtc.getProgramLog(program).encode()), cubin, _text(self._nvrtc.getPTX(program))
+        finally:
+            self._nvrtc.destroyProgram(program)
+
+
+def _toolkit_headers():
+    """Folder of the CUDA headers (cuda_fp16.h and its like) where the package that holds them is installed."""
+    try:
+        package = importlib.util.find_spec("nvidia.cuda_runtime")
+    except ModuleNotFoundError:
+        return []
+    return [pathlib.Path(folder) / "include" for folder in package.submodule_search_locations] if package else []
+
+
+def _text(data):
+    return data.replace(b"\0", b"\n").decode()   # zeros end it and separate its parts
+
+
+def _compile_error(path, architecture, log):
+    """The first error in the compiler's log as one line, None where it has none."""
+    found = re.search(r"^(.+)\((\d+)\): (?:catastrophic )?error[^:]*: (.+)$", log, re.MULTILINE)
+    if found:
+        return f"{found[1]}:{found[2]}: {found[3]} (compiling for {architecture})"
+    found = re.search(r"^ptxas.*?(?:error|fatal)\s*: (.+)$", log, re.MULTILINE)
+    return f"{path}: {found[1]} (compiling for {architecture})" if found else None
+
+
+def _entries(ptx):
+    """The PTX of each kernel, by name."""
+    parts = re.split(r"^\s*(?:\.visible )?\.entry (\w+)", ptx, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _resources(log, ptx):
+    """Each kernel's Resources, from the assembler's report."""
+    entries = _entries(ptx)
+    kernels = {}
+    for name, report in re.findall(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry function|\Z)", log, re.DOTALL):
+        bounds = re.search(r"\.maxntid (\d+), (\d+), (\d+)", entries[name])
+        kernels[name] = Resources(
+            registers=_number(r"Used (\d+) registers", report),
+            spill_bytes=_number(r"(\d+) bytes spill stores", report) + _number(r"(\d+) bytes spill loads", report),
+            stack_bytes=_number(r"(\d+) bytes stack frame", report),
+            static_shared_bytes=_number(r"(\d+) bytes smem", report, absent=0),
+            most_threads=int(bounds[1]) * int(bounds[2]) * int(bounds[3]) if bounds else None)
+    if set(kernels) != set(entries):
+        raise RuntimeError(f"the assembler reports on {sorted(kernels)}, the file holds {sorted(entries)}")
+    return kernels
+
+
+def _number(pattern, text, absent=None):
+    found = re.search(pattern, text)
+    if not found:
+        if absent is None:
+            raise RuntimeError(f"the assembler's report has no {pattern!r}: {text}")
+        return absent
+    return int(found[1])

@@ -1,0 +1,601 @@
+"""The cpu_sequential rung: one thread, one loop nest per operation, compiled by Numba as written.
+
+No blocking, no BLAS, no fusing, and no licence to reorder sums: what a textbook's C program does. Arrays are NHWC, weights
+(filters, kernel, kernel, channels); `index` holds the place of each maximum in its window, row by row. Sums over a whole batch
+for one number, such as the loss or a channel's mean, are kept in double precision.
+"""
+
+import time
+
+import numba
+import numpy as np
+
+from ladder.arithmetic import randomness
+from ladder.arithmetic.approximate_matmul import coded, single
+from ladder.machine import runtime
+
+
+class Executor:
+    """Runs plans on one thread (see executors.py), however many it is given."""
+
+    measures_every_step = True
+
+    def __init__(self, threads):
+        self.seconds = {}
+
+    def place(self, arrays):
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}   # Numba compiles for one layout
+
+    def allocate(self, plan, placed):
+        return {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
+                for name, buffer in plan.buffers.items()}
+
+    def fill(self, array, values):
+        array[...] = values
+
+    def fetch(self, array):
+        return array
+
+    def run(self, plan, arrays):
+        for step in plan.steps:
+            operands = {role: arrays[name] for role, name in (*step.reads.items(), *step.writes.items())}
+            operation, attributes = OPERATIONS[step.operation], dict(step.attributes)
+            if "multiplier" in attributes:
+                attributes["multiplier"] = coded(attributes["multiplier"])
+            known, started = _compilations(operation), time.perf_counter()
+            operation(**operands, **attributes)
+            if _compilations(operation) == known:   # else the time is Numba's, which compiled it
+                self.seconds[step.work] = self.seconds.get(step.work, 0.0) + time.perf_counter() - started
+
+    def device(self):
+        return f"cpu: {runtime.machine()['processor']}, 1 thread, Numba {numba.__version__}"
+
+    def workspace_bytes(self):
+        return 0
+
+    def device_bytes(self):
+        return None
+
+    def synchronize(self):
+        pass
+
+
+def _compilations(operation):
+    """How often Numba has compiled the operation, or of one that draws random numbers the loop that uses them."""
+    loop = LOOPS.get(operation, operation)
+    return 0 if loop is None else len(loop.signatures)
+
+
+compiled = numba.njit(cache=True, error_model="numpy")
+
+
+@compiled
+def load_batch(images, permutation, counters, scale, offset, batch, flip):
+    count, height, width, channels = batch.shape
+    for n in range(count):
+        source = permutation[counters[1] + n]
+        for row in range(height):
+            for column in range(width):
+                from_column = width - 1 - column if flip else column
+                for channel in range(channels):
+                    value = np.float32(images[source, row, from_column, channel]) * scale[channel]
+                    batch[n, row, column, channel] = value + offset[channel]
+
+
+def draw_augmentation(counters, augmentation, crop, flip, seed):
+    augmentation[...] = randomness.augmentation(seed, int(counters[0]), len(augmentation), crop, flip)
+
+
+@compiled
+def load_augmented_batch(images, permutation, counters, scale, offset, augmentation, batch):
+    count, height, width, channels = batch.shape
+    for n in range(count):
+        source = permutation[counters[1] + n]
+        down, right, mirrored = augmentation[n, 0], augmentation[n, 1], augmentation[n, 2]
+        for row in range(height):
+            from_row = row + down
+            for column in range(width):
+                from_column = column + right
+                inside = 0 <= from_row < height and 0 <= from_column < width
+                if mirrored:
+                    from_column = width - 1 - from_column
+                for channel in range(channels):
+                    value = np.float32(images[source, from_row, from_column, channel]) if inside else np.float32(0)
+                    batch[n, row, column, channel] = value * scale[channel] + offset[channel]
+
+
+@compiled
+def conv2d_forward(x, weight, bias, y, stride, padding, multiplier=None):
+    count, height, width, channels = x.shape
+    filters, kernel = weight.shape[:2]
+    for n in range(count):
+        for row in range(y.shape[1]):
+            for column in range(y.shape[2]):
+                for o in range(filters):
+                    total = bias[o]
+                    for i in range(kernel):
+                        from_row = stride * row + i - padding
+                        if from_row < 0 or from_row >= height:
+                            continue
+                        for j in range(kernel):
+                            from_column = stride * column + j - padding
+                            if from_column < 0 or from_column >= width:
+                                continue
+                            for c in range(channels):
+                                total += single(x[n, from_row, from_column, c], weight[o, i, j, c], multiplier)
+                    y[n, row, column, o] = total
+
+
+@compiled
+def conv2d_input_grad(dy, weight, dx, stride, padding, multiplier=None):
+    count, height, width, channels = dx.shape
+    filters, kernel = weight.shape[:2]
+    dx[...] = 0
+    for n in range(count):
+        for row in range(dy.shape[1]):
+            for column in range(dy.shape[2]):
+                for o in range(filters):
+                    gradient = dy[n, row, column, o]
+                    for i in range(kernel):
+                        to_row = stride * row + i - padding
+                        if to_row < 0 or to_row >= height:
+                            continue
+                        for j in range(kernel):
+                            to_column = stride * column + j - padding
+                            if to_column < 0 or to_column >= width:
+                                continue
+                            for c in range(channels):
+                                dx[n, to_row, to_column, c] += single(gradient, weight[o, i, j, c], multiplier)
+
+
+@compiled
+def conv2d_weight_grad(x, dy, dweight, stride, padding, multiplier=None):
+    count, height, width, channels = x.shape
+    filters, kernel = dweight.shape[:2]
+    dweight[...] = 0
+    for n in range(count):
+        for row in range(dy.shape[1]):
+            for column in range(dy.shape[2]):
+                for o in range(filters):
+                    gradient = dy[n, row, column, o]
+                    for i in range(kernel):
+                        from_row = stride * row + i - padding
+                        if from_row < 0 or from_row >= height:
+                            continue
+                        for j in range(kernel):
+                            from_column = stride * column + j - padding
+                            if from_column < 0 or from_column >= width:
+                                continue
+                            for c in range(channels):
+                                dweight[o, i, j, c] += single(gradient, x[n, from_row, from_column, c], multiplier)
+
+
+@compiled
+def conv2d_bias_grad(dy, dbias):
+    count, height, width, filters = dy.shape
+    dbias[...] = 0
+    for n in range(count):
+        for row in range(height):
+            for column in range(width):
+                for o in range(filters):
+                    dbias[o] += dy[n, row, column, o]
+
+
+@compiled
+def dense_forward(x, weight, bias, y, multiplier=None):
+    for n in range(x.shape[0]):
+        for o in range(weight.shape[0]):
+            total = bias[o]
+            for c in range(x.shape[3]):
+                total += single(x[n, 0, 0, c], weight[o, 0, 0, c], multiplier)
+            y[n, 0, 0, o] = total
+
+
+@compiled
+def dense_input_grad(dy, weight, dx, multiplier=None):
+    dx[...] = 0
+    for n in range(dy.shape[0]):
+        for o in range(weight.shape[0]):
+            for c in range(dx.shape[3]):
+                dx[n, 0, 0, c] += single(dy[n, 0, 0, o], weight[o, 0, 0, c], multiplier)
+
+
+@compiled
+def dense_weight_grad(x, dy, dweight, multiplier=None):
+    dweight[...] = 0
+    for n in range(x.shape[0]):
+        for o in range(dweight.shape[0]):
+            for c in range(x.shape[3]):
+                dweight[o, 0, 0, c] += single(dy[n, 0, 0, o], x[n, 0, 0, c], multiplier)
+
+
+@compiled
+def dense_bias_grad(dy, dbias):
+    dbias[...] = 0
+    for n in range(dy.shape[0]):
+        for o in range(dy.shape[3]):
+            dbias[o] += dy[n, 0, 0, o]
+
+
+@compiled
+def add_forward(a, b, y):
+    for at in np.ndindex(y.shape):
+        y[at] = a[at] + b[at]
+
+
+@compiled
+def scale(x, y, factor):
+    for at in np.ndindex(x.shape):
+        y[at] = x[at] * x.dtype.type(factor)
+
+
+@compiled
+def pad_forward(x, y, amount):
+    _, height, width, _ = x.shape
+    for n, row, column, channel in np.ndindex(y.shape):
+        from_row, from_column = row - amount, column - amount
+        inside = 0 <= from_row < height and 0 <= from_column < width
+        y[n, row, column, channel] = x[n, from_row, from_column, channel] if inside else x.dtype.type(0)
+
+
+@compiled
+def pad_backward(dy, dx, amount):
+    for n, row, column, channel in np.ndindex(dx.shape):
+        dx[n, row, column, channel] = dy[n, row + amount, column + amount, channel]
+
+
+@compiled
+def flatten_forward(x, y):
+    _, height, width, _ = x.shape
+    for n, row, column, channel in np.ndindex(x.shape):
+        y[n, 0, 0, (channel * height + row) * width + column] = x[n, row, column, channel]
+
+
+@compiled
+def flatten_backward(dy, dx):
+    _, height, width, _ = dx.shape
+    for n, row, column, channel in np.ndindex(dx.shape):
+        dx[n, row, column, channel] = dy[n, 0, 0, (channel * height + row) * width + column]
+
+
+@compiled
+def relu_forward(x, y):
+    for at in np.ndindex(x.shape):
+        value = x[at]
+        y[at] = x.dtype.type(0) if value < 0 else value   # a NaN stays one
+
+
+@compiled
+def relu_backward(y, dy, dx):
+    for at in np.ndindex(y.shape):
+        dx[at] = dy[at] if y[at] > 0 else dy.dtype.type(0)
+
+
+@compiled
+def maxpool2d_forward(x, y, index, window, stride, padding):
+    _, height, width, _ = x.shape
+    for n, row, column, channel in np.ndindex(y.shape):
+        best, place = x.dtype.type(0), -1
+        for i in range(window):
+            from_row = stride * row + i - padding
+            if from_row < 0 or from_row >= height:
+                continue
+            for j in range(window):
+                from_column = stride * column + j - padding
+                if from_column < 0 or from_column >= width:
+                    continue
+                value = x[n, from_row, from_column, channel]
+                if place < 0 or value > best or (value != value and best == best):   # a NaN stays one
+                    best, place = value, window * i + j
+        y[n, row, column, channel] = best
+        index[n, row, column, channel] = place
+
+
+@compiled
+def maxpool2d_backward(dy, index, dx, window, stride, padding):
+    dx[...] = 0
+    for n, row, column, channel in np.ndindex(dy.shape):
+        place = np.int64(index[n, row, column, channel])
+        to_row = stride * row + place // window - padding
+        to_column = stride * column + place % window - padding
+        dx[n, to_row, to_column, channel] += dy[n, row, column, channel]
+
+
+@compiled
+def avgpool2d_forward(x, y, window, stride, padding):
+    _, height, width, _ = x.shape
+    for n, row, column, channel in np.ndindex(y.shape):
+        total = x.dtype.type(0)
+        for i in range(window):
+            from_row = stride * row + i - padding
+            if from_row < 0 or from_row >= height:
+                continue
+            for j in range(window):
+                from_column = stride * column + j - padding
+                if 0 <= from_column < width:
+                    total += x[n, from_row, from_column, channel]
+        y[n, row, column, channel] = total / x.dtype.type(window * window)
+
+
+@compiled
+def avgpool2d_backward(dy, dx, window, stride, padding):
+    _, height, width, _ = dx.shape
+    dx[...] = 0
+    for n, row, column, channel in np.ndindex(dy.shape):
+        share = dy[n, row, column, channel] / dy.dtype.type(window * window)
+        for i in range(window):
+            to_row = stride * row + i - padding
+            if to_row < 0 or to_row >= height:
+                continue
+            for j in range(window):
+                to_column = stride * column + j - padding
+                if 0 <= to_column < width:
+                    dx[n, to_row, to_column, channel] += share
+
+
+@compiled
+def global_avgpool_forward(x, y):
+    count, height, width, channels = x.shape
+    for n in range(count):
+        for channel in range(channels):
+            total = x.dtype.type(0)
+            for row in range(height):
+                for column in range(width):
+                    total += x[n, row, column, channel]
+            y[n, 0, 0, channel] = total / x.dtype.type(height * width)
+
+
+@compiled
+def global_avgpool_backward(dy, dx):
+    _, height, width, _ = dx.shape
+    for n, row, column, channel in np.ndindex(dx.shape):
+        dx[n, row, column, channel] = dy[n, 0, 0, channel] / dy.dtype.type(height * width)
+
+
+@compiled
+def upsample2d_forward(x, y):
+    for n, row, column, channel in np.ndindex(y.shape):
+        y[n, row, column, channel] = x[n, row // 2, column // 2, channel]
+
+
+@compiled
+def upsample2d_backward(dy, dx):
+    for n, row, column, channel in np.ndindex(dx.shape):
+        total = dx.dtype.type(0)
+        for i in range(2):
+            for j in range(2):
+                total += dy[n, 2 * row + i, 2 * column + j, channel]
+        dx[n, row, column, channel] = total
+
+
+@compiled
+def batchnorm_forward(x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon):
+    count, height, width, channels = x.shape
+    values = count * height * width
+    means = _channel_sums(x) / values
+    variances = np.zeros(channels)
+    for n, row, column, channel in np.ndindex(x.shape):
+        difference = x[n, row, column, channel] - means[channel]
+        variances[channel] += difference * difference
+    variances /= values
+    unbiased = values / (values - 1) if values > 1 else 1.0
+    for channel in range(channels):
+        mean[channel] = means[channel]
+        inverse[channel] = 1 / np.sqrt(variances[channel] + epsilon)
+        running_mean[channel] = decay * running_mean[channel] + (1 - decay) * means[channel]
+        running_var[channel] = decay * running_var[channel] + (1 - decay) * unbiased * variances[channel]
+    for n, row, column, channel in np.ndindex(x.shape):
+        normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
+        y[n, row, column, channel] = weight[channel] * normalized + bias[channel]
+
+
+@compiled
+def batchnorm_backward(x, weight, mean, inverse, dy, dx, dweight, dbias):
+    count, height, width, channels = x.shape
+    values = x.dtype.type(count * height * width)
+    products = np.zeros(channels)
+    for n, row, column, channel in np.ndindex(x.shape):
+        normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
+        products[channel] += np.float64(dy[n, row, column, channel]) * normalized
+    dweight[...] = products
+    dbias[...] = _channel_sums(dy)
+    for n, row, column, channel in np.ndindex(x.shape):
+        normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
+        moved = dbias[channel] / values + normalized * (dweight[channel] / values)   # with the batch's mean and variance
+        dx[n, row, column, channel] = weight[channel] * inverse[channel] * (dy[n, row, column, channel] - moved)
+
+
+@compiled
+def _channel_sums(x):
+    totals = np.zeros(x.shape[3])
+    for n, row, column, channel in np.ndindex(x.shape):
+        totals[channel] += x[n, row, column, channel]
+    return totals
+
+
+@compiled
+def batchnorm_inference(x, weight, bias, running_mean, running_var, y, epsilon):
+    for n, row, column, channel in np.ndindex(x.shape):
+        normalized = (x[n, row, column, channel] - running_mean[channel]) / np.sqrt(running_var[channel] + epsilon)
+        y[n, row, column, channel] = weight[channel] * normalized + bias[channel]
+
+
+def dropout_forward(x, counters, y, mask, rate, seed, stream):
+    mask.reshape(-1)[...] = randomness.dropout_mask(seed, stream, int(counters[0]), 0, mask.size, rate)
+    dropout_backward(x, mask, y, rate)   # the gradient goes the way of the values
+
+
+@compiled
+def dropout_backward(dy, mask, dx, rate):
+    kept = dy.dtype.type(1 - rate)
+    for at in np.ndindex(dy.shape):
+        dx[at] = dy[at] * dy.dtype.type(mask[at]) / kept   # a NaN stays one
+
+
+@compiled
+def lrn_forward(x, y, sums, size, alpha, beta, k):
+    channels = x.shape[3]
+    for n, row, column, channel in np.ndindex(x.shape):
+        total = x.dtype.type(0)
+        for other in range(max(channel - size // 2, 0), min(channel + (size - 1) // 2 + 1, channels)):
+            total += x[n, row, column, other] * x[n, row, column, other]
+        sums[n, row, column, channel] = k + alpha / size * total
+        y[n, row, column, channel] = x[n, row, column, channel] * sums[n, row, column, channel] ** -beta
+
+
+@compiled
+def lrn_backward(x, sums, dy, dx, size, alpha, beta, k):
+    channels = x.shape[3]
+    for n, row, column, channel in np.ndindex(x.shape):
+        total = x.dtype.type(0)   # over the channels whose sums this one is in
+        for other in range(max(channel - (size - 1) // 2, 0), min(channel + size // 2 + 1, channels)):
+            total += (dy[n, row, column, other] * x[n, row, column, other]
+                      * sums[n, row, column, other] ** (-beta - 1))
+        direct = dy[n, row, column, channel] * sums[n, row, column, channel] ** -beta
+        dx[n, row, column, channel] = direct - 2 * alpha * beta / size * x[n, row, column, channel] * total
+
+
+@compiled
+def position_norm_forward(x, y, norms, epsilon):
+    for n, row, column in np.ndindex(norms.shape):
+        total = x.dtype.type(0)
+        for channel in range(x.shape[3]):
+            total += x[n, row, column, channel] * x[n, row, column, channel]
+        norms[n, row, column] = np.sqrt(total + x.dtype.type(epsilon))
+        for channel in range(x.shape[3]):
+            y[n, row, column, channel] = x[n, row, column, channel] / norms[n, row, column]
+
+
+@compiled
+def position_norm_backward(y, norms, dy, dx):
+    for n, row, column in np.ndindex(norms.shape):
+        along = y.dtype.type(0)
+        for channel in range(y.shape[3]):
+            along += y[n, row, column, channel] * dy[n, row, column, channel]
+        for channel in range(y.shape[3]):
+            across = dy[n, row, column, channel] - y[n, row, column, channel] * along
+            dx[n, row, column, channel] = across / norms[n, row, column]
+
+
+@compiled
+def local_contrast_forward(x, image, y, kernel, epsilon):
+    numbers, channels = kernel * kernel * image.shape[3], image.shape[3]
+    for n, row, column in np.ndindex(x.shape[:3]):
+        total = 0.0
+        for i in range(kernel):
+            for j in range(kernel):
+                for channel in range(channels):
+                    total += image[n, row + i, column + j, channel]
+        mean, squares = total / numbers, 0.0
+        for i in range(kernel):
+            for j in range(kernel):
+                for channel in range(channels):
+                    squares += (image[n, row + i, column + j, channel] - mean) ** 2
+        contrast = x.dtype.type(np.sqrt(squares / numbers + epsilon))
+        for value in range(x.shape[3]):
+            y[n, row, column, value] = x[n, row, column, value] / contrast
+
+
+@compiled
+def soft_threshold_forward(x, y, threshold):
+    channels, zero, least = x.shape[3], x.dtype.type(0), x.dtype.type(threshold)
+    for n, row, column, channel in np.ndindex(x.shape):
+        above, below = x[n, row, column, channel] - least, -x[n, row, column, channel] - least
+        y[n, row, column, channel] = zero if above < 0 else above   # a NaN stays one
+        y[n, row, column, channels + channel] = zero if below < 0 else below
+
+
+@compiled
+def mse(prediction, target, counters, gradient, losses, divisor):
+    total, factor = 0.0, prediction.dtype.type(2 / divisor)
+    for at in np.ndindex(prediction.shape):
+        difference = prediction[at] - target[at]
+        total += np.float64(difference) * difference
+        gradient[at] = factor * difference
+    losses[counters[2]] = total / prediction.size
+
+
+@compiled
+def cross_entropy(prediction, labels, permutation, counters, gradient, losses, hits):
+    count, _, _, classes = prediction.shape
+    loss, right = 0.0, 0
+    exponentials = np.zeros(classes)
+    for n in range(count):
+        scores, label = prediction[n, 0, 0], labels[permutation[counters[1] + n]]
+        best, has_nan = 0, False
+        for c in range(classes):
+            has_nan |= np.isnan(scores[c])
+            if scores[c] > scores[best]:
+                best = c
+        total = 0.0
+        for c in range(classes):
+            exponentials[c] = np.exp(np.float64(scores[c]) - scores[best])   # of no more than 0: it cannot overflow
+            total += exponentials[c]
+        for c in range(classes):
+            gradient[n, 0, 0, c] = (exponentials[c] / total - (c == label)) / count
+        loss += np.log(total) - (np.float64(scores[label]) - scores[best])
+        right += best == label and not has_nan
+    losses[counters[2]] = loss / count
+    hits[counters[2]] = right
+
+
+@compiled
+def _clipped(gradient, parameter, weight_decay, clip):
+    if clip > 0 and abs(gradient) > clip:   # a NaN stays one
+        gradient = np.copysign(clip, gradient)
+    return gradient + weight_decay * parameter
+
+
+@compiled
+def sgd_update(parameter, gradient, learning_rates, counters, weight_decay, clip):
+    rate = learning_rates[counters[0]]
+    for at in np.ndindex(parameter.shape):
+        parameter[at] -= rate * _clipped(gradient[at], parameter[at], weight_decay, clip)
+
+
+@compiled
+def momentum_update(parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
+    rate = learning_rates[counters[0]]
+    for at in np.ndindex(parameter.shape):
+        velocity[at] = momentum * velocity[at] + _clipped(gradient[at], parameter[at], weight_decay, clip)
+        parameter[at] -= rate * velocity[at]
+
+
+@compiled
+def rmsprop_update(parameter, square, gradient, learning_rates, counters, weight_decay, clip):
+    rate = learning_rates[counters[0]]
+    for at in np.ndindex(parameter.shape):
+        g = _clipped(gradient[at], parameter[at], weight_decay, clip)
+        square[at] = 0.99 * square[at] + 0.01 * g * g
+        parameter[at] -= rate * g / (np.sqrt(square[at]) + 1e-8)
+
+
+@compiled
+def adam_update(parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
+    step = counters[0] + 1
+    rate = learning_rates[counters[0]] / (1 - 0.9 ** step)
+    debias = 1 / (1 - 0.999 ** step)
+    for at in np.ndindex(parameter.shape):
+        g = _clipped(gradient[at], parameter[at], weight_decay, clip)
+        mean[at] = 0.9 * mean[at] + 0.1 * g
+        square[at] = 0.999 * square[at] + 0.001 * g * g
+        parameter[at] -= rate * mean[at] / (np.sqrt(debias * square[at]) + 1e-8)
+
+
+@compiled
+def advance(counters, batch):
+    counters[0] += 1
+    counters[1] += batch
+    counters[2] += 1
+
+
+OPERATIONS = {function.__name__: function for function in (
+    load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
+    conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, add_forward, scale, pad_forward,
+    pad_backward, flatten_forward, flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward,
+    avgpool2d_forward, avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward,
+    upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,
+    lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward,
+    mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+# Operations that Numba does not compile -> the loop in them that it does.
+LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None}

@@ -1,0 +1,333 @@
+"""The networks, as tables of layers.
+
+Each table is made for the shape (height, width, channels) of its input and the number of classes.
+"""
+
+import dataclasses
+import math
+
+from ladder.errors import UserError
+from ladder.network.layers import (
+    KINDS,
+    add,
+    avgpool2d,
+    batchnorm,
+    conv2d,
+    dense,
+    flatten,
+    global_avgpool,
+    local_contrast,
+    maxpool2d,
+    pad,
+    position_norm,
+    relu,
+    soft_threshold,
+    upsample2d,
+)
+
+INPUT = "input"
+CIFAR, CLASSES = (32, 32, 3), 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """How the weights of convolution `layer` are found from patches of what it reads; patches.py has the formulas.
+
+    whitening: 'zca', 'pca' or 'none', and 'rotation' for PCA whose directions keep their variances; components: how many
+    directions PCA keeps, None for as many as there are filters; atoms: whether the filters are unit vectors found among
+    the whitened patches, else they are the directions themselves; centred: each patch's own mean is taken off first;
+    contrast: what is added to a patch's variance before it is divided by its root, None where it is not; bias: added to
+    what an atom answers, whose deviation is 1.
+    """
+
+    layer: str
+    whitening: str
+    components: int | None = None
+    atoms: bool = True
+    centred: bool = False
+    contrast: float | None = None
+    bias: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network with all shapes resolved.
+
+    features: the layer whose output is the feature vector; loss: what training minimises, 'mse' between output and input or
+    'cross_entropy' of the softmax of the output, None where the network can only be fitted; layers: in execution order;
+    fits: the Fit of each layer that can be fitted to patches, in execution order.
+    """
+
+    name: str
+    input_shape: tuple
+    layers: tuple
+    features: str
+    loss: str | None
+    fits: tuple = ()
+
+    @property
+    def parameters(self):
+        """Parameter name -> shape, in the order of the layers."""
+        return {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
+
+    @property
+    def state(self):
+        """Name -> shape of what training keeps beside the parameters, such as running statistics."""
+        return {name: shape for layer in self.layers for name, shape in layer.state.items()}
+
+    @property
+    def parameter_count(self):
+        return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @property
+    def classifies(self):
+        """Whether its output is a score for each class, and not an image."""
+        return self.loss == "cross_entropy"
+
+    @property
+    def encoder(self):
+        """The layers with parameters that the features are computed from, by name."""
+        return tuple(layer.name for layer in self.needed_for(self.features) if layer.parameters)
+
+    @property
+    def trains(self):
+        """Whether it can be trained by gradient."""
+        return self.loss is not None
+
+    @property
+    def table(self):
+        """A JSON-able row for each layer: layer, kind, inputs, output (its shape), macs of an image, parameters (how many)."""
+        return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
+                 "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
+                for layer in self.layers]
+
+    def layer(self, name):
+        return next(layer for layer in self.layers if layer.name == name)
+
+    def readers(self, name):
+        """The layers that read layer `name`."""
+        return [layer for layer in self.layers if name in layer.inputs]
+
+    def needed_for(self, name):
+        """The layers that layer `name` is computed from, and itself, in execution order."""
+        needed = {name}
+        for layer in reversed(self.layers):
+            if layer.name in needed:
+                needed.update(layer.inputs)
+        return tuple(layer for layer in self.layers if layer.name in needed)
+
+
+FIRST_BIAS = -0.25           # of the autoencoder's first layer where it is fitted
+CODE = 0.25                  # the patch network's soft threshold, in deviations
+# What is added to the variance of a window: 10 of pixels 0..255 (Coates and Ng, 2012), here where their deviation is 1.
+CONTRAST = 10 / 64 ** 2
+
+
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
+    """3x3 convolutions with ReLU and pooling, as many as `filters` has numbers, and their mirror image.
+
+    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: from the second on, each of the
+    encoder's convolutions is one of 3x3 with as many filters as it has channels, a normalisation of each pixel's vector, and
+    one of 1x1.
+    """
+    height, width, channels = input_shape
+    smallest = 2 ** len(filters)
+    if height % smallest or width % smallest:
+        raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
+                        f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
+    layers, fits = [], []
+    for number, count in enumerate(filters, 1):
+        name, last = f"enc{number}", number == len(filters)
+        if number == 1:
+            layers.append(conv2d(name, count))
+            fits.append(Fit(name, "zca", centred=True, bias=FIRST_BIAS))
+        elif norm:
+            whitened = filters[number - 2]
+            layers += [conv2d(f"{name}_whiten", whitened), position_norm(f"{name}_norm"),
+                       conv2d(name, count, kernel=1, padding=0)]
+            fits += [Fit(f"{name}_whiten", "pca", atoms=False), Fit(name, "none")]
+        else:
+            layers.append(conv2d(name, count))
+            fits.append(Fit(name, "pca", components=filters[number - 2]))
+        layers += [relu(f"{name}_relu"), maxpool2d("latent" if last else f"{name}_pool")]
+    for number, count in enumerate(reversed(filters), 1):
+        layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
+            "fits": tuple(fits)}
+
+
+def patch_net(input_shape, classes, filters=(800, 256, 400, 1600)):
+    """Two layers of thresholded answers to whitened patches, pooled: fitted alone, never trained (after Coates and Ng, 2012).
+
+    filters: of the 6x6 convolution over patches of even contrast, directions kept of its answers, directions of the whitened
+    3x3 patches of those, atoms of the second layer, each of which gives two features in each of the places.
+    800, 256, 400 and 1600 on 32x32x3 are 2.1 million parameters and 3x3x3200 = 28,800 features.
+    """
+    first, kept, whitened, second = filters
+    for number, (count, most) in enumerate(((kept, 2 * first), (whitened, 9 * kept)), 2):
+        if count > most:
+            raise UserError(f"config: number {number} of patch_net_filters is {count}, but the patches it keeps directions of "
+                            f"have {most} numbers; at most {most}")
+    return {"layers": (
+        conv2d("conv1", first, kernel=6, padding=0, bias=False),
+        local_contrast("contrast", 6, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
+        conv2d("reduce", kept, kernel=1, padding=0),
+        conv2d("whiten", whitened, padding=0), position_norm("norm"),
+        conv2d("conv2", second, kernel=1, padding=0), soft_threshold("code2", CODE), avgpool2d("pool2", 5, 3)),
+        "features": "pool2", "loss": None,
+        "fits": (Fit("conv1", "zca", centred=True, contrast=CONTRAST), Fit("reduce", "rotation", atoms=False),
+                 Fit("whiten", "pca", atoms=False), Fit("conv2", "none"))}
+
+
+def _halvings(*sizes):
+    return min((size & -size).bit_length() - 1 for size in sizes)
+
+
+def lenet_300_100(input_shape, classes):
+    """Two dense layers of 300 and 100 units before the last (LeCun et al., 1998)."""
+    return _classifier("fc2_relu", flatten("pixels"), dense("fc1", 300), relu("fc1_relu"), dense("fc2", 100),
+                       relu("fc2_relu"), dense("fc3", classes))
+
+
+def lenet_5(input_shape, classes):
+    """LeNet-5 (LeCun et al., 1998) with ReLU and max-pooling: 6 and 16 filters of 5x5, then 120 and 84 units.
+
+    It reads 32x32 pixels; smaller images get zeros around them.
+    """
+    missing = 32 - input_shape[0]
+    padded = [pad("padded", missing // 2)] if missing > 0 else []
+    return _classifier("fc2_relu", *padded, conv2d("conv1", 6, kernel=5, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
+                       conv2d("conv2", 16, kernel=5, padding=0), relu("conv2_relu"), maxpool2d("pool2"), flatten("flat"),
+                       dense("fc1", 120), relu("fc1_relu"), dense("fc2", 84), relu("fc2_relu"), dense("fc3", classes))
+
+
+def small_cnn(input_shape, classes):
+    """Two 3x3 convolutions of 16 and 32 filters, a pooling between them, and 128 units."""
+    return _classifier("fc1_relu", conv2d("conv1", 16, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
+                       conv2d("conv2", 32, padding=0), relu("conv2_relu"), flatten("flat"), dense("fc1", 128),
+                       relu("fc1_relu"), dense("fc2", classes))
+
+
+# Depth -> blocks in each of the four stages, and whether a block is a bottleneck (He et al., 2016).
+RESNETS = {18: ((2, 2, 2, 2), False), 34: ((3, 4, 6, 3), False), 50: ((3, 4, 6, 3), True), 101: ((3, 4, 23, 3), True)}
+EXPANSION = 4   # of a bottleneck: its last convolution has so many times the filters of the others
+
+
+def resnet(depth):
+    """The table of a ResNet for images of 32x32 and more (the CIFAR form), or for smaller ones (the MNIST form).
+
+    CIFAR form: activations before each convolution (He et al., 2016b), a 3x3 stem, no pooling. MNIST form: as for large
+    images (He et al., 2016a): a 7x7 stem of stride 2 and a 3x3 max-pool of stride 2, activations after.
+    """
+    blocks, bottleneck = RESNETS[depth]
+
+    def table(input_shape, classes, width=64):
+        form = _preactivation if input_shape[0] >= 32 else _postactivation
+        return _classifier("average", *form(blocks, bottleneck, width), global_avgpool("average"), dense("scores", classes))
+
+    return table
+
+
+def _stages(blocks, width):
+    """(name, filters, stride) of each block; a stage halves the image in its first block, but not the first stage."""
+    for stage, count in enumerate(blocks):
+        for block in range(count):
+            yield f"stage{stage + 1}_{block + 1}", width * 2 ** stage, 2 if stage and not block else 1
+
+
+def _convolutions(bottleneck, filters, stride):
+    """(filters, kernel, stride) of a block's convolutions."""
+    if bottleneck:
+        return (filters, 1, 1), (filters, 3, stride), (EXPANSION * filters, 1, 1)
+    return (filters, 3, stride), (filters, 3, 1)
+
+
+def _postactivation(blocks, bottleneck, width):
+    layers = [_conv("stem", width, 7, 2), batchnorm("stem_bn"), relu("stem_relu"), maxpool2d("stem_pool", 3, 2, 1)]
+    shortcut, channels = "stem_pool", width
+    for name, filters, stride in _stages(blocks, width):
+        convolutions = _convolutions(bottleneck, filters, stride)
+        source, out = shortcut, convolutions[-1][0]
+        if stride != 1 or channels != out:
+            layers += [_conv(f"{name}_shortcut", out, 1, stride, source), batchnorm(f"{name}_shortcut_bn")]
+            shortcut = f"{name}_shortcut_bn"
+        for number, (count, kernel, step) in enumerate(convolutions, 1):
+            layers += [_conv(f"{name}_conv{number}", count, kernel, step, source), batchnorm(f"{name}_bn{number}")]
+            if number < len(convolutions):
+                layers.append(relu(f"{name}_relu{number}"))
+                source = f"{name}_relu{number}"
+        layers += [add(f"{name}_sum", (f"{name}_bn{len(convolutions)}", shortcut)), relu(name)]
+        shortcut, channels = name, out
+    return layers
+
+
+def _preactivation(blocks, bottleneck, width):
+    layers, previous, channels = [_conv("stem", width, 3, 1)], "stem", width
+    for name, filters, stride in _stages(blocks, width):
+        convolutions = _convolutions(bottleneck, filters, stride)
+        out = convolutions[-1][0]
+        layers += [batchnorm(f"{name}_bn1"), relu(f"{name}_relu1")]
+        shortcut = previous
+        if stride != 1 or channels != out:
+            layers.append(_conv(f"{name}_shortcut", out, 1, stride, f"{name}_relu1"))
+            shortcut = f"{name}_shortcut"
+        for number, (count, kernel, step) in enumerate(convolutions, 1):
+            layers.append(_conv(f"{name}_conv{number}", count, kernel, step, f"{name}_relu{number}"))
+            if number < len(convolutions):
+                layers += [batchnorm(f"{name}_bn{number + 1}"), relu(f"{name}_relu{number + 1}")]
+        layers.append(add(name, (f"{name}_conv{len(convolutions)}", shortcut)))
+        previous, channels = name, out
+    return [*layers, batchnorm("last_bn"), relu("last_relu")]
+
+
+def _conv(name, filters, kernel, stride, source=None):
+    return conv2d(name, filters, kernel, kernel // 2, stride, bias=False, inputs=(source,) if source else ())
+
+
+def _classifier(features, *layers):
+    return {"layers": layers, "features": features, "loss": "cross_entropy"}
+
+
+NETWORKS = {
+    "autoencoder": autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
+    **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
+}
+# Network -> its options: keyword of its table -> key of the configuration.
+OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm"},
+           "patch_net": {"filters": "patch_net_filters"},
+           **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
+
+
+def build(name, input_shape=CIFAR, classes=CLASSES, **options):
+    """The Network `name` with every layer's inputs and shapes resolved.
+
+    options: what OPTIONS has for it. KeyError for a name that is not in NETWORKS, UserError for images that it cannot read.
+    """
+    return resolve(name, input_shape, **NETWORKS[name](tuple(input_shape), classes, **options))
+
+
+def from_params(params):
+    """The Network that a stage's parameters name: network, image (its input's shape), classes where it classifies, and the
+    keys of its options; an option that artifacts of before do not name is the table's own."""
+    options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items() if key in params}
+    return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
+
+
+def resolve(name, input_shape, layers, features, loss, fits=()):
+    """A Network from its table: a layer that names no inputs reads the layer before it.
+
+    Raises UserError where a layer cannot read what it is given.
+    """
+    shapes, resolved, previous = {INPUT: tuple(input_shape)}, [], INPUT
+    for layer in layers:
+        inputs = layer.inputs or (previous,)
+        input_shapes = tuple(shapes[source] for source in inputs)
+        try:
+            output = KINDS[layer.kind].output_shape(layer.attributes, *input_shapes)
+        except ValueError as error:
+            height, width, _ = input_shape
+            raise UserError(f"config: network {name} cannot read images of {height}x{width}: layer {layer.name}: "
+                            f"{error}") from error
+        resolved.append(dataclasses.replace(layer, inputs=inputs, input_shapes=input_shapes, output_shape=output))
+        shapes[layer.name], previous = output, layer.name
+    return Network(name, tuple(input_shape), tuple(resolved), features, loss, tuple(fits))

@@ -1,0 +1,393 @@
+"""Runs beside each other: the rows of a table for programs and spreadsheets, and the page that shows them.
+
+Every number is one that a run's report or training has; only how far the runs' weights are apart is computed here.
+"""
+
+import csv
+import dataclasses
+import functools
+import io
+import math
+
+import numpy as np
+
+from ladder.classifiers import metrics
+from ladder.network import networks, weights
+from ladder.pages import figures, report
+from ladder.pages import report_sections as exhibits
+from ladder.pages import templates as pages
+from ladder.store import artifacts, lineage
+
+COLOURS = 8        # runs and parts that can be told apart by colour
+NAMED = 4          # of more runs, so many have a colour: the most accurate
+POINTS = 100       # of a curve at most
+DOTS = 40          # points of all curves of a chart that are drawn as dots
+POINTED = 600      # points that say their value when they are pointed at, of all curves of a chart
+NUMBERS = {        # summary key -> its head in compare.csv and on the page
+    "test_accuracy": "test accuracy", "control_accuracy": "untrained", "raw_pixel_accuracy": "raw pixels",
+    "images_per_second": "images/s",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One entry of a list of runs. Of one without a result, for `reason`, there is no more than its overrides.
+
+    failed: it was run and failed by itself; else it cannot run here.
+    train: what made its weights, the training or else the fit; settings: key -> value of all that shapes the run; images: how
+    many it trains on; tested: how many it is tested on.
+    """
+
+    number: int
+    overrides: dict
+    reason: str = ""
+    train: artifacts.Artifact | None = None
+    summary: dict | None = None
+    settings: dict = dataclasses.field(default_factory=dict)
+    images: int = 0
+    tested: int = 0
+    failed: bool = False
+
+    def value(self, key):
+        """Of a setting; None where it is not known."""
+        return self.settings.get(key, self.overrides.get(key))
+
+    @functools.cached_property
+    def network(self):
+        return networks.from_params(self.train.manifest["spec"]["params"])
+
+    @property
+    def loss(self):
+        """Of the last epoch; NaN where nothing was trained."""
+        return self.summary["loss"][-1] if self.summary["loss"] else math.nan
+
+    @property
+    def seconds(self):
+        return sum(self.summary["seconds"].values())
+
+    @property
+    def memory(self):
+        return max(self.summary["peak_memory_bytes"].values())
+
+
+def runs(inputs, entries):
+    """The Run of each entry, as the stage `compare` has them."""
+    stores = {}
+    return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
+            _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
+            for number, entry in enumerate(entries)]
+
+
+def _run(number, overrides, made, train, stores):
+    if made.failed:
+        return Run(number + 1, overrides, made.failed, failed=True)
+    results = made.folder.parents[1]
+    store = stores.setdefault(results, lineage.Store(results))
+    data = artifacts.Artifact(results / "data" / made.manifest["spec"]["parents"]["data"]).metrics
+    return Run(number + 1, overrides, "", train, made.json("summary.json"), store.settings(made.version), data["train"],
+               data["test"])
+
+
+# For programs.
+
+def rows(runs):
+    """A row for each run, JSON-able."""
+    return [{"settings": run.overrides, "versions": run.summary["versions"], "summary": run.summary} if run.summary else
+            {"settings": run.overrides, "versions": None, "summary": None, "reason": run.reason} for run in runs]
+
+
+def csv_text(runs, more=None):
+    """A line for each run under one head: number, settings that any entry names, numbers, versions, reason.
+
+    more: head -> function of a Run, further columns behind its number.
+    """
+    keys, stages = _keys(runs), _stages(runs)
+    what = [key for key in ("network", "dataset", "holdout", "variant") if key not in keys]
+    versions = list(dict.fromkeys(name for run in runs if run.summary for name in run.summary["versions"]))
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    more = more or {}
+    table.writerow(["run", *more, *keys, *what, *NUMBERS, "loss", "seconds", *(f"seconds_{name}" for name in
+                    stages), "peak_memory_bytes", *(f"version_{name}" for name in versions), "reason"])
+    for run in runs:
+        line = [run.number, *(value(run) for value in more.values()), *(written(run.value(key)) for key in keys)]
+        if run.summary:
+            of = run.summary
+            line += [*(of[key] for key in (*what, *NUMBERS)), run.loss, run.seconds]
+            line += [of["seconds"].get(name) for name in stages]
+            line += [run.memory, *(of["versions"].get(name) for name in versions), ""]
+        else:
+            line += [""] * (3 + len(what) + len(NUMBERS) + len(stages) + len(versions)) + [run.reason]
+        table.writerow(line)
+    return file.getvalue()
+
+
+def _keys(runs):
+    """The settings that any entry names."""
+    return list(dict.fromkeys(key for run in runs for key in run.overrides))
+
+
+def _stages(runs):
+    """The stages that any run went through, in the order of the work."""
+    found = {name for run in runs if run.summary for name in run.summary["seconds"]}
+    return report.in_order(found)
+
+
+def written(value):
+    return "" if value is None else pages.setting(value)
+
+
+# The page.
+
+def page(runs):
+    """The page as one HTML text."""
+    return pages.render("compare.html", context(runs))
+
+
+def context(runs):
+    """Everything the template names."""
+    ran = [run for run in runs if run.summary]
+    keys = differing(runs)
+    series = _series(ran)
+    told = differing(ran)
+    labels = {run.number: label(run, told) for run in runs}
+    return {
+        "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
+        "failed": [run for run in runs if run.failed],
+        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
+        "rows": [_row(run, keys, series, ran) for run in runs],
+        "scored_on": _scored_on(ran),
+        "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
+        "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
+        "charts": _charts(ran, series, labels),
+        "stage_heads": [report.title(name) for name in _stages(ran)],
+        "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
+        "operations": _operations(ran, labels),
+        "speed": _speed(ran, labels),
+        "one_task": len({(run.summary["network"], run.summary["dataset"]) for run in ran}) < 2,
+        "weights": _weights(ran, labels),
+    }
+
+
+def differing(runs):
+    """The settings named by entries in which the runs are not all alike."""
+    def values(key):
+        return {written(run.value(key)) for run in runs if run.value(key) is not None}
+
+    return [key for key in _keys(runs) if len(values(key)) > 1]
+
+
+def _same(ran, keys):
+    """What all runs share, of what a reader would ask for."""
+    if not ran:
+        return {}
+    asked = ["dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed"]
+    known = {key: {written(run.value(key)) for run in ran} for key in [*asked, *_keys(ran)] if key not in keys}
+    return {key: next(iter(values)) for key, values in known.items() if len(values) == 1 and values != {""}}
+
+
+def _scored_on(ran):
+    """'test' or 'hold-out', '' where some runs are scored on the one and some on the other."""
+    kinds = {metrics.scored_on(run.summary) for run in ran}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def label(run, keys):
+    return ", ".join(f"{key} {written(run.value(key))}" for key in keys if run.value(key) is not None)
+
+
+def _best(ran):
+    """The most accurate run and how far it is ahead of the next; None where accuracies say nothing about which is better."""
+    accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
+                      key=lambda run: -run.summary["test_accuracy"])
+    if len(accurate) < 2 or not _one_dataset(accurate):
+        return None
+    first, second = accurate[:2]
+    ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
+    errors = [exhibits.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
+    return {"number": first.number, "text": pages.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
+            "next": second.number, "within_luck": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
+
+
+def _one_dataset(ran):
+    """Whether all were scored on the same kind of images: the test images of one dataset, or one hold-out."""
+    return len({run.summary["versions"]["data"] if run.summary["holdout"] else run.summary["dataset"] for run in ran}) == 1
+
+
+def _series(ran):
+    """Run number -> the colour it has on the page, 'rest' for most of many."""
+    if len(ran) <= COLOURS:
+        return {run.number: number for number, run in enumerate(ran, 1)}
+    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:NAMED]
+    return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
+
+
+def _comparable(loss):
+    return math.inf if math.isnan(loss) else loss
+
+
+def _row(run, keys, series, ran):
+    row = {"number": run.number, "reason": run.reason, "failed": run.failed, "settings": [cell(run.value(key)) for key in keys]}
+    if run.reason:
+        return row
+    accuracies = {key: run.summary[key] for key in NUMBERS if key.endswith("accuracy")}
+    reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
+    best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
+    speed = run.summary["images_per_second"]   # None where nothing was trained
+    error = exhibits.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
+    return {
+        **row, "series": series[run.number], "report": run.summary["versions"]["report"],
+        "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
+                       for key, value in accuracies.items()},
+        "error": f"± {100 * error:.1f}" if error else "",
+        "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
+        "loss": {"value": run.loss if math.isfinite(run.loss) else "",
+                 "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
+        "speed": {"value": speed or "", "text": pages.rate(speed) if speed else ""},
+        "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},
+        "memory": {"value": run.memory, "text": pages.size(run.memory)},
+    }
+
+
+def cell(value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {"text": written(value), "value": value if number else written(value), "number": number}
+
+
+# Curves.
+
+def _charts(ran, series, labels):
+    """Line charts of the runs' losses and accuracies; losses of different kinds are no matter for one scale."""
+    charts = []
+    for kind, title, what in (("mse", "Loss", "mean squared difference of image and redrawing"),
+                              ("cross_entropy", "Loss", "mean of −log of the probability of the right class")):
+        some = [run for run in ran if run.network.loss == kind]
+        charts.append(_chart(title, what, some, "losses", figures.loss_scale, "{:.4g}".format, series, labels))
+    classifiers = [run for run in ran if run.network.classifies]
+    charts.append(_chart("Accuracy", "share of the training images named right", classifiers, "hits", figures.share_scale,
+                         pages.percent, series, labels))
+    return [chart for chart in charts if chart]
+
+
+def _chart(title, what, some, name, scale, text, series, labels):
+    lines = []
+    for run in sorted(some, key=lambda run: series[run.number] != "rest"):   # those in colour lie on top
+        points = _points(run, name)
+        told = [(step, value, f"run {run.number}, step {last:,}: {text(value)}") for step, last, value in points]
+        lines += [{"name": labels[run.number], "points": told, "run": run}] if told else []
+    if not lines:
+        return None
+    last = max(run.train.metrics["steps"] for run in some)
+    chart = figures.line_chart(lines, last, scale)
+    for drawn, line in zip(chart["lines"], lines, strict=True):
+        drawn |= {"series": series[line["run"].number], "run": line["run"].number,
+                  "points": _thinned(drawn["points"], POINTED // len(lines)), "dense": len(lines) * len(drawn["points"]) > DOTS}
+    return {"title": title, "what": what, "lost": [run.number for run in some if not _points(run, name)], **chart}
+
+
+def _points(run, name):
+    """[(middle step, last step, value)] of the curve: means over a few steps each, where they are finite."""
+    values = run.train.tensors("history.safetensors")[name].astype(np.float64)
+    if name == "hits":
+        values = values / _batch_sizes(run)
+    pieces = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
+    means = [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(values[piece].mean())) for piece in pieces]
+    return [point for point in means if math.isfinite(point[2])]
+
+
+def _batch_sizes(run):
+    """How many images each step trained on: the last of an epoch takes what is left."""
+    batch, steps = run.train.manifest["spec"]["params"]["batch_size"], run.train.metrics["steps"]
+    per_epoch = -(-run.images // batch)
+    left = run.images - (per_epoch - 1) * batch
+    return np.array([batch if (step + 1) % per_epoch else left for step in range(steps)])
+
+
+def _thinned(points, most):
+    """At most so many of the points, evenly, and the last."""
+    every = max(1, math.ceil(len(points) / max(1, most)))
+    return points[::-1][::every][::-1]
+
+
+# Time.
+
+def _stage_row(run, stages, labels):
+    seconds = [run.summary["seconds"].get(name) for name in stages]
+    cells = [{"value": value, "text": "" if value is None else pages.duration(value)} for value in seconds]
+    return {"number": run.number, "label": labels[run.number], "cells": cells,
+            "total": {"value": run.seconds, "text": pages.duration(run.seconds)}}
+
+
+def _operations(ran, labels):
+    """Stacked bars of the training time by operation: {"rows", "parts"}; what has no colour left is 'all other'."""
+    spent = {run.number: {name: value for name, value in run.train.metrics["seconds_by_operation"].items() if value > 0}
+             for run in ran}
+    largest = {}
+    for times in spent.values():
+        for name, value in times.items():
+            largest[name] = max(largest.get(name, 0), value / sum(times.values()))
+    names = sorted(largest, key=lambda name: -largest[name])
+    coloured = names if len(names) <= COLOURS else names[:COLOURS - 1]
+    parts = [{"name": name, "series": number} for number, name in enumerate(coloured, 1)]
+    parts += [{"name": "all other", "series": "rest"}] if len(names) > len(coloured) else []
+    longest = max((sum(times.values()) for times in spent.values()), default=0) or 1
+    return {"parts": parts, "rows": [_stack(run, spent[run.number], parts, longest, labels) for run in ran]}
+
+
+def _stack(run, times, parts, longest, labels):
+    total = sum(times.values())
+    named = {part["name"] for part in parts}
+    seconds = {part["name"]: times.get(part["name"], 0) for part in parts}
+    if "all other" in seconds:
+        seconds["all other"] = sum(value for name, value in times.items() if name not in named)
+    return {"name": run.number, "detail": labels[run.number], "length": round(100 * total / longest, 2),
+            "text": pages.duration(total),
+            "parts": [{**part, "length": round(100 * seconds[part["name"]] / (total or 1), 2),
+                       "text": pages.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
+
+
+def _speed(ran, labels):
+    """Bars of how many times more images a second each run trained on than the slowest."""
+    rates = {run.number: run.summary["images_per_second"] for run in ran if run.summary["images_per_second"]}
+    slowest = min(rates.values(), default=1)
+    bars = pages.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
+    return [{**bar, "detail": labels[bar["name"]], "note": f"{pages.rate(rates[bar['name']])} images/s"} for bar in bars]
+
+
+# Weights.
+
+def _weights(ran, labels):
+    """How far each run's weights are from the first run's, layer by layer: {"first", "layers", "rows", "others"}.
+
+    others: runs of another network. None where there is nothing to hold against it.
+    """
+    if len(ran) < 2:
+        return None
+    first, others = ran[0], [run.number for run in ran[1:] if not _alike(run, ran[0])]
+    same = [run for run in ran[1:] if _alike(run, first)]
+    rows, layers = [], []
+    reference = _load(first) if same else None
+    for run in same:
+        found = weights.movement(reference, _load(run))
+        folded = pages.in_stages(found) if len(found) > exhibits.LONG else [(name, [name]) for name in found]
+        layers = [stage or " to ".join(dict.fromkeys((names[0], names[-1]))) for stage, names in folded]
+        cells = [_distance(max(found[name] for name in names)) for _, names in folded]
+        rows.append({"number": run.number, "label": labels[run.number], "cells": cells})
+    return {"first": first.number, "label": labels[first.number], "layers": layers, "rows": rows, "others": others,
+            "folded": bool(rows) and len(found) > exhibits.LONG}
+
+
+def _alike(run, other):
+    return weights.shapes(run.network) == weights.shapes(other.network)
+
+
+def _load(run):
+    return weights.load(run.train.path(weights.file_name(run.network)), run.network)
+
+
+def _distance(value):
+    """A cell of the table of distances, the darker the farther."""
+    if not math.isfinite(value):
+        return {"text": "not a number", "value": "", "strength": 0}
+    return {"text": pages.small_percent(value) if value else "same", "value": value,
+            "strength": round(min(70, 50 * math.sqrt(value)))}

@@ -1,0 +1,335 @@
+"""Two versions of one stage against each other: what differs between them and all that they were made from, and its page."""
+
+import dataclasses
+import difflib
+import functools
+import math
+
+from ladder.classifiers import metrics
+from ladder.errors import UserError
+from ladder.network import networks, weights
+from ladder.pages import report
+from ladder.pages import report_sections as exhibits
+from ladder.pages import templates as pages
+from ladder.store import artifacts, lineage
+
+NEAREST = 3       # versions named where one is not there
+MISSING = "–"
+TITLES = {"report": "Two reports", "train": "Two trainings"}
+# Metrics that are shown elsewhere, or are no numbers.
+ELSEWHERE = {"seconds_by_operation", "memory", "network", "kernels", "confusion", "classes", "seconds_from_samples"}
+CONTROLS = {name for role, name in report.ROLES.items() if "_" in role}
+SHARES = ("accuracy", "per_class", "layer_movement")   # metrics that are written in percent
+MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
+           "python": "Python", "numpy": "NumPy", "blas": "BLAS"}
+
+
+def resolve(store, name):
+    """The version that `name` is, or begins; raises UserError with the nearest that are there."""
+    versions = store.folders()
+    name = str(name).rstrip("/").rpartition("/")[2]
+    begun = [version for version in versions if version.startswith(name)] if name else []
+    if len(begun) == 1:
+        if store.manifest(begun[0]) is None:
+            raise UserError(f"{versions[begun[0]]} holds no finished artifact that can be read")
+        return begun[0]
+    if begun:
+        shown = ", ".join(begun[:NEAREST]) + (", ..." if len(begun) > NEAREST else "")
+        raise UserError(f"more than one version in {store.results} begins with {name}: {shown}")
+    if not versions:
+        raise UserError(f"there is no version {name}: {store.results} holds no artifacts")
+    alike = [version for version in versions if version[:1] == name[:1]] or list(versions)
+    nearest = difflib.get_close_matches(name, alike, NEAREST, 0) or alike[:NEAREST]
+    raise UserError(f"there is no version {name} in {store.results}; the nearest {'is' if len(nearest) == 1 else 'are'} "
+                    f"{', '.join(nearest)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """The versions that play one role in both; a or b is None where one has no such role, a manifest where it is gone."""
+
+    label: str
+    a: str | None
+    b: str | None
+    manifest_a: dict | None
+    manifest_b: dict | None
+
+    @property
+    def same(self):
+        return self.a == self.b
+
+    @property
+    def stage(self):
+        return next((manifest["spec"]["stage"] for manifest in (self.manifest_a, self.manifest_b) if manifest), self.label)
+
+    @property
+    def both(self):
+        return self.manifest_a is not None and self.manifest_b is not None
+
+    def values(self, read):
+        """[(name, a, b)] of what `read` (manifest -> dict) finds in both, where the role is in both."""
+        a, b = (read(manifest) for manifest in (self.manifest_a, self.manifest_b)) if self.both else ({}, {})
+        return [(name, a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b])]
+
+    def differing(self, part):
+        """As `values`, of the spec's params or sources, where they differ."""
+        return [(name, a, b) for name, a, b in self.values(lambda manifest: manifest["spec"][part]) if a != b]
+
+    @functools.cached_property
+    def state(self):
+        """In words, how the two differ in themselves; '' where they are the same or differ in their parents alone."""
+        if self.same:
+            return ""
+        if self.a is None or self.b is None:
+            return f"only in {'A' if self.b is None else 'B'}"
+        if not self.both:
+            return "no longer there to compare"
+        params = [f"{name} {written(a)} → {written(b)}" for name, a, b in self.differing("params")]
+        sources = [path for path, _, _ in self.differing("sources")]
+        told = params[:3] + ([f"{len(params) - 3} more settings"] if len(params) > 3 else [])
+        if sources:
+            more = f" and {len(sources) - 1} more file{'s' if len(sources) > 2 else ''}" if len(sources) > 1 else ""
+            told.append(f"{sources[0].rpartition('/')[2]}{more} changed")
+        return ", ".join(told)
+
+
+class Difference:
+    """What differs between the versions a and b of one stage; pairs: of them and their ancestors, parents first.
+
+    Raises UserError where they are of two stages.
+    """
+
+    def __init__(self, store, a, b):
+        self.store, self.a, self.b = store, a, b
+        self.stage, other = store.stage(a), store.stage(b)
+        if self.stage != other:
+            raise UserError(f"{a} is a version of {self.stage} and {b} one of {other}; only two of one stage can be compared")
+        if a == b:
+            raise UserError(f"{a} and {b} are the same version")
+        self.pairs = _pairs(store, self.stage, a, b)
+
+    @property
+    def first(self):
+        """The first pair that differs in itself, None where none does."""
+        return next((pair for pair in self.pairs if pair.state), None)
+
+    def sentence(self):
+        """Where the two begin to differ, in words."""
+        return f"they differ first in {self.first.label}: {self.first.state}" if self.first else "nothing in them differs"
+
+
+def _pairs(store, stage, a, b):
+    labels, order = {(a, b): stage}, []
+
+    def visit(pair):
+        if pair in order:
+            return
+        parents = [store.parents(version) if version else {} for version in pair]
+        children = {name: (parents[0].get(name), parents[1].get(name)) for name in dict.fromkeys([*parents[0], *parents[1]])}
+        for name, child in children.items():
+            known = store.stage(child[0]) or store.stage(child[1]) or name
+            labels.setdefault(child, report.ROLES.get(name, known))
+        for child in children.values():
+            visit(child)
+        if pair not in order:
+            order.append(pair)
+
+    visit((a, b))
+    return [Pair(labels[pair], *pair, *(store.manifest(version) if version else None for version in pair)) for pair in order]
+
+
+# The page.
+
+def page(difference):
+    """The page as one HTML text."""
+    return pages.render("diff.html", context(difference))
+
+
+def context(of):
+    """Everything the template names."""
+    manifests = [of.store.manifest(version) for version in (of.a, of.b)]
+    settings, machines = _gathered(of, "params"), _machines(of)
+    numbers = _metrics(of)
+    return {
+        "title": TITLES.get(of.stage, f"Two versions of {of.stage}"),
+        "a": of.a, "b": of.b, "made": [manifest["made"] for manifest in manifests],
+        "names": [manifest["spec"]["params"].get("name") for manifest in manifests],
+        "links": _links(of), "first": of.first,
+        "settings": [row for row in settings if not row["same"]], "same_settings": [row for row in settings if row["same"]],
+        "sources": [row for row in _gathered(of, "sources") if not row["same"]],
+        "lineage": [_lineage_row(pair) for pair in of.pairs], "changed": sum(not pair.same for pair in of.pairs),
+        "metrics": [row for row in numbers if not row["same"] and not row["detail"]],
+        "details": [row for row in numbers if not row["same"] and row["detail"]],
+        "same_metrics": sum(row["same"] for row in numbers),
+        "named": _named_differently(of), "times": _times(of), "operations": _operations(of),
+        "machines": [row for row in machines if not row["same"]], "same_machine": [row for row in machines if row["same"]],
+        "weights": _weights(of),
+    }
+
+
+def written(value):
+    return MISSING if value is None else pages.setting(value)
+
+
+def _links(of):
+    """The pages of two reports, relative to the folder of the results."""
+    return [f"report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
+
+
+def _lineage_row(pair):
+    how = "same" if pair.same else pair.state or "what it was made from"
+    return {"label": pair.label, "a": pair.a or MISSING, "b": pair.b or MISSING, "same": pair.same, "how": how,
+            "inherits": not pair.same and not pair.state}
+
+
+def _gathered(of, part):
+    """Rows of the params or sources of all pairs, alike ones once with all their stages."""
+    found = {}
+    for pair in of.pairs:
+        for name, a, b in pair.values(lambda manifest: manifest["spec"][part]):
+            texts = (lineage.KEYS.get(pair.stage, {}).get(name, name), written(a), written(b))
+            found.setdefault(texts, []).append(pair.stage)
+    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(roles))}
+            for (name, a, b), roles in found.items()]
+
+
+# Numbers.
+
+def _metrics(of):
+    """Rows of the numbers in the metrics, the last stage's first; detail: one of many, by class or layer."""
+    rows = []
+    for pair in sorted(reversed(of.pairs), key=lambda pair: pair.label in CONTROLS):
+        for (name, detail), a, b in pair.values(lambda manifest: _numbers(manifest["metrics"])):
+            share = name.startswith(SHARES)
+            rows.append({"role": pair.label, "name": name.replace("_", " "), "detail": detail, "same": a == b,
+                         "a": _number(a, share), "b": _number(b, share), "change": _change(a, b, share)})
+    return rows
+
+
+def _numbers(metrics):
+    """(name, whether it is one of many) -> number; of a list by epoch the last."""
+    found = {}
+    for name, value in metrics.items():
+        if name in ELSEWHERE:
+            continue
+        if isinstance(value, list) and value and _is_number(value[-1]):
+            found[f"{name}, last epoch", False] = value[-1]
+        elif isinstance(value, dict):
+            found |= {(f"{name} {key}", True): each for key, each in value.items() if _is_number(each)}
+        elif _is_number(value):
+            found[name, False] = value
+    return found
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _number(value, share):
+    if value is None:
+        return MISSING
+    if share:
+        return pages.small_percent(value) if value < 0.01 else pages.percent(value, 2)
+    return pages.count(value) if isinstance(value, int) else f"{value:,.5g}"
+
+
+def _change(a, b, share):
+    if a is None or b is None or a == b or not (math.isfinite(a) and math.isfinite(b)):
+        return ""
+    if share:
+        return f"{100 * (b - a):+.2f} points".replace("-", "−")
+    if not a:
+        return ""
+    return f"{b / a:,.0f}×" if b / a > 10 else f"{100 * (b - a) / abs(a):+.3g}{pages.NARROW_SPACE}%".replace("-", "−")
+
+
+def _named_differently(of):
+    """How many images the two give other classes, where both were scored on the same.
+
+    [{"role", "count", "of", "scored_on"}].
+    """
+    same_data = [pair for pair in of.pairs if pair.same and pair.label == "data" and pair.both]
+    found = []
+    for pair in of.pairs if same_data else []:
+        if pair.label in ("evaluate", "svm") and pair.both:
+            try:
+                a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
+            except UserError:   # damaged, or one that kept none
+                continue
+            found.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a),
+                          "scored_on": metrics.scored_on(same_data[0].manifest_a["spec"]["params"])})
+    return found
+
+
+def _artifact(of, version):
+    return artifacts.Artifact(of.store.folders()[version])
+
+
+def _times(of):
+    """Rows of seconds and memory by role, and how much faster B was; nothing to tell of what is one and the same."""
+    rows = []
+    for pair in of.pairs:
+        if pair.both and not pair.same:
+            a, b = pair.manifest_a, pair.manifest_b
+            rows.append({"role": pair.label, "a": pages.duration(a["seconds"]), "b": pages.duration(b["seconds"]),
+                         "change": _faster(a["seconds"], b["seconds"]),
+                         "memory_a": pages.size(a["peak_memory_bytes"]), "memory_b": pages.size(b["peak_memory_bytes"])})
+    return rows
+
+
+def _operations(of):
+    """Rows of the training's seconds by operation."""
+    for pair in of.pairs:
+        if pair.label == "train" and pair.both and not pair.same:
+            times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
+            return [{"name": name, "a": pages.duration(a or 0), "b": pages.duration(b or 0), "change": _faster(a, b)}
+                    for name, a, b in sorted(times, key=lambda row: -(row[1] or 0)) if a or b]
+    return []
+
+
+def _faster(a, b):
+    """How much faster b is, where that is measurable."""
+    if not a or not b or max(a, b) < 0.01:
+        return ""
+    return "as fast" if 0.995 < a / b < 1.005 else f"{a / b:.2f}× as fast"
+
+
+def _machines(of):
+    """Rows of what the machines are, alike ones once with all their roles."""
+    found = {}
+    for pair in of.pairs:
+        for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"]}):
+            if name in MACHINE and not pair.same:
+                found.setdefault((MACHINE[name], written(a) or MISSING, written(b) or MISSING), []).append(pair.label)
+    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(roles))}
+            for (name, a, b), roles in found.items()]
+
+
+# Weights.
+
+def _weights(of):
+    """How far apart the two networks' weights are: {"role", "fault", "same", "bars"}; None where neither has any."""
+    pair = next((pair for label in ("train", "initial") for pair in of.pairs if pair.label == label), None)
+    if pair is None or not (pair.a and pair.b):
+        return None
+    found = {"role": pair.label, "a": pair.a, "b": pair.b, "fault": "", "same": pair.same, "bars": []}
+    if pair.same:
+        return found
+    try:
+        a, b = (_loaded(of, version) for version in (pair.a, pair.b))
+    except KeyError:
+        return {**found, "fault": "One of them is of an older release, which kept its weights in another way."}
+    except UserError as error:
+        return {**found, "fault": f"The weights cannot be read: {error}."}
+    if {name: value.shape for name, value in a.items()} != {name: value.shape for name, value in b.items()}:
+        return {**found, "fault": "These are two networks, whose weights cannot be held against each other layer by layer."}
+    distances = weights.movement(a, b)
+    return {**found, "same": not any(distances.values()), "bars": exhibits.movement(distances)}
+
+
+def _loaded(of, version):
+    one = _artifact(of, version)
+    params = one.manifest["spec"]["params"]
+    network = networks.from_params(params)
+    name = next(name for name in ("weights.bin", "weights.safetensors") if name in one.manifest["files"])
+    return weights.load(one.path(name), network)

@@ -1,0 +1,139 @@
+"""Every report below a results folder, the newest first, and the page that lists them. Nothing is made for it."""
+
+import collections
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import time
+
+from ladder.pages import templates as pages
+from ladder.store import artifacts, lineage
+
+# Settings that have columns of their own, or say the same as another.
+COLUMNS = {"dataset", "network", "variant"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One report. fault: what is wrong with it in words, '' for a finished one; then there is no summary.
+
+    made: when, as in a manifest; settings: key -> value of all that shaped the run.
+    """
+
+    version: str
+    made: str
+    fault: str = ""
+    name: str = ""
+    tags: tuple = ()
+    settings: dict = dataclasses.field(default_factory=dict)
+    summary: dict | None = None
+
+
+def rows(results):
+    """A Row for each folder in results/report, the newest first."""
+    store = lineage.Store(results)
+    folders = [folder for folder in store.folders().values() if folder.parent.name == "report"]
+    return sorted((_row(store, folder) for folder in folders), key=lambda row: (row.made, row.version), reverse=True)
+
+
+def _row(store, folder):
+    manifest, version = store.manifest(folder.name), folder.name
+    if manifest is None:
+        damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
+        return Row(version, _changed(folder), "damaged: its manifest cannot be read" if damaged else
+                   "unfinished: it was being made when it was interrupted, or still is")
+    params = manifest["spec"]["params"]
+    known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
+             "settings": store.settings(version)}
+    if manifest.get("failed"):
+        return Row(version, fault=f"failed: {manifest['failed']}", **known)
+    for name, facts in manifest["files"].items():
+        found = _size(folder / name)
+        if found != facts["bytes"]:
+            fault = "missing" if found is None else f"{found:,} bytes long, not {facts['bytes']:,}"
+            return Row(version, fault=f"damaged: {name} is {fault}", **known)
+    try:
+        summary = json.loads((folder / "summary.json").read_text())
+        _last(summary["loss"]), sum(summary["seconds"].values()), summary["dataset"], summary["network"], summary["variant"]
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return Row(version, fault="damaged: its summary.json cannot be read", **known)
+    return Row(version, summary=summary, **known)
+
+
+def _tags(params):
+    tags = params.get("tags") or []
+    return tuple(map(str, tags if isinstance(tags, list) else [tags]))
+
+
+def _changed(folder):
+    """When anything in the folder was last written, as a manifest says it."""
+    latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(latest))
+
+
+def _size(path):
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+# The page.
+
+def page(rows, results, output):
+    """The page as one HTML text; output: where it will be, from where its links lead to the reports in `results`."""
+    return pages.render("history.html", context(rows, results, output))
+
+
+def context(rows, results, output):
+    """Everything the template names."""
+    usual = _usual(rows)
+    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
+    shown = [_shown(row, usual, below) for row in rows]
+    return {
+        "rows": shown, "finished": sum(row.summary is not None for row in rows),
+        "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
+        "usual": {key: pages.setting(value) for key, value in usual.items() if key not in COLUMNS},
+        "named": any(row["name"] or row["tags"] for row in shown),
+        "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
+        "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
+    }
+
+
+def _usual(rows):
+    """Setting -> the value that most of the reports that have it have."""
+    counts = {}
+    for row in rows:
+        for key, value in row.settings.items():
+            counts.setdefault(key, collections.Counter())[json.dumps(value)] += 1
+    return {key: json.loads(found.most_common(1)[0][0]) for key, found in sorted(counts.items())}
+
+
+def _shown(row, usual, below):
+    settings = {key: pages.setting(value) for key, value in row.settings.items()}
+    unusual = {key: text for key, text in settings.items() if row.settings[key] != usual[key] and key not in COLUMNS}
+    shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
+             "link": (below / "report" / row.version / "report.html").as_posix(),
+             "unusual": unusual, "text": " ".join(f"{key}={value}" for key, value in settings.items())}
+    if row.fault:
+        return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
+    of = row.summary
+    accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
+    return {**shown, **{key: of[key] for key in COLUMNS},
+            "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy),
+                         "note": "hold-out" if of.get("holdout") else ""},
+            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
+
+
+def _last(losses):
+    """The last epoch's; None of a network that was not trained."""
+    return None if losses is None else losses[-1]
+
+
+def _loss(value):
+    if value is None:
+        return {"value": None, "text": "", "note": ""}
+    finite = isinstance(value, (int, float)) and math.isfinite(value)
+    return {"value": value if finite else None, "text": f"{value:.4g}" if finite else "not a number", "note": ""}

@@ -1,0 +1,271 @@
+"""The page of what each multiplier makes of each network, from the groups of multiplier_runs.py."""
+
+import math
+
+import numpy as np
+
+from ladder.arithmetic import multipliers
+from ladder.errors import UserError
+from ladder.pages import figures, multiplier_errors, report
+from ladder.pages import templates as pages
+from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
+from ladder.pages.spread import spread
+from ladder.progress import log
+
+COLOURS = 8   # the first of them are those of ORDER, on every page
+CURVE = 16    # points that a curve should have; more than its epochs only where those are fewer
+ROOM = 14     # percent of a scale's width that the text of a tick needs
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def page(groups):
+    """The page as one HTML text."""
+    return pages.render("multipliers.html", context(groups))
+
+
+def context(groups):
+    """Everything the template names."""
+    arms = sorted({arm for group in groups for arm in group.arms}, key=lambda arm: arm.place)
+    series = colours(arms)
+    told = {arm: {"arm": arm, "id": number, "label": _label(arm, arms), "series": series[arm]}
+            for number, arm in enumerate(arms)}
+    shown = [_group(group, told) for group in groups]
+    kinds = [one["verdict"]["kind"] for group in shown for one in group["rows"] if one["verdict"]["kind"]]
+    return {
+        "groups": shown, "networks": len({group.settings["network"] for group in groups}),
+        "multipliers": len({multiplier for arm in arms for multiplier in (arm.trained, arm.tested)} - {"exact"}),
+        "runs": sum(len(group.ran) for group in groups), "missing": sum(len(group.reasons) for group in groups),
+        "verdicts": {kind: kinds.count(kind) for kind in ("below", "above", "within")}, "judged": len(kinds),
+        **_errors(groups, told),
+    }
+
+
+def colours(arms):
+    """Arm -> the number of its colour: its multiplier's, of several with that one the first; then what is left, then 'rest'."""
+    found, free = {}, list(range(COLOURS, 0, -1))
+    for arm in arms:
+        if arm.trained in ORDER and ORDER.index(arm.trained) + 1 in free:
+            found[arm] = ORDER.index(arm.trained) + 1
+            free.remove(found[arm])
+    for arm in arms:
+        if arm not in found:
+            found[arm] = free.pop(0) if free else "rest"
+    return found
+
+
+def _label(arm, arms):
+    """Its multiplier, and how it is unlike other arms with that multiplier."""
+    same = [other for other in arms if other.trained == arm.trained]
+    parts = [named(arm.trained)]
+    if len({other.directions for other in same}) > 1:
+        parts.append(_directions(arm))
+    if arm.tested_otherwise:
+        parts.append(f"tested with {named(arm.tested)}")
+    if len({other.loss_scale for other in same}) > 1 and arm.loss_scale:
+        parts.append(f"loss scale {pages.setting(arm.loss_scale)}")
+    return ", ".join(parts)
+
+
+def _directions(arm):
+    if len(arm.directions) == len(multipliers.DIRECTIONS):
+        return "forward and backward"
+    return f"{' and '.join(name.replace('_grad', ' gradient') for name in arm.directions)} alone"
+
+
+def _group(group, told):
+    """A group as the template draws it; told: arm -> what it is called and drawn with."""
+    drawn = [{**told[arm], "row": row(group, arm)} for arm in group.arms]
+    there = [one for one in drawn if one["arm"] in group.cells]
+    network, dataset = group.settings["network"], group.settings["dataset"]
+    return {
+        "title": f"{pages.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
+        "settings": {key: pages.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
+        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": there,
+        "rows": [_table_row(group, one) for one in drawn],
+        "dots": _dots(group, there) if there else None,
+        "curves": _curves(group, there) if there else None,
+        "times": _times(there),
+    }
+
+
+# The table.
+
+def _table_row(group, one):
+    of, arm = one["row"], one["arm"]
+    seeds = sorted(group.cells.get(arm, {}).items())
+    return {
+        "label": one["label"], "series": one["series"], "reason": of["reason"],
+        "seeds": [{"seed": seed, "report": cell.run.summary["versions"]["report"]} for seed, cell in seeds],
+        "accuracy": _cell(of, "test_accuracy", lambda value: f"{100 * value:.2f}"),
+        "difference": _cell(of, "difference", points),
+        "verdict": verdict(of, arm == group.exact, group.exact is not None),
+        "seconds": {"text": pages.duration(of["train_seconds"]) if seeds else "", "value": of["train_seconds"]},
+        "ratio": {"text": _multiple(of["train_seconds_ratio"]), "value": of["train_seconds_ratio"]},
+        "loss": _cell(of, "final_loss", "{:.4g}".format),
+    }
+
+
+def _cell(of, key, text):
+    value, deviation = of[key], of[f"{key}_deviation"]
+    return {"value": value, "text": "" if value is None else text(value),
+            "deviation": "" if deviation is None else f"± {text(deviation).lstrip('+')}"}
+
+
+def points(value):
+    """A difference of accuracies in percentage points: '+0.42', '−1.10'."""
+    text = f"{100 * value:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")
+
+
+def _multiple(ratio):
+    return "" if ratio is None else f"{ratio:.2f}×"
+
+
+def verdict(of, is_exact, has_exact):
+    """What the difference from exact says: {"kind": 'below', 'above' or 'within' where it says anything, "text"}; of: a row."""
+    n, low, high = of["difference_seeds"], of["difference_low"], of["difference_high"]
+    if is_exact or not of["seeds"]:
+        return {"kind": "", "text": ""}
+    if not n:
+        return {"kind": "", "text": "no seed in common with exact" if has_exact else "no exact run to hold it against"}
+    if n == 1:
+        return {"kind": "", "text": "one seed says nothing about luck"}
+    if low is None and of["difference"] == 0:
+        return {"kind": "within", "text": f"as many right as exact with each of {n} seeds"}
+    if low is None:
+        return {"kind": "", "text": f"the same with each of {n} seeds: no spread to judge it by"}
+    if low <= 0 <= high:
+        return {"kind": "within", "text": f"not distinguishable from exact with {n} seeds"}
+    kind = "below" if high < 0 else "above"
+    return {"kind": kind, "text": f"{kind} exact: {points(low)} to {points(high)} with {n} seeds"}
+
+
+# Charts.
+
+def _dots(group, there):
+    """Accuracies on one scale, a dot for each seed: {"rows", "ticks", "exact": the mean of exact}, in percent of the scale."""
+    values = [value for one in there for value in group.accuracies(one["arm"]).values()]
+    at = _widening(values)
+    exact = spread(group.accuracies(group.exact).values())
+    return {
+        "rows": [{"label": one["label"], "series": one["series"], "mean": at(one["row"]["test_accuracy"]),
+                  "dots": [{"at": at(value), "text": f"seed {seed}: {pages.percent(value, 2)}"}
+                           for seed, value in sorted(group.accuracies(one["arm"]).items())]} for one in there],
+        "ticks": _with_room([{"at": at(value / 100), "text": f"{text}{pages.NARROW_SPACE}%"}
+                             for value, text in _percentages(100 * min(values), 100 * max(values))]),
+        "exact": at(exact.mean) if exact else None,
+    }
+
+
+def _widening(values):
+    """Accuracy -> place on a scale cut to where the values lie that widens towards 100 % (the logarithm of what is missing)."""
+    least = min([1 - value for value in values if value < 1], default=0.01) / 2
+
+    def widened(value):
+        return -math.log(max(1 - value, least))
+
+    low, high = widened(min(values)), widened(max(values))
+    margin = max(0.06 * (high - low), 0.02)
+    return lambda value: round(100 * (widened(value) - low + margin) / (high - low + 2 * margin), 2)
+
+
+def _percentages(low, high):
+    """Ticks [(percent, text)] from below low to above high; where what is missing to 100 spans much, those of round such."""
+    missing = max(100 - high, 0.01)
+    if 100 - low > 5 * missing:
+        return [(100 - rest, f"{100 - rest:g}") for rest, _ in reversed(figures.log_ticks(0.7 * missing, 100 - low))]
+    margin = max(0.1 * (high - low), 0.1)
+    return figures.ticks(low - margin, min(high + margin, 100), 4)
+
+
+def _with_room(ticks):
+    """Those on the scale, from the left, whose texts do not meet."""
+    kept = []
+    for tick in ticks:
+        if 0 <= tick["at"] <= 100 and (not kept or tick["at"] - kept[-1]["at"] >= ROOM):
+            kept.append(tick)
+    return kept
+
+
+def _curves(group, there):
+    """A line chart of the losses, the mean over the seeds, smoothed by epoch; "width": steps that a point is the mean of."""
+    lines = []
+    for one in there:
+        losses, width = _losses(group.cells[one["arm"]].values())
+        told = [(middle, value, f"{one['label']}, step {last:,}: {value:.4g}") for middle, last, value in losses]
+        lines.append({"name": one["label"], "points": told})
+    last = max(cell.run.train.metrics["steps"] for cell in group.ran)
+    chart = figures.line_chart(lines, last, figures.log_scale)
+    for drawn, one in zip(chart["lines"], there, strict=True):
+        drawn |= {"series": one["series"], "run": one["id"], "dense": True}
+    return {**chart, "width": width}
+
+
+def _losses(cells):
+    """([(middle step, last step, mean loss over the seeds)], steps of a mean), each mean over an epoch or less."""
+    mean = np.mean([cell.run.train.tensors("history.safetensors")["losses"] for cell in cells], axis=0, dtype=np.float64)
+    epochs = next(iter(cells)).run.train.metrics["epochs"]
+    pieces = np.array_split(np.arange(len(mean)), min(len(mean), epochs * math.ceil(CURVE / epochs)))
+    return [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(mean[piece].mean())) for piece in pieces], len(pieces[0])
+
+
+def _times(there):
+    """Bars of the mean training time; a note says how many times exact's."""
+    seconds = {one["label"]: one["row"]["train_seconds"] for one in there}
+    return [{**bar, "series": one["series"], "note": "" if one["arm"].exact else _multiple(one["row"]["train_seconds_ratio"])}
+            for bar, one in zip(pages.bars(seconds, pages.duration), there, strict=True)]
+
+
+# What each multiplier is, and how far off.
+
+def _errors(groups, told):
+    """{"errors": each multiplier that ran, with a picture of its error, "scale": the error of full colour}."""
+    found = _multipliers(groups)
+    errors = {path: _relative_errors(multiplier) for path, multiplier in found.items()}
+    scale = max((float(np.abs(of).max()) for of in errors.values()), default=1)
+    return {"scale": share(scale).lstrip("+"), "errors": [
+        {"name": named(path), "text": _text(found[path]), "image": multiplier_errors.picture(of, scale),
+         "least": share(of.min()), "mean": share(of.mean()), "most": share(of.max()),
+         "uses": [_use(arm, one["series"]) for arm, one in told.items() if arm.trained == path]}
+        for path, of in errors.items()]}
+
+
+def _multipliers(groups):
+    """Name or path -> Multiplier or Table, of all that ran. A table must still be the one that its runs multiplied with."""
+    identities = {}
+    for cell in (cell for group in groups for cell in group.ran):
+        arm = Arm.of(cell.settings)
+        identities |= {arm.trained: cell.settings["multiplier_identity"], arm.tested: cell.settings["test_multiplier_identity"]}
+    found = {path: multipliers.find(path) for path in sorted(identities, key=rank)}
+    for path, multiplier in found.items():
+        if isinstance(multiplier, multipliers.Table) and identities[path] != multipliers.identity(path):
+            raise UserError(f"{path} changed after its runs were planned; run it again")
+    return found
+
+
+def _relative_errors(multiplier):
+    log.info("errors of %s", multiplier.name)
+    return multiplier_errors.relative_errors(multiplier)
+
+
+def _text(multiplier):
+    return f"a table, {multiplier.bits} bits of mantissa" if isinstance(multiplier, multipliers.Table) else multiplier.text
+
+
+def _use(arm, series):
+    """Where an arm uses its multiplier, for the caption of that."""
+    trained = [f"in training {_directions(arm)}"] if arm.directions else []
+    tested = [f"tested with {named(arm.tested)}"] if arm.tested_otherwise else []
+    return {"series": series, "text": "; ".join(trained + tested)}
+
+
+def share(error):
+    """A relative error: '−11.1 %', '+6.0·10⁻⁶ %', '0 %'."""
+    value = 100 * float(error)
+    text = f"{value:+.3g}" if abs(value) >= 1e-3 else _scientific(value) if value else "0"
+    return f"{text.replace('-', '−')}{pages.NARROW_SPACE}%"
+
+
+def _scientific(value):
+    digits, exponent = f"{value:+.1e}".split("e")
+    return f"{digits}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"

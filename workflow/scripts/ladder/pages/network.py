@@ -1,0 +1,266 @@
+"""The page that draws a network: its layers as a graph beside a table of what each costs, and the memory of a training step.
+
+A network with stages (pages.in_stages) is drawn stage by stage, and blocks of a stage that are alike are drawn once.
+"""
+
+import dataclasses
+import itertools
+import math
+
+from ladder.network import networks, optimizers
+from ladder.pages import templates as pages
+from ladder.training import plan
+
+ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in sixteenths of a rem
+# Kind of layer -> the text of its node, and the family that gives its colour.
+NODES = {
+    "conv2d": ("conv", "product"), "dense": ("dense", "product"), "batchnorm": ("norm", "norm"), "relu": ("ReLU", "relu"),
+    "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
+    "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
+    "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
+    "soft_threshold": ("±", "relu"),
+}
+COSTS = {"parameters": pages.count, "macs": pages.large, "memory": pages.size}   # and how they are written
+# Kind of buffer -> what it counts as in the memory of a step.
+PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
+            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
+            "dataset": "a batch of images", "control": "other"}
+
+
+def page(network, variant, batch, optimizer):
+    """The page of a networks.Network as one HTML text.
+
+    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError where the batch is too large
+    for the rung.
+    """
+    return pages.render("network.html", context(network, variant, batch, optimizer))
+
+
+def context(network, variant, batch, optimizer):
+    """Everything the template names."""
+    step = plan_of(network, variant, batch, optimizer)
+    rows = layer_rows(network, step)
+    parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
+             pages.in_stages([row["name"] for row in rows])]
+    pages.add_cells(rows, COSTS)
+    pages.add_cells(parts, COSTS)
+    for part in parts:
+        part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
+    memory = step_memory(step)
+    return {
+        "network": network, "title": pages.network_title(network.name), "variant": variant, "batch": batch,
+        "optimizer": optimizer, "image": pages.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
+        "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
+        "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
+        "memory": sum(memory.values()), "memory_bars": pages.bars(memory, pages.size),
+    }
+
+
+def plan_of(network, variant, batch, optimizer):
+    """The plan of a training step or, of a network that can only be fitted, of one batch forward."""
+    dataset = plan.Dataset(batch, "uint8")
+    if not network.trains:
+        return plan.inference_plan(network, variant, batch, dataset)
+    return plan.training_plan(network, variant, batch, dataset, optimizers.Optimizer(optimizer), plan.Length(1, 1))
+
+
+def step_memory(step):
+    """Purpose -> bytes of the plan's buffers."""
+    found = {}
+    for kind, count in step.bytes_by_kind().items():
+        found[PURPOSES[kind]] = found.get(PURPOSES[kind], 0) + count
+    return {purpose: found[purpose] for purpose in dict.fromkeys(PURPOSES.values()) if purpose in found}
+
+
+def layer_rows(network, step):
+    """A row for the input and for each layer, in the order of the work.
+
+    memory: bytes of what the layer puts out and keeps for the backward pass, 0 where its kernel never writes it; group: the
+    first layer of those that its kernel computes at once; kernel: '' where nothing is left to compute.
+    """
+    memory, groups = {}, {}
+    for buffer in step.buffers.values():
+        if buffer.kind in ("activation", "mask"):
+            layer = buffer.name.partition(".")[0]
+            memory[layer] = memory.get(layer, 0) + buffer.bytes
+    for names, operation in step.kernels:
+        groups |= {name: (names[0], operation) for name in names}
+    first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "a batch of images", "inputs": (),
+             "shape": pages.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
+             "group": networks.INPUT, "kernel": ""}
+    rows = [first]
+    for layer in network.layers:
+        node, family = NODES[layer.kind]
+        group, kernel = groups.get(layer.name, (layer.name, ""))
+        rows.append({
+            "name": layer.name, "node": node, "family": family, "what": described(layer), "inputs": layer.inputs,
+            "shape": pages.shape(layer.output_shape), "parameters": sum(map(_size, layer.parameters.values())),
+            "macs": layer.macs, "memory": memory.get(layer.name, 0), "group": group, "kernel": kernel})
+    return rows
+
+
+def described(layer):
+    """The layer's attributes in words: '5 × 5, 16 filters, stride 2, rim 1'."""
+    of = layer.attributes
+    match layer.kind:
+        case "conv2d":
+            return f"{of['kernel']} × {of['kernel']}, {of['filters']} filters{_strided(of, 1)}"
+        case "dense":
+            return f"{of['filters']} units"
+        case "maxpool2d" | "avgpool2d":
+            return f"{layer.kind[:3]} of {of['window']} × {of['window']}{_strided(of, of['window'])}"
+        case "global_avgpool":
+            return "avg of each channel"
+        case "upsample2d":
+            return "each pixel 2 × 2"
+        case "pad":
+            return f"rim of {of['amount']} zeros"
+        case "dropout":
+            return f"rate {of['rate']:g}"
+        case "lrn":
+            return f"over {of['size']} channels"
+        case "local_contrast":
+            return f"over the contrast of {of['kernel']} × {of['kernel']}"
+        case "soft_threshold":
+            return f"either sign beyond {of['threshold']:g}"
+    return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
+            "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
+
+
+def _strided(attributes, usual):
+    stride = f", stride {attributes['stride']}" if attributes["stride"] != usual else ""
+    return stride + (f", rim {attributes['padding']}" if attributes["padding"] else "")
+
+
+
+def _size(weight):
+    return math.prod(weight)
+
+
+# Parts and their drawings.
+
+def _part(stage, rows):
+    """The rows of a stage, or of what lies beside the stages, and their sums."""
+    names = [row["name"] for row in rows]
+    layers = [row for row in rows if row["name"] != networks.INPUT]
+    return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": rows,
+            "layers": len(layers), "blocks": len(pages.in_blocks(names)), "shape": rows[-1]["shape"],
+            **{cost: sum(row[cost] for row in rows) for cost in COSTS}}
+
+
+def drawings(rows, every):
+    """Drawings of rows: of a stage one for each run of blocks that are alike, else a single one.
+
+    every: all rows of the network by name, for those that `rows` read from elsewhere.
+    """
+    named = {row["name"]: row for row in rows}
+    blocks = [[named[name] for name in names] for _, names in pages.in_blocks(named)]
+    found = []
+    for _, alike in itertools.groupby(blocks, _signature):
+        alike = list(alike)
+        first, last = (pages.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
+        found.append({"title": " to ".join(dict.fromkeys((first, last))), "times": len(alike), **drawing(alike[0], every)})
+    return found
+
+
+def _signature(block):
+    """What two blocks have in common whose drawings are the same."""
+    names = [row["name"] for row in block]
+    at = {name: place for place, name in enumerate(names)}
+    return [(*(row[key] for key in ("node", "what", "shape", "kernel", *COSTS)), at.get(row["group"]),
+             *(at.get(name) for name in row["inputs"])) for row in block]
+
+
+def drawing(rows, every):
+    """{"rows", "lines", "groups", "width", "height"} of a graph whose nodes stand below each other.
+
+    rows: those given, after what they read from elsewhere, each with its `lane` and the `span` of its kernel in rows (0 within
+    a group); lines: SVG paths; groups: {"x", "y", "width", "height"} of the frames around what a kernel computes at once.
+    """
+    inside = {row["name"] for row in rows}
+    outside = dict.fromkeys(name for row in rows for name in row["inputs"] if name not in inside)
+    shown = [{**every[name], "inputs": (), "group": name, "kernel": "", "elsewhere": True} for name in outside]
+    shown += [{**row, "elsewhere": False} for row in rows]
+    lanes, edges = arrange({row["name"]: row["inputs"] for row in shown})
+    groups = []
+    for _, members in itertools.groupby(range(len(shown)), lambda at: shown[at]["group"]):
+        members = list(members)
+        for at in members:
+            shown[at] |= {"lane": lanes[shown[at]["name"]], "span": len(members) if at == members[0] else 0}
+        if len(members) > 1:
+            groups.append(_frame(members, [shown[at]["lane"] for at in members]))
+    return {"rows": shown, "groups": groups, "lines": [_line(edge) for edge in edges], "height": ROW * len(shown),
+            "width": 2 * MARGIN + NODE + LANE * max((edge.along for edge in edges), default=0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """From the node in row `top` of lane `source` along lane `along` to the node in row `bottom` of lane `target`."""
+
+    source: int
+    top: int
+    along: int
+    bottom: int
+    target: int
+
+
+def arrange(inputs):
+    """(name -> lane, [Edge]) of a graph whose nodes have a row each, in order.
+
+    inputs: name -> names of what it reads, in the order of the rows. The way back from the last node by first inputs is lane 0,
+    ways that join it get the lowest lane that is free beside them.
+    """
+    rows, lanes, ways, busy = {name: row for row, name in enumerate(inputs)}, {}, [], []
+    for last in reversed(inputs):
+        todo = [] if last in lanes else [(last, None)]
+        for end, reader in todo:
+            way = [] if reader is None else [reader]
+            begin = end
+            while begin not in lanes:
+                way.append(begin)
+                if not inputs[begin]:
+                    break
+                begin = inputs[begin][0]
+            else:
+                way.append(begin)
+            lane = _free_lane(rows[way[-1]], rows[way[0]], busy)
+            new = [name for name in way if name not in lanes]
+            lanes |= dict.fromkeys(new, lane)
+            ways.append((lane, way))
+            todo += [(other, name) for name in new for other in inputs[name][1:]]
+    return lanes, [Edge(lanes[above], rows[above], lane, rows[below], lanes[below])
+                   for lane, way in ways for below, above in itertools.pairwise(way)]
+
+
+def _free_lane(top, bottom, busy):
+    """The lowest lane with nothing between rows top and bottom, which it takes in `busy`: [(lane, top, bottom)]."""
+    lane = next(lane for lane in itertools.count()
+                if not any(taken == lane and top < lower and bottom > upper for taken, upper, lower in busy))
+    busy.append((lane, top, bottom))
+    return lane
+
+
+def _x(lane):
+    return MARGIN + NODE // 2 + LANE * lane
+
+
+def _y(row):
+    return ROW * row + ROW // 2
+
+
+def _line(edge):
+    """An SVG path: level out of the node into the lane, down, and level into the other node."""
+    start, along, end = _x(edge.source), _x(edge.along), _x(edge.target)
+    top, bottom = _y(edge.top), _y(edge.bottom)
+    path = f"M{start} {top}"
+    if along != start:
+        path += f"H{along - math.copysign(CORNER, along - start):g}Q{along} {top} {along} {top + CORNER}"
+    if along == end:
+        return f"{path}V{bottom}"
+    return f"{path}V{bottom - CORNER}Q{along} {bottom} {along + math.copysign(CORNER, end - along):g} {bottom}H{end}"
+
+
+def _frame(rows, lanes):
+    """Around the nodes of these rows."""
+    x, y = _x(min(lanes)) - NODE // 2 - MARGIN + 1, ROW * rows[0] + 2
+    return {"x": x, "y": y, "width": _x(max(lanes)) + NODE // 2 + MARGIN - 1 - x, "height": ROW * (rows[-1] + 1) - 2 - y}

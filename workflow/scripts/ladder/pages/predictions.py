@@ -1,0 +1,166 @@
+"""Predictions for a person's own pictures: the page, the JSON, the CSV, and the part of a page that shows one answer."""
+
+import base64
+import csv
+import dataclasses
+import io
+import os
+
+import numpy as np
+
+from ladder.data import pictures
+from ladder.pages import figures
+from ladder.pages import templates as pages
+
+SHOWN = 5   # classes with a bar, the likeliest
+
+
+@dataclasses.dataclass(frozen=True)
+class Skipped:
+    """A file that got no answer, and why."""
+
+    name: str
+    reason: str
+
+
+def answers(predictor, taken):
+    """One dict for each pictures.Picture of `taken`, JSON-able but for what begins with an underscore: its Picture, its
+    reconstruction (uint8 or None)."""
+    if not taken:
+        return []
+    found = predictor.answer(np.stack([picture.pixels for picture in taken]))
+    labels, names = predictor.inputs["data"].array("train_labels.npy"), predictor.classes
+    return [{
+        "file": picture.name, "class": names[found.classes[at]], "score": float(found.scores[at][found.classes[at]]),
+        "scores": dict(zip(names, found.scores[at].tolist(), strict=True)),
+        "margins": None if found.margins is None else _margins(names, found.margins[at]),
+        "nearest": [{"row": int(row), "class": names[labels[row]], "distance": float(distance)}
+                    for row, distance in zip(found.nearest[at], found.distances[at], strict=True)],
+        "done": list(picture.remarks), "_picture": picture,
+        "_rebuilt": None if found.rebuilt is None else found.rebuilt[at],
+    } for at, picture in enumerate(taken)]
+
+
+def _margins(names, values):
+    """Class -> by how much the answer won against it, the closest rival first."""
+    found = {name: float(value) for name, value in zip(names, values, strict=True) if not np.isnan(value)}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+# For programs.
+
+def facts(predictor):
+    """What answered, JSON-able."""
+    return {
+        "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
+        "scores": "votes of the SVM" if predictor.votes else "probabilities",
+        "test_accuracy": predictor.judge.metrics["accuracy"],
+        "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
+        "fitted": pictures.rule(predictor.dataset),
+        "versions": {role: artifact.version for role, artifact in predictor.inputs.items()},
+    }
+
+
+def summary(predictor, answered, skipped):
+    """Of predictions.json."""
+    return {"model": facts(predictor),
+            "pictures": [{key: value for key, value in one.items() if not key.startswith("_")} for one in answered],
+            "skipped": [dataclasses.asdict(one) for one in skipped]}
+
+
+def csv_text(predictor, answered, skipped):
+    """A line for each picture under one head: file, class, score, every class's score, the nearest image's row and class, or
+    why it was skipped."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(["file", "class", "score", *(f"score_{name}" for name in predictor.classes), "nearest_row", "nearest_class",
+                    "skipped"])
+    for one in answered:
+        nearest = one["nearest"][0]
+        table.writerow([one["file"], one["class"], one["score"], *one["scores"].values(), nearest["row"], nearest["class"], ""])
+    for one in skipped:
+        table.writerow([one.name, *[""] * (4 + len(predictor.classes)), one.reason])
+    return file.getvalue()
+
+
+# For people.
+
+def page(predictor, answered, skipped, left_out):
+    """The page as one HTML text; left_out: names of files in the folders that are no pictures by their names."""
+    folder = _common_folder([one["file"] for one in answered] + [one.name for one in skipped] + left_out)
+
+    def below(name):
+        return os.path.relpath(name, folder) if folder else name
+
+    return pages.render("predictions.html", {
+        **context(predictor), "folder": folder, "answers": [shown(predictor, one, below(one["file"])) for one in answered],
+        "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
+
+
+def _common_folder(names):
+    """The folder that all these paths are below; "" where they have none in common."""
+    folders = [os.path.dirname(name) for name in names]
+    return os.path.commonpath(folders) if len({os.path.isabs(folder) for folder in folders}) == 1 else ""
+
+
+def fragment(predictor, answer):
+    """The HTML of one answer alone."""
+    return pages.render("prediction.html", {"answer": shown(predictor, answer, answer["file"])})
+
+
+def context(predictor):
+    """What every page about answers names of the model."""
+    known = facts(predictor)
+    return {"model": {**known, "title": pages.network_title(predictor.network.name),
+                      "sentence": _sentence(known, predictor)},
+            "judged_by": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
+            "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
+            "all_compared": predictor.compared == predictor.inputs["data"].metrics["train"]}
+
+
+def _sentence(known, predictor):
+    title = pages.network_title(predictor.network.name)
+    judge = "names classes by itself" if predictor.network.classifies else "finds features, and an SVM names the class by them"
+    return f"{title}, trained on {known['dataset']}, {judge}."
+
+
+def shown(predictor, answer, name):
+    """An answer as the templates take it, under this name."""
+    picture, images = answer["_picture"], predictor.inputs["data"].array("train_images.npy")
+    return {
+        **answer, "name": name,
+        "sure": f"{answer['score']:.0f} of {predictor.votes} duels" if predictor.votes else _sure(answer["score"]),
+        "bars": _bars(answer),
+        "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
+        "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
+        "off": None if answer["_rebuilt"] is None else _off(answer["_rebuilt"], picture.pixels),
+        "size": " × ".join(map(str, picture.pixels.shape[1::-1])),
+        "neighbours": [{**one, "image": figures.png_uri(images[one["row"]])} for one in answer["nearest"]],
+    }
+
+
+def _bars(answer):
+    """Bars of the likeliest classes, or of an SVM's closest rivals by how far they are behind."""
+    if answer["margins"]:
+        rivals = dict(list(answer["margins"].items())[:SHOWN])
+        rows = pages.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
+        return [{**row, "length": max(0, row["length"])} for row in rows]
+    best = sorted(answer["scores"].items(), key=lambda item: -item[1])
+    return pages.bars(dict(best[:SHOWN]), _sure, 1)
+
+
+def _sure(probability):
+    """In percent, with one digit; what that would round to 0 or 100 % as less and more than the next value."""
+    if probability >= 0.9995:
+        return f"> {pages.percent(0.999)}"
+    return pages.percent(probability) if probability >= 0.0005 else f"< {pages.percent(0.001)}"
+
+
+def _off(rebuilt, pixels):
+    return float(np.abs(rebuilt.astype(np.int16) - pixels).mean())
+
+
+def _jpeg_uri(image):
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=88)
+    return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,212 @@
+"""The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
+
+Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
+of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
+features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear, ridge and knn as svm; map. Beside
+them the scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
+"""
+
+import math
+import pathlib
+
+from ladder import sources
+from ladder.classifiers import metrics
+from ladder.network import weights
+from ladder.pages import evaluations
+from ladder.pages import feature_sections as feature_exhibits
+from ladder.pages import report_sections as exhibits
+from ladder.pages import templates as pages
+
+DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
+ROLES = {
+    "data": "data",
+    "normalized": "normalized",
+    "patches": "fit to patches",
+    "train": "train",
+    "evaluate": "evaluate",
+    "features": "features",
+    "joined": "features joined",
+    "svm": "svm",
+    "features_random": "features, untrained network",
+    "joined_random": "features joined, untrained network",
+    "svm_random": "svm, untrained network",
+    "features_pixels": "features, raw pixels",
+    "svm_pixels": "svm, raw pixels",
+    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "ridge", "knn")
+       for tail, of in (("", ""), ("_random", ", untrained network"), ("_pixels", ", raw pixels"))},
+    "map": "map of the features",
+}
+
+
+def in_order(roles):
+    """Those of the roles that have a name, in the order of the work; features_part2 behind features."""
+    order = list(ROLES)
+    return sorted((role for role in roles if _whole(role) in ROLES), key=lambda role: (order.index(_whole(role)), role))
+
+
+def title(role):
+    """The role's name."""
+    _, _, part = role.partition("_part")
+    return ROLES[_whole(role)] + (f", part {part}" if part else "")
+
+
+def _whole(role):
+    return role.partition("_part")[0]
+
+
+def summary(inputs, version, ablation=()):
+    """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
+
+    ablation: the entries of that list, {"overrides", "reason"} each.
+    loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
+    classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
+    """
+    train, network = exhibits.made_by(inputs), exhibits.network(inputs)
+    settings = train.manifest["spec"]["params"]
+    verdict = exhibits.verdict(inputs)
+    found = verdict.metrics if verdict else {}
+    return {
+        "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
+        "holdout": inputs["data"].manifest["spec"]["params"].get("holdout", 0),
+        "network": settings["network"],
+        "variant": settings["variant"],
+        "device": train.metrics["device"],
+        "training": settings.get("training", "gradient") if "train" in inputs else "patches",
+        "batch_size": settings.get("batch_size"),
+        "epochs": train.metrics.get("epochs"),
+        "steps": train.metrics.get("steps"),
+        "seed": settings["seed"],
+        "versions": {**{role: one.version for role, one in _made(inputs)},
+                     "initial": inputs.get("patches", train).manifest["spec"]["parents"]["initial"], "report": version},
+        "loss": train.metrics.get("loss"),
+        "accuracy": train.metrics.get("accuracy"),
+        "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
+        "test_accuracy": found.get("accuracy"),
+        "control_accuracy": _accuracy(inputs, "svm_random"),
+        "raw_pixel_accuracy": _accuracy(inputs, "svm_pixels"),
+        "per_class": found.get("per_class"),
+        "confusion": found.get("confusion"),
+        "layer_movement": train.metrics["layer_movement"],
+        "seconds": {role: one.manifest["seconds"] for role, one in _made(inputs)},
+        "images_per_second": train.metrics.get("images_per_second"),
+        "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
+        "svm": _svm(inputs),
+        "weights": _from_root(train.folder / weights.file_name(network)),
+        "evaluations": evaluations.accuracies(inputs),
+        "seeds": evaluations.seeds(inputs, settings["seed"]),
+        "ablation": evaluations.ablation(inputs, ablation),
+        "test_scores": evaluations.test_scores(inputs),
+    }
+
+
+def page(inputs, numbers):
+    """The report as one HTML text; `numbers` is its summary."""
+    return pages.render("report.html", context(inputs, numbers))
+
+
+def context(inputs, numbers):
+    """Everything the template names, with pictures and charts."""
+    data, train = inputs["data"], exhibits.made_by(inputs)
+    names = data.metrics["classes"]
+    average_image = exhibits.average_image_loss(inputs)
+    return {
+        "run": numbers,
+        "metrics": train.metrics,
+        "data": data.metrics,
+        "scored_on": metrics.scored_on(data.manifest["spec"]["params"]),
+        "image": pages.shape(data.array("train_images.npy").shape[1:3]),
+        "longest_name": max(len(name) for name in names),
+        "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
+        "network_title": pages.network_title(numbers["network"]),
+        "smoke_test": numbers["dataset"] == "digits",
+        "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
+        if "features" in inputs else None,
+        "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "threads": train.manifest["threads"],
+        "machines": _machines(inputs),
+        "made": max(one.manifest["made"] for _, one in _made(inputs)),
+        "guess_loss": math.log(len(names)),
+        "passes": exhibits.passes(train, data.metrics["train"]),
+        "headline": exhibits.headline(inputs),
+        "accuracies": exhibits.accuracies(inputs),
+        "gain": exhibits.gain(inputs),
+        "samples": exhibits.samples(data),
+        "loss_curve": exhibits.loss_curve(inputs, average_image),
+        "accuracy_curve": exhibits.accuracy_curve(inputs),
+        "average_image": average_image,
+        "movement": exhibits.movement(numbers["layer_movement"]) if "train" in inputs else [],
+        "fit": exhibits.fit(inputs),
+        "reconstructions": exhibits.reconstructions(inputs),
+        "filters": exhibits.filters(train, exhibits.network(inputs), exhibits.atoms(inputs)),
+        "classes": exhibits.classes(inputs),
+        "confusion": exhibits.confusion(numbers["confusion"], names),
+        "confused": exhibits.most_confused(inputs),
+        "mistakes": exhibits.mistakes(inputs),
+        "classifiers": evaluations.classifier_table(numbers["evaluations"]),
+        "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
+        "seeds": evaluations.seed_table(numbers["seeds"]),
+        "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
+        "feature_parts": feature_exhibits.parts(inputs),
+        "pixels": feature_exhibits.pixels(inputs),
+        "feature_map": feature_exhibits.feature_map(inputs),
+        "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
+        "operation_times": exhibits.operation_times(train),
+        "memory": pages.bars(train.metrics["memory"], pages.size) if "memory" in train.metrics else [],
+        "network": exhibits.layers(train.metrics),
+        "artifacts": _artifacts(inputs),
+        "settings": _settings(inputs),
+    }
+
+
+def _made(inputs):
+    """(role, artifact) in the order of the work."""
+    return [(role, inputs[role]) for role in in_order(inputs)]
+
+
+def _accuracy(inputs, role):
+    return inputs[role].metrics["accuracy"] if role in inputs else None
+
+
+def _svm(inputs):
+    if "svm" not in inputs:
+        return None
+    return {key: inputs["svm"].metrics[key] for key in ("backend", "kernel", "C", "gamma", "support_vectors", "accuracy")}
+
+
+def _from_root(path):
+    """`path` relative to the repository root where it lies below it."""
+    path = pathlib.Path(path)
+    return (path.relative_to(sources.ROOT) if path.is_relative_to(sources.ROOT) else path).as_posix()
+
+
+def _machines(inputs):
+    """The distinct machines (and thread counts) the artifacts were made on, each with the roles made there."""
+    machines = {}
+    for role, one in _made(inputs):
+        facts = {**one.manifest["machine"], "threads": one.manifest["threads"]}
+        del facts["host"]
+        libraries = facts.pop("blas")   # grows with what a stage imports
+        _, roles, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
+        roles.append(title(role))
+        blas.update(libraries.split(", ") if libraries else [])
+    return [{**facts, "roles": roles, "blas": ", ".join(sorted(blas))} for facts, roles, blas in machines.values()]
+
+
+def _artifacts(inputs):
+    return [{"role": title(role), "version": one.version, "folder": _from_root(one.folder),
+             "bytes": sum(file["bytes"] for file in one.manifest["files"].values()),
+             "made": one.manifest["made"], "seconds": one.manifest["seconds"],
+             "peak_memory_bytes": one.manifest["peak_memory_bytes"]} for role, one in _made(inputs)]
+
+
+def _settings(inputs):
+    """Every parameter by stage; of a control only those in which it differs from the run."""
+    groups = []
+    for role, one in _made(inputs):
+        params = one.manifest["spec"]["params"]
+        main = role.partition("_")[0]
+        if main != role:
+            usual = inputs[main].manifest["spec"]["params"]
+            params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
+        groups.append({"stage": title(role), "control": main != role, "params": params})
+    return groups

@@ -1,0 +1,421 @@
+"""What the report shows of a run: its pictures, curves, bars and tables, as its template takes them.
+
+inputs are artifacts by role, as in report.py. A run that has nothing to show somewhere gets None there.
+"""
+
+import math
+
+import numpy as np
+
+from ladder.classifiers import metrics
+from ladder.network import networks, weights
+from ladder.pages import figures
+from ladder.pages import templates as pages
+
+SAMPLES = 8        # training images shown of every class
+MISTAKES = 16      # misclassified images shown
+PAIRS, PAIR_IMAGES = 6, 6   # of the most confused pairs of classes, and images of each
+PICTURES = 16      # reconstructions shown
+FILTER_LIMIT, UNIT_LIMIT = 256, 64   # first-layer filters shown, and units of a dense first layer
+ROWS_AT_ONCE = 1000
+POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps that each should be the mean of
+NEARLY = 0.9       # a class named right more often than this is nearly perfect
+LONG = 24          # a list of more layers than this is folded by stage
+# The rows of the accuracies by role: name and note, for an autoencoder, a fitted encoder, and a network that classifies.
+ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
+            "svm_pixels": ("Raw pixels", "control")}
+FITTED = ENCODERS | {"svm": ("Fitted encoder", "this run")}
+CLASSIFIERS = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
+               "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
+
+
+def verdict(inputs):
+    """The artifact whose predictions are the run's: of the network where it classifies, else of the SVM."""
+    return inputs.get("evaluate", inputs.get("svm"))
+
+
+def made_by(inputs):
+    """The artifact that has the run's weights last: of the training, or of the fit where nothing is trained."""
+    return inputs.get("train", inputs.get("patches"))
+
+
+def network(inputs):
+    """The run's networks.Network."""
+    return networks.from_params(made_by(inputs).manifest["spec"]["params"])
+
+
+# Accuracy and its controls.
+
+def headline(inputs):
+    """The run's own accuracy, in words."""
+    if verdict(inputs) is None:
+        return None
+    accuracy, n = verdict(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
+    return {**_accuracy(accuracy, n), "wrong": n - round(accuracy * n)}
+
+
+def accuracies(inputs):
+    """The SVM's accuracy beside its controls and, where the network classifies, the network's own, on one scale."""
+    if "svm" not in inputs:
+        return None
+    labels = CLASSIFIERS if "evaluate" in inputs else FITTED if "patches" in inputs else ENCODERS
+    n = inputs["data"].metrics["test"]
+    own = "evaluate" if "evaluate" in inputs else "svm"
+    return figures.interval_chart([{"key": "own" if role == own else "", "name": name, "note": note,
+                                    **_accuracy(inputs[role].metrics["accuracy"], n)}
+                                   for role, (name, note) in labels.items() if role in inputs])
+
+
+def standard_error(accuracy, n):
+    """Binomial standard error sqrt(p(1-p)/n) of an accuracy over n images; None at 0 and 1, where it says nothing."""
+    return math.sqrt(accuracy * (1 - accuracy) / n) if 0 < accuracy < 1 else None
+
+
+def _accuracy(value, n):
+    error = standard_error(value, n)
+    digits = 1 if error is None or error >= 0.001 else 2
+    return {"value": value, "error": error, "text": pages.percent(value, digits),
+            "error_text": "" if error is None else f"± {100 * error:.{digits}f}"}
+
+
+def gain(inputs):
+    """What training the network bought the SVM, image by image; None without the control.
+
+    won: images only the trained network's SVM names correctly, lost: only the untrained one's.
+    """
+    if "svm_random" not in inputs:
+        return None
+    labels = inputs["data"].array("test_labels.npy")
+    won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in ("svm", "svm_random")))
+    return {"won": won, "lost": lost, "points": 100 * (won - lost) / len(labels),
+            "beyond_chance": metrics.beyond_chance(won, lost)}
+
+
+# Pictures.
+
+def samples(data):
+    """The first SAMPLES training images of every class, one strip each."""
+    images, labels = data.array("train_images.npy"), np.asarray(data.array("train_labels.npy"))
+    strips = []
+    for label, name in enumerate(data.metrics["classes"]):
+        rows = np.flatnonzero(labels == label)[:SAMPLES]
+        if len(rows):
+            strip = figures.tiles(images[rows], SAMPLES, gap=2)
+            strips.append({"name": name, "count": len(rows), "image": figures.png_uri(strip)})
+    return strips
+
+
+def reconstructions(inputs):
+    """Originals, reconstructions and differences as single pictures; None for a network that rebuilds nothing."""
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
+        return None
+    rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:PICTURES]
+    originals = np.asarray(inputs["data"].array("test_images.npy")[:len(rebuilt)])
+    classes, labels = inputs["data"].metrics["classes"], inputs["data"].array("test_labels.npy")
+    shown, amplified = figures.differences(originals, rebuilt)
+    off = np.abs(rebuilt.astype(np.int16) - originals)
+    return {
+        "gain": amplified,
+        "off": float(off.mean()),
+        "columns": [{"name": classes[labels[index]], "off": float(off[index].mean()),
+                     "original": figures.png_uri(originals[index]), "rebuilt": figures.png_uri(rebuilt[index]),
+                     "difference": figures.png_uri(shown[index])} for index in range(len(rebuilt))],
+    }
+
+
+def filters(made, of, atoms=None):
+    """The filters of the network's first layer with weights in one picture; None where they do not read the images' channels.
+
+    made: the artifact with the weights; of: the networks.Network; atoms: what `atoms` says. A dense layer's units, which weigh
+    every pixel, are shown as images.
+    """
+    layer = next(layer for layer in of.layers if layer.parameters)
+    first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"] if atoms is None else atoms
+    height, width, channels = of.input_shape
+    if layer.kind == "dense" and first.shape[1] == height * width * channels:
+        first = first.reshape(-1, channels, height, width)
+    if first.ndim != 4 or first.shape[1] not in (1, 3):
+        return None
+    shown = figures.filters(first)[:UNIT_LIMIT if layer.kind == "dense" else FILTER_LIMIT]
+    size = shown.shape[1]
+    columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
+    # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
+    enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
+    return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": atoms is not None, "colour": first.shape[1] == 3,
+            "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
+            "image": figures.png_uri(figures.tiles(enlarged, columns, gap=8))}
+
+
+def atoms(inputs):
+    """The patches (filters, channels, kernel, kernel) that the filters of a fitted first layer answer to.
+
+    None where the layer was not fitted, or was trained afterwards.
+    """
+    if "patches" not in inputs or ("train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]):
+        return None
+    return np.asarray(inputs["patches"].array("atoms.npy")).transpose(0, 3, 1, 2)
+
+
+def mistakes(inputs):
+    """Misnamed test images: {"count", "surest": whether by probability, "shown"}; None where nothing was classified.
+
+    Of a network that classifies those whose wrong class it gave the largest probability, of an SVM the first.
+    """
+    if verdict(inputs) is None:
+        return None
+    data, predictions = inputs["data"], np.asarray(verdict(inputs).array("predictions.npy"))
+    images, labels, classes = data.array("test_images.npy"), data.array("test_labels.npy"), data.metrics["classes"]
+    wrong, probability = np.flatnonzero(labels != predictions), None
+    if "evaluate" in inputs:
+        probability = np.asarray(inputs["evaluate"].array("probabilities.npy"))[np.arange(len(predictions)), predictions]
+        wrong = wrong[np.argsort(-probability[wrong], kind="stable")]
+    return {"count": len(wrong), "surest": probability is not None,
+            "shown": [{"image": figures.png_uri(images[index]), "true": classes[labels[index]],
+                       "named": classes[predictions[index]],
+                       "sure": None if probability is None else _sure(probability[index])} for index in wrong[:MISTAKES]]}
+
+
+def _sure(probability):
+    return pages.percent(probability) if probability < 0.9995 else f"> {pages.percent(0.999)}"
+
+
+# Training.
+
+def passes(train, images):
+    """How often training went through its `images`, as far as it went: 0.27, 5; None where `train` is no training."""
+    if "steps" not in train.metrics:
+        return None
+    return train.metrics["steps"] / _steps_per_epoch(train, images)
+
+
+def loss_curve(inputs, average_image):
+    """The training loss by step, beside what it is held against: the average image, or the network's loss on test images.
+
+    None where nothing was trained.
+    """
+    if "train" not in inputs:
+        return None
+    train = inputs["train"]
+    levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
+    if "evaluate" in inputs:
+        levels = [(_scored_images(inputs), inputs["evaluate"].metrics["loss"], f"{inputs['evaluate'].metrics['loss']:.4g}")]
+    sums = train.tensors("history.safetensors")["losses"] * _batch_sizes(train, inputs["data"].metrics["train"])
+    return _curve(inputs, "training loss", sums, figures.loss_scale, levels, "{:.4g}".format)
+
+
+def accuracy_curve(inputs):
+    """As loss_curve, the share of training images named right; None for a network that does not name them."""
+    if "evaluate" not in inputs:
+        return None
+    hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
+    return _curve(inputs, "training accuracy", hits, figures.share_scale,
+                  [(_scored_images(inputs), tested["value"], tested["text"])], pages.percent)
+
+
+def _scored_images(inputs):
+    return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
+
+
+def _curve(inputs, name, sums, scale, levels, text):
+    """A line chart of what `sums` (by step, over the batch) is of an image, each point the mean over a few steps."""
+    images, steps = inputs["data"].metrics["train"], len(sums)
+    sizes, windows = _batch_sizes(inputs["train"], images), _windows(steps)
+    points = []
+    for window in windows:
+        value = float(sums[window].sum() / sizes[window].sum())
+        label = f"step {window.stop}" if window.stop - window.start == 1 else f"steps {window.start + 1:,} to {window.stop:,}"
+        points.append(((window.start + window.stop) / 2, value, f"{label}: {text(value)}"))
+    levels = [{"name": f"{level}: {shown}", "value": value} for level, value, shown in levels]
+    marks = figures.epoch_marks(_steps_per_epoch(inputs["train"], images), steps)
+    lengths = sorted({window.stop - window.start for window in windows})
+    return {**figures.line_chart([{"name": name, "points": points}], steps, scale, levels, marks),
+            "window": " or ".join(map(str, lengths))}
+
+
+def _windows(steps):
+    """The steps as slices, alike in length: at most POINTS, POINT_STEPS long where that leaves enough of them."""
+    length = max(1, min(POINT_STEPS, steps // 25), -(-steps // POINTS))
+    count = -(-steps // length)
+    return [slice(steps * i // count, steps * (i + 1) // count) for i in range(count)]
+
+
+def _steps_per_epoch(train, images):
+    return -(-images // train.manifest["spec"]["params"]["batch_size"])
+
+
+def _batch_sizes(train, images):
+    """How many images each step trained on: the last of an epoch takes what is left."""
+    batch = train.manifest["spec"]["params"]["batch_size"]
+    sizes = np.full(train.metrics["steps"], batch)
+    last = _steps_per_epoch(train, images)
+    sizes[last - 1::last] = images - (last - 1) * batch
+    return sizes
+
+
+def average_image_loss(inputs):
+    """Mean-square error of answering every training image with their average one, in the loss's units.
+
+    None for a network that does not rebuild its input.
+    """
+    if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
+        return None
+    images = inputs["normalized"].array("train.npy")
+    total, squares = (np.zeros(images.shape[1:]) for _ in range(2))
+    for start in range(0, len(images), ROWS_AT_ONCE):
+        block = images[start:start + ROWS_AT_ONCE].astype(np.float64)
+        total += block.sum(axis=0)
+        squares += np.square(block).sum(axis=0)
+    variance = squares / len(images) - np.square(total / len(images))
+    scale = inputs["normalized"].tensors("statistics.safetensors")["scale"]
+    return float((variance * np.square(scale)).mean())
+
+
+def movement(layers):
+    """Bars of how far each layer moved, a list of them for each stage of a network with many: [{"stage", "range", "bars"}].
+
+    layers: name -> relative distance.
+    """
+    folded = pages.in_stages(layers) if len(layers) > LONG else [("", list(layers))]
+    return [{"stage": stage, "count": len(names), "range": _range([layers[name] for name in names]),
+             "bars": pages.bars({name: layers[name] for name in names}, pages.small_percent, max(layers.values()))}
+            for stage, names in folded]
+
+
+def _range(values):
+    low, high = pages.small_percent(min(values)), pages.small_percent(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+# Classes.
+
+def classes(inputs):
+    """Bars of the accuracy by class, best first, with the untrained encoder's beside it where there is one.
+
+    Where all are nearly perfect, bars of what is `missing` to that, worst first.
+    """
+    if verdict(inputs) is None:
+        return None
+    metrics = verdict(inputs).metrics
+    control = inputs["svm_random"].metrics["per_class"] if "svm_random" in inputs and "evaluate" not in inputs else {}
+    found = {name: value for name, value in metrics["per_class"].items() if value is not None}
+    missing = min(found.values()) > NEARLY
+    most = 1 - min([*found.values(), *(control[name] for name in found if control)]) if missing else 1
+
+    def length(share):
+        return round(100 * (1 - share if missing else share) / (most or 1), 2)
+
+    totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
+    return [{"name": name, "length": length(value), "missing": missing, "text": pages.percent(value),
+             "note": f"of {totals[name]:,}", "mark": length(control[name]) if control else None,
+             "mark_text": pages.percent(control[name]) if control else None}
+            for name, value in sorted(found.items(), key=lambda item: item[1] if missing else -item[1])]
+
+
+def confusion(matrix, names):
+    """Rows of cells with their strength of colour in percent: the share of the row if right, stronger if wrong."""
+    if matrix is None:
+        return None
+    rows = []
+    for true, counts in enumerate(matrix):
+        total = sum(counts) or 1
+        cells = [{"count": number, "right": true == named, "named": names[named],
+                  "strength": round(100 * number / total if true == named else _mistake_strength(number / total))}
+                 for named, number in enumerate(counts)]
+        rows.append({"name": names[true], "cells": cells, "total": sum(counts)})
+    return rows
+
+
+def _mistake_strength(share):
+    """Colour in percent that makes a few mistakes visible and still tells few from many."""
+    return 15 + 85 * math.sqrt(share) if share else 0
+
+
+def most_confused(inputs):
+    """The largest numbers off the diagonal of the confusion matrix, largest first, with some of their images.
+
+    [{"true", "named", "count", "of", "images"}], of: all images of the true class; none where no confusion happened twice.
+    """
+    score = verdict(inputs)
+    if score is None:
+        return []
+    matrix, names = score.metrics["confusion"], inputs["data"].metrics["classes"]
+    pairs = [(number, true, named) for true, row in enumerate(matrix) for named, number in enumerate(row)
+             if true != named and number > 1]
+    labels, predictions = inputs["data"].array("test_labels.npy"), score.array("predictions.npy")
+    images, shown = inputs["data"].array("test_images.npy"), []
+    for number, true, named in sorted(pairs, key=lambda pair: -pair[0])[:PAIRS]:
+        rows = np.flatnonzero((labels == true) & (predictions == named))[:PAIR_IMAGES]
+        shown.append({"true": names[true], "named": names[named], "count": number, "of": sum(matrix[true]),
+                      "images": [figures.png_uri(images[row]) for row in rows]})
+    return shown
+
+
+# Work and layers.
+
+# Kinds of layers beside the convolution, and the name their time is booked under where they have an operation of their own.
+LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
+
+
+FOUND_BY = {"kmeans": "k\u2011means", "random": "random patches"}   # a hyphen at which no line ends
+WHITENINGS = {"zca": "ZCA", "pca": "PCA", "rotation": "PCA, unscaled", "none": "none"}
+
+
+def fit(inputs):
+    """What each layer was fitted to, and how: {"layers", "decoder", "joint", "divided"}; None without a fit.
+
+    decoder, joint: epochs or steps in words, of the training of the decoder alone and of all layers, '' for none; divided:
+    whether patches were divided by their contrast.
+    """
+    if "patches" not in inputs:
+        return None
+    rows = [{**row, "whitening": WHITENINGS[row["whitening"]], "filters": FOUND_BY.get(row["atoms"], "none"),
+             "kept": "" if row["explained"] == 1 else pages.percent(row["explained"]),
+             "iterations": len(row["objective"])} for row in inputs["patches"].metrics["layers"]]
+    parts = inputs["train"].metrics["parts"] if "train" in inputs else []
+    return {"layers": rows, "decoder": _lengths(parts[:1]), "joint": _lengths(parts[1:]),
+            "divided": any(layer.kind == "local_contrast" for layer in network(inputs).layers)}
+
+
+def _lengths(parts):
+    return ", ".join(f"{part['epochs']} epoch{'s' if part['epochs'] != 1 else ''}" for part in parts)
+
+
+def operation_times(train):
+    values = {name: value for name, value in train.metrics["seconds_by_operation"].items() if value > 0}
+    total = sum(values.values())
+    rows = pages.bars(dict(sorted(values.items(), key=lambda item: -item[1])), pages.duration)
+    for row in rows:
+        row["note"] = pages.percent(values[row["name"]] / total)
+    kinds = {layer["kind"] for layer in train.metrics["network"]}
+    fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
+    return {"rows": rows, "total": total, "fused": fused}
+
+
+def layers(metrics):
+    """The network's layers, in one part or, where they are many, one for each stage: {"parts", "parameters", "macs", "count"}.
+
+    `rows` of a layer: how many, from this one on, its kernel ran at once (0 inside such a group).
+    """
+    every = {layer["layer"]: layer for layer in metrics["network"]}
+    folded = pages.in_stages(every) if len(every) > LONG else [("", list(every))]
+    parts = [_part(stage, [every[name] for name in names], metrics["kernels"]) for stage, names in folded]
+    pages.add_cells(parts, {"parameters": pages.count, "macs": pages.large})
+    return {"parts": parts, "count": len(every), **_totals(every.values())}
+
+
+def _part(stage, rows, kernels):
+    left, shown = 0, []   # left: layers of the current group still to come
+    for at, layer in enumerate(rows):
+        kernel, count = next(((one["kernel"], len(one["layer"].split(" + "))) for one in kernels
+                              if one["layer"].split(" + ")[0] == layer["layer"]), ("", 0 if left else 1))
+        count = min(count, len(rows) - at)
+        left = count - 1 if count else left - 1
+        shown.append({**layer, "kernel": kernel, "rows": count, "shape": pages.shape(layer["output"])})
+    names = [layer["layer"] for layer in rows]
+    return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": shown,
+            "layers": len(rows), "blocks": len(pages.in_blocks(names)), "shape": pages.shape(rows[-1]["output"]),
+            **_totals(rows)}
+
+
+def _totals(rows):
+    return {name: sum(layer[name] for layer in rows) for name in ("parameters", "macs")}

@@ -1,0 +1,191 @@
+"""The runs of a search, the best first: numbers for programs, the best run's settings as a preset, and the page."""
+
+import functools
+import math
+
+import yaml
+
+from ladder.pages import compare as compare_page
+from ladder.pages import figures
+from ladder.pages import report_sections as exhibits
+from ladder.pages import templates as pages
+
+COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
+TICKS = 5              # on an axis at most
+SPREAD = 0.6           # how much of the room of a choice its runs may take, so that they do not lie on one another
+GOLDEN = (math.sqrt(5) - 1) / 2   # its multiples' fractions fill a line evenly
+METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
+
+
+class Found:
+    """What a search found. search: its params; runs: compare_page.Run, in the order they were drawn; ranked: the best first."""
+
+    def __init__(self, inputs, params):
+        self.search = params["search"]
+        self.runs = compare_page.runs(inputs, params["entries"])
+        self.ranked = sorted(self.runs, key=self._rank)
+
+    def score(self, run):
+        """The accuracy, 0 to 1, that the search goes by; None of a run that has none."""
+        if run.summary is None:
+            return None
+        return run.summary["svm"]["accuracy"] if self.search["metric"] == "svm" else run.summary["test_accuracy"]
+
+    @property
+    def best(self):
+        """The Run of the highest score, of equals the one of the smallest loss; None where none has a score."""
+        return next((run for run in self.ranked if self.score(run) is not None), None)
+
+    @functools.cached_property
+    def scored(self):
+        return [run for run in self.ranked if self.score(run) is not None]
+
+    def _rank(self, run):
+        score = self.score(run)
+        return (1, 0, 0, run.number) if score is None else (0, -score, run.loss, run.number)
+
+
+# For programs.
+
+def numbers(found):
+    """JSON-able: {"search", "best": its number, settings, score and versions or None, "rows"}."""
+    rows = [{"run": run.number, "score": found.score(run), **row}
+            for run, row in zip(found.runs, compare_page.rows(found.runs), strict=True)]
+    best = found.best and {key: rows[found.best.number - 1][key] for key in ("run", "score", "settings", "versions")}
+    return {"search": found.search, "best": best, "rows": rows}
+
+
+def csv_text(found):
+    """As compare_page.csv_text, with the score of each run."""
+    return compare_page.csv_text(found.runs, {"score": found.score})
+
+
+def preset(found):
+    """The best run's values of the searched keys as YAML; '' where there is none."""
+    lines = [yaml.safe_dump({key: value}, default_flow_style=None if isinstance(value, list) else False, width=1000)
+             for key, value in (found.best.overrides.items() if found.best else ())]
+    return "".join(lines)
+
+
+def best_yaml(found):
+    """The preset as a file for --configfile."""
+    if not found.best:
+        return "# No run of the search has a result.\n{}\n"
+    return (f"# The best of {len(found.runs)} runs: {verdict(found)}.\n# Scored on the test images, which the search left "
+            f"alone, with the rest of the configuration as it was:\n#     {COMMAND}\n{preset(found)}")
+
+
+def verdict(found):
+    """The best score in words: 'hold-out accuracy 98.6 % of 143 images'."""
+    return (f"hold-out {METRICS[found.search['metric']]} {100 * found.score(found.best):.1f} % of "
+            f"{found.best.tested} training images held out")
+
+
+# The page.
+
+def page(found):
+    """The page as one HTML text."""
+    return pages.render("search.html", context(found))
+
+
+def context(found):
+    """Everything the template names."""
+    search, keys = found.search, list(found.search["keys"])
+    return {
+        "count": len(found.runs), "search": search, "metric": METRICS[search["metric"]], "best": _best(found),
+        "failed": [run for run in found.runs if run.failed],
+        "missing": [run for run in found.runs if run.reason and not run.failed],
+        "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
+        "rows": [_row(found, run, keys) for run in found.ranked], "pictures": _pictures(found, keys),
+        "preset": preset(found), "command": COMMAND.split(" --configfile "),
+    }
+
+
+def _best(found):
+    """The best run and how far it is ahead of the next; None where no run has a score."""
+    if not found.scored:
+        return None
+    first = found.best
+    score, error = found.score(first), exhibits.standard_error(found.score(first), first.tested)
+    best = {"number": first.number, "text": pages.percent(score), "error": f"± {100 * error:.1f}" if error else "",
+            "tested": first.tested, "settings": compare_page.label(first, list(first.overrides)), "next": None}
+    if len(found.scored) > 1:
+        second = found.scored[1]
+        ahead = score - found.score(second)
+        errors = [exhibits.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
+        best |= {"next": second.number, "points": 100 * ahead, "within_luck": ahead <= 2 * math.hypot(*errors),
+                 "alike": sum(found.score(run) == score for run in found.scored)}
+    return best
+
+
+def _space(search, key):
+    rule = search["keys"][key]
+    if isinstance(rule, list):
+        return " | ".join(pages.setting(value) for value in rule)
+    return f"{rule['min']:g} to {rule['max']:g}{', on a logarithmic scale' if rule['scale'] == 'log' else ''}"
+
+
+def _row(found, run, keys):
+    row = {"number": run.number, "reason": run.reason, "failed": run.failed,
+           "settings": [compare_page.cell(run.overrides[key]) for key in keys]}
+    score = found.score(run)
+    if score is None:
+        return row
+    error = exhibits.standard_error(score, run.tested)
+    return {**row, "report": run.summary["versions"]["report"], "best": run is found.best,
+            "score": {"value": score, "text": pages.percent(score), "error": f"± {100 * error:.1f}" if error else ""},
+            "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
+            "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)}}
+
+
+# The pictures: a plot for each key, with a point for each run.
+
+def _pictures(found, keys):
+    if not found.scored:
+        return []
+    height, ticks = figures.score_scale([found.score(run) for run in found.scored])
+    shown = [run for run in reversed(found.ranked) if run.failed or found.score(run) is not None]   # the best on top
+    pictures = []
+    for key in keys:
+        place, places = _axis(found, key)
+        points = [{**_point(found, run, key, height), "x": place(run)} for run in shown]
+        pictures.append({"key": key, "failed": any(run.failed for run in shown), **figures.scatter(points, places, ticks)})
+    return pictures
+
+
+def _point(found, run, key, height):
+    """`run` as figures.scatter takes it; one that failed lies at the bottom."""
+    score, value = found.score(run), compare_page.written(run.overrides[key])
+    return {"run": run.number, "y": 0 if score is None else height(score), "failed": score is None, "best": run is found.best,
+            "text": f"run {run.number}, {value}: {'failed' if score is None else pages.percent(score)}"}
+
+
+def _axis(found, key):
+    """(function that gives the place of a run among the key's values, 0 to 1; [(place, text)] of the ticks)."""
+    rule = found.search["keys"][key]
+    if isinstance(rule, list):
+        return _slots([compare_page.written(value) for value in rule], key)
+    low, high = rule["min"], rule["max"]
+    if rule["scale"] == "log":
+        def place(value):
+            return math.log(value / low) / math.log(high / low)
+        ticks = figures.log_ticks(low, high)
+        if len(ticks) > TICKS:
+            powers = [(value, text) for value, text in ticks if math.log10(value).is_integer()]
+            ticks = powers[::-(-len(powers) // TICKS)]
+    else:
+        def place(value):
+            return (value - low) / (high - low)
+        ticks = figures.ticks(low, high, 4)
+    return lambda run: place(run.overrides[key]), [(place(value), text) for value, text in ticks]
+
+
+def _slots(texts, key):
+    """As _axis, of values without a scale: each has as much room as the next, and its runs lie side by side in it."""
+    width = 1 / len(texts)
+
+    def place(run):
+        aside = (run.number * GOLDEN % 1 - 0.5) * SPREAD
+        return (texts.index(compare_page.written(run.overrides[key])) + 0.5 + aside) * width
+
+    return place, [((number + 0.5) * width, text) for number, text in enumerate(texts)]

@@ -1,0 +1,129 @@
+"""The ladder: every rung a person can choose, what runs it, and whether this machine can. Standard library only.
+
+`auto` is the fastest rung that passed the parity protocol on this machine, which `snakemake results/parity.html` finds out
+and leaves in results/parity.json. Before that it is DEFAULT_ON_GPU where a GPU can run it, else cpu.
+"""
+
+import dataclasses
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import platform
+
+from ladder.machine import driver
+
+OLDEST_GPU = 75   # of compute capability 7.5: sm_75
+CUPY_FOR = (13, 12)   # major versions of CUDA that CuPy is packaged for
+DEFAULT_ON_GPU = "gpu_opt_v2"
+RECORD = "parity.json"   # in results/
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """executor: what runs the steps, a key of executors.create.EXECUTORS; technique: what the rung shows."""
+
+    executor: str
+    technique: str
+
+
+VARIANTS = {
+    "cpu": Variant("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
+                            "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
+    "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
+    "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
+    "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
+                                  "weight gradient split over blocks (split-K)"),
+    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, weight gradients that update the "
+                                  "weights, up to 8x8 products per thread"),
+    "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
+                                "with 8x8 of them per thread"),
+}
+
+
+def computes_on_gpu(variant, backend):
+    """Whether a stage with this variant and SVM backend does, either of them None where it has none."""
+    return backend == "cuml" or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
+
+
+def rung(variant):
+    """The module rungs/<variant>.py, loaded by name so that a variant's version depends on its own rung alone."""
+    return importlib.import_module(f"ladder.rungs.{variant}")
+
+
+def resolve_variant(name, results="results"):
+    """(the variant that `name` stands for, how that was found): itself, or for 'auto' what this file's head says."""
+    if name != "auto":
+        return name, ""
+    fastest = _recorded(pathlib.Path(results, RECORD))
+    if fastest:
+        return fastest, "the fastest that passed on this machine"
+    advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
+    if DEFAULT_ON_GPU in VARIANTS and unavailable(DEFAULT_ON_GPU) is None:
+        return DEFAULT_ON_GPU, advice
+    return "cpu", advice
+
+
+def machine():
+    """What a measurement is bound to, for RECORD: this host and its GPU."""
+    gpu = driver.gpu()
+    return {"host": platform.node(), "gpu": gpu and gpu.name}
+
+
+def available():
+    """The variants that this machine can run, in the order of the ladder."""
+    return [variant for variant in VARIANTS if unavailable(variant) is None]
+
+
+def unavailable(variant):
+    """One line saying why this machine cannot run the variant and what it can run instead; None where it can."""
+    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)()
+    if reason is None:
+        return None
+    others = [name for name, other in VARIANTS.items() if other.executor in ("numpy", "numba") and name != variant
+              and (other.executor != "numba" or _no_numba() is None)]
+    return f"variant {variant} {reason}; set variant to {', '.join(['auto', *others[:-1]])} or {others[-1]}"
+
+
+def no_gpu():
+    """Why no GPU rung can run here, as the end of a sentence; None where one can, if NVRTC works, which its executor tries."""
+    if driver.gpu_count() == 0:
+        return "needs an NVIDIA GPU and no driver answers here"
+    toolkit = _cupy_toolkit()
+    if toolkit is None:
+        return "needs CuPy, not installed here (pip install -r envs/gpu.txt)"
+    newest = driver.cuda_version()
+    if newest and toolkit > newest[0]:
+        return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
+                "at most; update the driver")
+    gpu = driver.gpu()
+    if int(gpu.architecture.removeprefix("sm_")) < OLDEST_GPU:
+        return f"needs a GPU of sm_{OLDEST_GPU} or newer, and the {gpu.name} here is {gpu.architecture}"
+    return None
+
+
+def _no_numba():
+    return None if _installed("numba") else "needs Numba, not installed here (pip install -r envs/cpu.txt)"
+
+
+def _cupy_toolkit():
+    """Major version of CUDA that the installed CuPy is made for; None without CuPy, 0 where its package does not say."""
+    if not _installed("cupy"):
+        return None
+    packages = {distribution.name for distribution in importlib.metadata.distributions()}
+    return next((major for major in CUPY_FOR if f"cupy-cuda{major}x" in packages), 0)
+
+
+def _recorded(path):
+    """The fastest variant in the record of this very machine that can run here now, None without one."""
+    try:
+        record = json.loads(path.read_text())
+        fits = record["machine"] == machine() and unavailable(record["fastest"]) is None
+        return record["fastest"] if fits else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _installed(package):
+    return importlib.util.find_spec(package) is not None

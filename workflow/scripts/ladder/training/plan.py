@@ -1,0 +1,461 @@
+"""A plan: what one batch takes, step by step, over buffers that are allocated once.
+
+A step is data: an operation, the buffers it reads and writes, its attributes and its work. The plan does not know which
+device runs it; the executor does not know which network it runs.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ladder.arithmetic import multipliers
+from ladder.errors import UserError
+from ladder.network import optimizers
+from ladder.network.layers import KINDS
+from ladder.network.networks import INPUT, Network
+from ladder.rungs.variants import rung
+
+# Kind of work, by what is found in an operation's name; the first that fits.
+WORK = (
+    (r"conv2d.*(grad|backward)", "convolution backward"),
+    (r"conv2d|collapse", "convolution forward"),
+    (r"dense", "dense layers"),
+    (r"batchnorm", "batch normalisation"),
+    (r"relu", "ReLU"),
+    (r"pool", "pooling"),
+    (r"upsample", "upsampling"),
+    (r"mse|cross_entropy", "loss"),
+    (r"update|advance|scale", "update"),
+    (r"load|augmentation", "input"),
+    (r"^(add|pad|flatten)", "shortcuts and shapes"),
+    (r"dropout|lrn", "dropout and LRN"),
+    (r"norm|contrast", "norms and contrast"),
+    (r"threshold", "thresholds"),
+    (r"", "other"),
+)
+
+# Operation -> the direction (multipliers.DIRECTIONS) of its products. Where their multiplier is not exact it is an attribute.
+PRODUCTS = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
+            for direction in multipliers.DIRECTIONS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived or workspace.
+
+    Activations are NHWC.
+    """
+
+    name: str
+    shape: tuple
+    dtype: str
+    kind: str
+
+    @property
+    def bytes(self):
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operation. `reads` and `writes` map the operation's argument names to buffer names; flop counts a whole batch.
+
+    launches: the kernels that compute it, in order, on a GPU rung.
+    """
+
+    operation: str
+    layer: str
+    reads: Mapping
+    writes: Mapping
+    attributes: Mapping
+    flop: int = 0
+    launches: tuple = ()
+
+    @property
+    def work(self):
+        """What it counts as where times are summed up: 'convolution forward', for example."""
+        return next(work for pattern, work in WORK if re.search(pattern, self.operation))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """steps in order over buffers (name -> Buffer); output: the buffer that holds what the network computes.
+
+    kernels: (layers of a group, operation that computes them forward), in order.
+    """
+
+    network: Network
+    variant: str
+    batch: int
+    buffers: Mapping
+    steps: tuple
+    kernels: tuple
+    output: str
+
+    @property
+    def flop(self):
+        """Floating-point operations of one run."""
+        return sum(step.flop for step in self.steps)
+
+    @property
+    def kernel_table(self):
+        """A JSON-able row for each of `kernels`: layer ('conv1 + conv1_relu'), kernel."""
+        return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
+
+    def bytes_by_kind(self):
+        """Bytes of the plan's buffers by kind of buffer."""
+        total = {}
+        for buffer in self.buffers.values():
+            total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
+        return total
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """The images a plan draws batches from: how many, and the dtype they are kept in."""
+
+    rows: int
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a training run is, in steps."""
+
+    steps: int
+    steps_per_epoch: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """What happens to training images: shifted by up to `crop` pixels each way, zeros moving in, and mirrored by a coin."""
+
+    flip: bool = False
+    crop: int = 0
+
+    def __bool__(self):
+        return self.flip or self.crop > 0
+
+
+def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
+                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1, frozen=()):
+    """One training step: load a batch, forward, loss, backward, update.
+
+    gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
+    images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
+    their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
+    products: the multipliers; loss_scale: all gradients are so many times too large until the updates, for which they are
+    divided by it; exact where it is a power of two and nothing overflows. frozen: names of layers whose parameters stay as they
+    are; nothing leads a gradient to them. Raises ValueError where the variant has no operation for a layer or a frozen layer
+    reads one that learns, UserError where the network cannot be trained.
+    """
+    for layer in network.layers:
+        if not KINDS[layer.kind].has_gradient:
+            raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
+                            "none; set training to patches")
+    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products, frozen=frozen)
+    if fuse_update and loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
+        build.fused = optimizer, length
+    build.load_batch(dataset, augmentation=augmentation)
+    build.lower()
+    build.loss(dataset, gradient_scale, length)
+    if loss_scale != 1:
+        build.scale_gradients(loss_scale)
+    build.go_back()
+    for name in learning(network, frozen):
+        if name not in build.updated:
+            build.update(name, optimizer, length)
+    build.advance()
+    return build.plan()
+
+
+def learning(network, frozen=()):
+    """Parameter name -> shape of the layers that are not frozen."""
+    return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
+
+
+def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
+                   products=multipliers.EXACT):
+    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
+    layers = network.needed_for(until or network.layers[-1].name)
+    build = Builder(network, layers, variant, batch, dtype, training=False, products=products)
+    build.load_batch(dataset, flip)
+    build.lower()
+    build.advance()
+    return build.plan()
+
+
+class Builder:
+    """A plan under construction; the rung's patterns append to it.
+
+    The backward pass is a walk through the groups of layers in reverse. Each reader of a value leaves the name of a buffer with
+    its part of that value's gradient (`gradient_part`, `pass_gradient`); the group that made the value adds the parts up
+    (`gradient`) before it goes on.
+    """
+
+    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT, frozen=()):
+        self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
+        self.layers, self.training, self.seed, self.products = layers, training, seed, products
+        self.rung = rung(variant)
+        self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
+        if self.launches is not None:
+            self._refuse_what_32_bits_do_not_index()
+        self.buffers, self.steps, self.kernels = {}, [], []
+        self.fused = None      # (optimizer, length) for steps that update the weights whose gradient they compute
+        self.updated = set()   # the parameters that such steps update
+        self.loss_scale = 1    # of the gradients
+        self.output = INPUT
+        self._values = {INPUT: INPUT}   # layer -> the buffer that holds what it puts out
+        self._parts = {}                # value -> buffers whose sum is its gradient
+        self._backward = []             # of each group, in order
+        self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
+        self._trained = self._depending_on_parameters(frozen)
+
+    def _refuse_what_32_bits_do_not_index(self):
+        """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
+        largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
+        most = (2**31 - 1) // math.prod(largest.output_shape)
+        if self.batch > most:
+            raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
+                            f"set batch_size to {most} or less")
+
+    def _depending_on_parameters(self, frozen):
+        found = set()
+        for layer in self.layers:
+            if found & set(layer.inputs):
+                if layer.name in frozen:
+                    raise ValueError(f"layer {layer.name} cannot be frozen: it reads what a layer makes that learns")
+                found.add(layer.name)
+            elif layer.parameters and layer.name not in frozen:
+                found.add(layer.name)
+        return found
+
+    def plan(self):
+        steps = self.steps if self.launches is None else [
+            dataclasses.replace(step, launches=self._launches_of(step)) for step in self.steps]
+        return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
+
+    def _launches_of(self, step):
+        launches = self.launches[step.operation](step, self)
+        if "multiplier" not in step.attributes:
+            return launches
+        defines = multipliers.kernel_defines(step.attributes["multiplier"])
+        return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
+
+    def lower(self):
+        """Cover the layers with the variant's patterns, at each place the first (longest) that fits."""
+        left = self.layers
+        while left:
+            pattern = self._pattern(left)
+            group, left = left[:len(pattern.kinds)], left[len(pattern.kinds):]
+            begun, backward = len(self.steps), pattern.emit(self, group)
+            self._backward.append(backward if self.wants_gradient(group[-1].name) else None)
+            if len(self.steps) > begun:
+                self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
+
+    def _pattern(self, layers):
+        for pattern in self.rung.PATTERNS:
+            group = layers[:len(pattern.kinds)]
+            fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
+            if fits and (self.products.exact or not pattern.exact_only):
+                return pattern
+        raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
+
+    def _is_chain(self, group):
+        """Whether each layer reads the one before it, as its first input, and nothing else does."""
+        return all(after.inputs[0] == layer.name and self._readers[layer.name] == 1
+                   for layer, after in itertools.pairwise(group))
+
+    def go_back(self):
+        """The backward pass, from the gradient of the output on."""
+        for backward in reversed(self._backward):
+            if backward is not None:
+                backward()
+
+    def load_batch(self, dataset, flip=False, augmentation=Augmentation()):
+        image = self.network.input_shape
+        self.buffers[INPUT] = Buffer(INPUT, (self.batch, *image), self.dtype, "activation")
+        reads = {"images": self._buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
+                 "permutation": self._permutation(dataset),
+                 "counters": self._counters(),
+                 "scale": self._control("scale", image[2:], "float32"),
+                 "offset": self._control("offset", image[2:], "float32")}
+        if augmentation:
+            drawn = self.workspace("augmentation", (self.batch, 3), "int32")
+            self._append("draw_augmentation", "", {"counters": self._counters()}, {"augmentation": drawn},
+                         crop=augmentation.crop, flip=augmentation.flip, seed=self.seed)
+            self._append("load_augmented_batch", "", {**reads, "augmentation": drawn}, {"batch": INPUT})
+        else:
+            self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
+
+    def loss(self, dataset, gradient_scale, length):
+        losses = self._control("losses", (length.steps_per_epoch,), "float64")
+        writes = {"gradient": self.gradient_part(self.output), "losses": losses}
+        if self.network.classifies:
+            reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
+                     "permutation": self._permutation(dataset), "counters": self._counters()}
+            hits = self._control("hits", (length.steps_per_epoch,), "float64")
+            self._append("cross_entropy", "", reads, {**writes, "hits": hits})
+            return
+        if self.shape(self.output) != self.shape(INPUT):
+            raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
+                             "it cannot be trained to rebuild its images")
+        elements = math.prod(self.network.input_shape)
+        divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
+        self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
+                     flop=4 * elements * self.batch, divisor=divisor)
+
+    def scale_gradients(self, factor):
+        """Make the gradient of the output, and so all gradients, `factor` times as large until the updates."""
+        self.loss_scale = factor
+        (gradient,) = self._parts[self.output]
+        scaled = self._buffer(f"{self.output}.gradient.scaled", self.shape(self.output), self.dtype, "gradient")
+        self._append("scale", "", {"x": gradient}, {"y": scaled}, factor=float(factor))
+        self._parts[self.output] = [scaled]
+
+    def update(self, name, optimizer, length):
+        gradient = self.parameter_gradient(name)
+        if self.loss_scale != 1:
+            scaled, gradient = gradient, self._buffer(f"{name}.gradient.unscaled", self.shape(name), self.dtype, "gradient")
+            self._append("scale", name.rpartition(".")[0], {"x": scaled}, {"y": gradient}, factor=1 / self.loss_scale)
+        reads = {"gradient": gradient, **self._schedule(length)}
+        self._append(f"{optimizer.name}_update", name.rpartition(".")[0], reads,
+                     {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
+
+    def fused_update(self, **parameters):
+        """What a step needs to update `parameters` (role -> name) itself: (reads, writes, attributes); None where it must not.
+
+        The step must come after every other that reads them. Writes have the roles given and '<role>.<running average>'.
+        """
+        if self.fused is None:
+            return None
+        optimizer, length = self.fused
+        self.updated.update(parameters.values())
+        writes = {}
+        for role, name in parameters.items():
+            averages = self._averages(name, optimizer)
+            writes |= {role: name, **{f"{role}.{average}": buffer for average, buffer in averages.items()}}
+        return self._schedule(length), writes, {"update": optimizer.name, **optimizers.attributes(optimizer)}
+
+    def _averages(self, name, optimizer):
+        return {average: self._buffer(f"{name}.{average}", self.network.parameters[name], self.dtype, "optimizer")
+                for average in optimizers.AVERAGES[optimizer.name]}
+
+    def _schedule(self, length):
+        return {"counters": self._counters(),
+                "learning_rates": self._control("learning_rates", (length.steps,), "float64")}
+
+    def advance(self):
+        self._append("advance", "", {}, {"counters": self._counters()}, batch=self.batch)
+
+    def step(self, operation, group, reads, writes, flop=0, **attributes):
+        """Append a step of a group of layers; flop: of one image."""
+        if operation in PRODUCTS and (multiplier := getattr(self.products, PRODUCTS[operation])).name != "exact":
+            attributes["multiplier"] = multiplier
+        self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
+
+    # Values.
+
+    def value(self, name):
+        """The buffer with what layer `name` puts out, or with the images."""
+        return self._values[name]
+
+    def source(self, layer):
+        """The buffer with the layer's only input."""
+        (name,) = layer.inputs
+        return self.value(name)
+
+    def sources(self, layer):
+        """The buffers with the layer's inputs."""
+        return [self.value(name) for name in layer.inputs]
+
+    def activation(self, layer):
+        """A new buffer for what the layer puts out."""
+        self.output = self._values[layer.name] = layer.name
+        return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
+
+    def unchanged(self, layer):
+        """The layer puts out what it reads: no step of its own."""
+        self.output = self._values[layer.name] = self.source(layer)
+
+    # Gradients of values.
+
+    def wants_gradient(self, value):
+        """Whether some parameter has a part in the value: the images, for one, need no gradient."""
+        return value in self._trained
+
+    def gradient_part(self, value):
+        """A new buffer for one reader's part of the value's gradient."""
+        parts = self._parts.setdefault(value, [])
+        name = f"{value}.gradient{f'.{len(parts) + 1}' if parts else ''}"
+        parts.append(self._buffer(name, self.shape(value), self.dtype, "gradient"))
+        return parts[-1]
+
+    def pass_gradient(self, value, buffer):
+        """One reader's part of the value's gradient is what this buffer holds."""
+        if self.wants_gradient(value):
+            self._parts.setdefault(value, []).append(buffer)
+
+    def gradient(self, value):
+        """The buffer with the gradient of a value all of whose readers have left their parts."""
+        first, *others = self._parts[value]
+        for number, other in enumerate(others, 1):
+            total = self._buffer(f"{value}.gradient.sum{number}", self.shape(value), self.dtype, "gradient")
+            self._append("add_forward", value, {"a": first, "b": other}, {"y": total})
+            first = total
+        self._parts[value] = [first]
+        return first
+
+    # Other buffers.
+
+    def mask(self, layer, name="index"):
+        return self._buffer(f"{layer.name}.{name}", (self.batch, *layer.output_shape), "uint8", "mask")
+
+    def parameter(self, name):
+        return self._buffer(name, self.network.parameters[name], self.dtype, "parameter")
+
+    def parameter_gradient(self, name):
+        return self._buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
+
+    def state(self, name):
+        return self._buffer(name, self.network.state[name], self.dtype, "state")
+
+    def kept(self, name, shape):
+        """A buffer for what the forward pass keeps for the backward pass."""
+        return self._buffer(name, shape, self.dtype, "activation")
+
+    def zeros(self, name, shape):
+        """A buffer that holds zeros."""
+        return self._control(name, shape, self.dtype)
+
+    def derived(self, name, shape):
+        return self._buffer(name, shape, self.dtype, "derived")
+
+    def workspace(self, name, shape, dtype="float32"):
+        """A buffer between the launches of one step."""
+        return self._buffer(name, shape, dtype, "workspace")
+
+    def shape(self, name):
+        return self.buffers[name].shape
+
+    def _permutation(self, dataset):
+        return self._control("permutation", (dataset.rows,), "int64")
+
+    def _counters(self):
+        """What the host sets and the last step advances: [step, offset into the permutation, step of this epoch]."""
+        return self._control("counters", (3,), "int64")
+
+    def _control(self, name, shape, dtype):
+        return self._buffer(name, shape, dtype, "control")
+
+    def _buffer(self, name, shape, dtype, kind):
+        self.buffers[name] = Buffer(name, tuple(shape), dtype, kind)
+        return name
+
+    def _append(self, operation, layer, reads, writes, flop=0, **attributes):
+        self.steps.append(Step(operation, layer, reads, writes, attributes, flop))

@@ -1,0 +1,254 @@
+"""A run of training steps over a plan: epochs and shuffling, the last partial batch, checkpoints, and what it reports."""
+
+import dataclasses
+import hashlib
+import json
+import time
+
+import numpy as np
+import safetensors
+
+from ladder import progress
+from ladder.arithmetic import multipliers, randomness
+from ladder.errors import RunFailed, UserError
+from ladder.executors import create as executors
+from ladder.network import optimizers
+from ladder.network.networks import Network
+from ladder.network.optimizers import Optimizer
+from ladder.progress import log
+from ladder.store import artifacts
+from ladder.training import plan
+
+LOOK_EVERY = 50      # steps between looks at the losses, for which a GPU has to stop
+ESTIMATE_AFTER = 4   # steps
+SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
+
+    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale, frozen: see
+    plan.training_plan.
+    """
+
+    network: Network
+    variant: str
+    batch_size: int
+    epochs: int
+    optimizer: Optimizer
+    learning_rate: float
+    schedule: dict
+    gradient_scale: str
+    seed: int
+    steps: int | None = None
+    augmentation: plan.Augmentation = plan.Augmentation()
+    products: multipliers.Products = multipliers.EXACT
+    loss_scale: float = 1
+    frozen: tuple = ()
+
+
+class Training:
+    """A run between two of its steps.
+
+    images: uint8 or float32 (N, H, W, C), of which a plan makes values as image * scale + offset; labels: uint8 (N,), which a
+    network that classifies learns from; values: name -> float32 array of all that weights.shapes(network) names, what training
+    starts from; data_residency: see executors.py. Raises UserError where the batch is larger than the data.
+    """
+
+    def __init__(self, settings, images, scale, offset, values, threads, data_residency="auto", labels=None):
+        if settings.batch_size > len(images):
+            raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
+        self.settings, self.images = settings, images
+        self.executor = executors.create(settings.variant, threads, data_residency)
+        steps_per_epoch = -(-len(images) // settings.batch_size)
+        self.length = plan.Length(settings.steps or settings.epochs * steps_per_epoch, steps_per_epoch)
+        self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
+        state = {name: value.copy() for name, value in values.items()}
+        state |= {name: np.zeros(shape, np.float32) for name, shape in
+                  optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
+        self._values, self._state = list(values), list(state)   # the latter: what the rest of a run depends on, beside `step`
+        labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
+        self._shared = self.executor.place({
+            "images": images, "scale": scale, "offset": offset, "learning_rates": self.rates,
+            "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
+            "losses": np.zeros(steps_per_epoch), **labelled, **state})
+        self.plan, self._arrays = self._bind(settings.batch_size)
+        tail = len(images) % settings.batch_size
+        self._tail = self._bind(tail) if tail else None
+        self.step = 0        # how many steps are done
+        self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
+        self.seconds = 0.0   # spent in steps
+
+    @property
+    def values(self):
+        """Name -> float32 array as trained so far, of all that the network's weights file holds."""
+        return self._fetch(self._values)
+
+    @property
+    def epochs(self):
+        """How many epochs the run has, the last one perhaps a part of one."""
+        return -(-self.length.steps // self.length.steps_per_epoch)
+
+    @property
+    def epoch(self):
+        """How many epochs are done."""
+        return self.epochs if self.done else self.step // self.length.steps_per_epoch
+
+    @property
+    def done(self):
+        return self.step == self.length.steps
+
+    @property
+    def losses(self):
+        """The mean loss of an image, by epoch, the last one as far as it is."""
+        return [float(np.average(self.history["losses"][steps], weights=self._sizes(steps))) for steps in self._epochs_so_far()]
+
+    @property
+    def accuracies(self):
+        """The share of an epoch's images that the network named right when it trained on them; None without classes."""
+        if "hits" not in self.history:
+            return None
+        return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
+
+    @property
+    def images_seen(self):
+        return int(self._sizes(slice(0, self.step)).sum())
+
+    def run_epoch(self, checkpoint=None, monitor=0):
+        """Train to the end of the epoch or of the run, in the epoch's own order.
+
+        checkpoint: path to save to when that takes long; monitor: log loss and accuracy whenever so many steps are done.
+        Raises RunFailed where the loss is not finite.
+        """
+        epoch, begun = divmod(self.step, self.length.steps_per_epoch)
+        last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
+        order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(len(self.images))
+        self.executor.fill(self._shared["permutation"], order)
+        self.executor.fill(self._shared["counters"], [self.step, begun * self.settings.batch_size, begun])
+        looked = saved = time.monotonic()
+        warm = None
+        with progress.bar(total=int(self._sizes(slice(self.step, last)).sum()), unit=" images",
+                          label=f"epoch {epoch + 1}/{self.epochs}") as bar:
+            for step in range(self.step, last):
+                bound = self._bound(step)
+                self.executor.run(*bound)
+                bar.update(bound[0].batch)
+                done = step + 1
+                if done == 1:   # which also compiles
+                    self.executor.synchronize()
+                    warm = time.monotonic()
+                if done == ESTIMATE_AFTER and warm:
+                    self.executor.synchronize()
+                    self._estimate((time.monotonic() - warm) / (done - 1))
+                if done % LOOK_EVERY == 0 or done == last or (monitor and done % monitor == 0):
+                    self._look(done)
+                    now = time.monotonic()
+                    self.seconds, looked = self.seconds + now - looked, now
+                    if monitor and done % monitor == 0:
+                        log.info("%s", self._monitored(slice(max(0, done - monitor), done)))
+                    if checkpoint and done < last and now - saved > SAVE_AFTER:
+                        self.save(checkpoint)
+                        saved = looked = time.monotonic()
+
+    def save(self, path):
+        """Write everything the rest of the run depends on to `path` (safetensors), whole or not at all."""
+        tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
+        state = {"step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds, "sha256": _digest(tensors)}
+        with artifacts.replacing(path) as temporary:
+            artifacts.save_tensors(temporary, tensors, {"state": json.dumps(state)})
+
+    def restore(self, path):
+        """Go on from a checkpoint; False, with the run unchanged, where there is none or it is damaged (which is logged)."""
+        if not path.exists():
+            return False
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                state = json.loads(file.metadata()["state"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}   # noqa: SIM118 (no mapping)
+        except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+            state = tensors = None
+        expected = {*self._state, *(f"history.{name}" for name in self.history)}
+        if state is None or set(tensors) != expected or _digest(tensors) != state["sha256"]:
+            log.info("%s is damaged; training starts from the first epoch", path)
+            return False
+        for name in self._state:
+            self.executor.fill(self._shared[name], tensors[name])
+        self.history = {name: tensors[f"history.{name}"].copy() for name in self.history}
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.executor.seconds = state["by_operation"]
+        return True
+
+    def memory(self):
+        """Bytes by use: weights, gradients (of weights and activations), optimizer, activations, pool masks, workspace."""
+        kinds = self.plan.bytes_by_kind()
+        return {"weights": kinds["parameter"] + kinds.get("state", 0), "gradients": kinds["gradient"],
+                "optimizer": kinds.get("optimizer", 0), "activations": kinds["activation"], "pool masks": kinds.get("mask", 0),
+                "workspace": kinds.get("derived", 0) + kinds.get("workspace", 0) + self.executor.workspace_bytes()}
+
+    def _bound(self, step):
+        """(plan, arrays) of a step: the last one of an epoch may have a smaller batch."""
+        is_last = (step + 1) % self.length.steps_per_epoch == 0
+        return self._tail if self._tail and is_last else (self.plan, self._arrays)
+
+    def _bind(self, batch):
+        settings = self.settings
+        bound = plan.training_plan(settings.network, settings.variant, batch,
+                                   plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
+                                   self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
+                                   products=settings.products, loss_scale=settings.loss_scale, frozen=settings.frozen)
+        return bound, self.executor.allocate(bound, self._shared)
+
+    def _fetch(self, names):
+        return {name: self.executor.fetch(self._shared[name]) for name in names}
+
+    def _sizes(self, steps):
+        """How many images each of the steps has."""
+        return np.array([self._bound(step)[0].batch for step in range(*steps.indices(self.length.steps))])
+
+    def _epochs_so_far(self):
+        length = self.length.steps_per_epoch
+        return [slice(start, min(start + length, self.step)) for start in range(0, self.step, length)]
+
+    def _look(self, done):
+        """Take the losses up to step `done` into the history; raises RunFailed at the first that is not finite."""
+        new = slice(self.step, done)
+        first = self.step % self.length.steps_per_epoch
+        for name, values in self.history.items():
+            values[new] = self.executor.fetch(self._shared[name])[first:first + done - self.step]
+        losses = self.history["losses"][new]
+        broken = np.flatnonzero(~np.isfinite(losses))
+        if len(broken):
+            step = self.step + int(broken[0])
+            epoch = step // self.length.steps_per_epoch + 1
+            raise RunFailed(f"the loss is {losses[broken[0]]} at step {step + 1} (epoch {epoch}) with learning rate "
+                            f"{self.rates[step]:g}; try a smaller learning_rate, or a gradient_clip{self._of_multiplier()}")
+        self.step = done
+
+    def _of_multiplier(self):
+        """What the multiplier may have to do with a loss that is not finite, and what to do about it."""
+        if self.settings.products.exact:
+            return ""
+        if self.settings.loss_scale != 1:
+            return f", or a smaller loss_scale than {self.settings.loss_scale:g}: a product of fp16 is infinite above 65504"
+        return "; multiplier=exact shows whether the multiplier is the cause"
+
+    def _monitored(self, steps):
+        """'step: 100, loss: 0.082, accuracy: 45.188%', the means over these steps."""
+        sizes = self._sizes(steps)
+        text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
+        if "hits" in self.history:
+            text += f", accuracy: {100 * self.history['hits'][steps].sum() / sizes.sum():.3f}%"
+        return text
+
+    def _estimate(self, seconds_per_step):
+        log.info("estimate: %s for %d steps, %d in an epoch", progress.duration(seconds_per_step * self.length.steps),
+                 self.length.steps, self.length.steps_per_epoch)
+
+
+def _digest(tensors):
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name]))
+    return digest.hexdigest()

@@ -1,0 +1,340 @@
+"""The configuration: its values turned into their types and checked, before anything is hashed."""
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import itertools
+import math
+import pathlib
+
+import jsonschema
+import yaml
+
+from ladder.arithmetic import multipliers
+from ladder.classifiers import backends
+from ladder.data.facts import FACTS
+from ladder.errors import UserError
+from ladder.machine import runtime
+from ladder.network import networks
+from ladder.rungs import variants
+from ladder.workflow import stages
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
+LISTS = ("compare", "multipliers")   # keys that name runs
+# Of a run that another one needs: it needs none for itself.
+ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
+WEIGHT = {"type": "number", "exclusiveMinimum": 0}
+
+
+def load(raw):
+    """The configuration `raw` (a dict as YAML or --config gave it) with typed values, its keys in the schema's order.
+
+    Text that reads as the wanted type is taken for it: '1e-3', "32", 'null', 'true'. Raises UserError with one line that
+    names the key, what is wrong, and the nearest key or choice.
+    """
+    properties = load_schema()["properties"]
+    for key in raw:
+        if key not in properties:
+            raise UserError(f"config: there is no key '{key}'{nearest(key, properties)}")
+    for key, rule in properties.items():
+        if key not in raw:
+            raise UserError(f"config: the key '{key}' is missing; it must be {describe(rule)}")
+    config = {key: coerce(key, raw[key], rule) for key, rule in properties.items()}
+    _check_together(config)
+    return config
+
+
+def resolve(config):
+    """The loaded `config` with what this machine makes of `auto` and of all threads: what versions are made from."""
+    return {
+        **config,
+        "variant": variants.resolve_variant(config["variant"])[0],
+        "svm_backend": backends.resolve_backend(config["svm_backend"]),
+        "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
+        "features_layer": _features_layer(config),
+        "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        **_multipliers(config),
+        "parts": _parts(config),
+        "repeats": _repeats(config),
+        "ablated": _ablated(config),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One run of a list of them: what it overrides, its resolved settings, and why it cannot run here, or ''."""
+
+    overrides: dict
+    settings: dict
+    reason: str
+
+
+def entries(config, key="compare"):
+    """The Entry of every run that the list `key`, one of LISTS, of the loaded `config` names, in its order.
+
+    A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
+    several such lists for all their combinations. Raises UserError with one line that names the entry.
+    """
+    return [one for _, one in _entries(key, config[key], {**config, **ALONE})]
+
+
+def _entries(key, listed, config):
+    """(its number, its Entry) of every run of this list, each the `config` with other values; key: what the list is called."""
+    properties, found = load_schema()["properties"], []
+    for number, named in enumerate(listed, 1):
+        for overrides in _combinations(named, properties):
+            try:
+                found.append((number, entry(config, overrides)))
+            except UserError as error:
+                raise UserError(f"{error} (entry {number} of {key})") from error
+    return found
+
+
+def entry(config, overrides):
+    """The Entry of the loaded `config` with these keys' values in place of its own; raises UserError where they are wrong."""
+    properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
+    reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    reason = "" if runtime.jobs_run_elsewhere() else reason
+    return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
+
+
+# Runs that a run needs.
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Features to append to a run's own: their weight, and the resolved settings of the run they are of."""
+
+    weight: float
+    settings: dict
+
+
+def every(settings):
+    """The resolved `settings`, those of every run that it needs, and of every run that those need."""
+    yield settings
+    ablated = [one.settings for one in settings["ablated"] if not one.reason]
+    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated):
+        yield from every(needed)
+
+
+def _repeats(config):
+    """The resolved settings of the same run with each other seed of `seeds`."""
+    others = [seed for seed in dict.fromkeys(config["seeds"]) if seed != config["seed"]]
+    return [resolve(load({**config, **ALONE, "seed": seed})) for seed in others]
+
+
+def _ablated(config):
+    """The Entry of every run of the ablation list."""
+    found = _entries("ablation", config["ablation"], {**config, **ALONE})
+    for number, one in found:
+        _check_same_images(one.settings, config, f"(entry {number} of ablation)")
+    return [one for _, one in found]
+
+
+def _parts(config):
+    """The Part of every entry of features_concatenate."""
+    listed, alone = config["features_concatenate"], {**config, **ALONE, "features_concatenate": []}
+    weights = [coerce("weight", named.get("weight", 1), WEIGHT) for named in listed]
+    others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
+    found = _entries("features_concatenate", others, alone)
+    for number, one in found:
+        where = f"(entry {number} of features_concatenate)"
+        _check_same_images(one.settings, config, where)
+        if one.settings["features_layer"] is None:
+            raise UserError(f"config: {one.settings['network']} has no features unless features_layer names a layer {where}")
+    return [Part(weights[number - 1], one.settings) for number, one in found]
+
+
+def _check_same_images(settings, config, where):
+    if stages.data_params(settings) != stages.data_params(config):
+        raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
+
+
+def _combinations(entry, properties):
+    choices = []
+    for key, value in entry.items():
+        is_list = properties.get(key, {}).get("type") == "array"
+        several = isinstance(value, list) and (not is_list or any(isinstance(item, list) for item in value))
+        choices.append([(key, one) for one in (value if several else [value])])
+    return [dict(combination) for combination in itertools.product(*choices)]
+
+
+@functools.cache
+def load_schema():
+    """The schema of config.yaml, with the rungs there are; not to be changed."""
+    schema = yaml.safe_load(SCHEMA.read_text())
+    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    return schema
+
+
+def coerce(key, value, rule):
+    """`value` of `key` as the type that `rule` (a JSON schema) wants; raises UserError where it cannot be that."""
+    if rule.get("type") == "array":
+        value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
+        if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
+            return value
+    if "properties" in rule and isinstance(value, dict):
+        for name in value.keys() - rule["properties"].keys():
+            raise UserError(f"config: {key} has no '{name}'{nearest(name, rule['properties'])}")
+        return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
+    for alternative in rule.get("anyOf", [rule]):
+        for reading in _readings(value, alternative):
+            if jsonschema.Draft202012Validator(alternative).is_valid(reading):
+                return reading
+    shown = "empty" if value in (None, "", []) else f"'{value}'" if isinstance(value, str) else value
+    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
+
+
+def describe(rule):
+    """What a JSON schema allows, in words."""
+    if "description" in rule:
+        return rule["description"]
+    if "anyOf" in rule:
+        return " or ".join(describe(alternative) for alternative in rule["anyOf"])
+    if _choices(rule):
+        *most, last = map(str, _choices(rule))
+        return f"{', '.join(most)} or {last}" if most else last
+    if rule["type"] == "array":
+        least = rule.get("minItems", 0)
+        return f"a list of {least if least == rule.get('maxItems') else f'at least {least}'}, each {describe(rule['items'])}"
+    limits = " and ".join(f"{words} {rule[name]}" for name, words in (
+        ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
+        if name in rule)
+    kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(rule["type"], rule["type"])
+    return f"{kind} {limits}".strip()
+
+
+def _readings(value, rule):
+    """What `value` may mean where `rule` is wanted; whether that is allowed is the schema's to say."""
+    if _choices(rule):
+        return [choice for choice in _choices(rule) if str(choice) == str(value)]
+    match rule["type"]:
+        case "integer" | "number":
+            return _numbers(value, rule["type"])
+        case "boolean":
+            words = {"true": True, "yes": True, "false": False, "no": False}
+            return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
+        case "null":
+            return [None] if value in (None, "null") else []
+    return [value]
+
+
+def _numbers(value, kind):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return []
+    try:
+        number = int(value) if not isinstance(value, float) else value
+    except ValueError:
+        try:
+            number = float(value)
+        except ValueError:
+            return []
+    if not math.isfinite(number) or (kind == "integer" and number != int(number)):
+        return []
+    return [int(number) if kind == "integer" else float(number)]
+
+
+def _choices(rule):
+    """The fixed values a rule names, in all its alternatives."""
+    alternatives = rule.get("anyOf", [rule])
+    return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
+
+
+def nearest(value, choices):
+    """'; did you mean x?' with the nearest of the choices, '' where none is near."""
+    found = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _check_together(config):
+    """Faults that no key has alone."""
+    facts = FACTS[config["dataset"]]
+    for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
+        if config[key] != "all" and config[key] > available:
+            raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
+                            f"at most {available}, or all")
+    images = facts.train if config["train_limit"] == "all" else config["train_limit"]
+    if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
+        raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
+                        f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    left = _training_images(config)
+    if config["batch_size"] > left:
+        raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
+                        f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    _check_training(config)
+    _check_features(config)
+
+
+def _check_training(config):
+    """That the network can be trained, or fitted, as asked."""
+    network, training = networks.from_params(stages.network_params(config)), config["training"]
+    if training != "gradient" and not network.fits:
+        raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
+                        "training to gradient, or network to autoencoder or patch_net")
+    if training != "patches" and not network.trains:
+        raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
+                        "patches")
+
+
+def _training_images(config):
+    """How many are left beside the hold-out."""
+    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    return images - config["holdout"]
+
+
+def _check_features(config):
+    """That the features' layer is one of the network, and its output can be pooled as asked."""
+    network = networks.from_params(stages.network_params(config))
+    names = [layer.name for layer in network.layers]
+    if config["features_layer"] not in ("auto", *names):
+        raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
+                        f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+    if layer := _features_layer(config):
+        _check_maps(config, layer, network.layer(layer).output_shape)
+
+
+def _check_maps(config, layer, shape):
+    """That what `layer` puts out, (H, W, C), can be pooled and projected as asked."""
+    height, width, channels = shape
+    for key, off in (("features_max_pool", 1), ("features_pool", "none")):
+        size = config[key]
+        if size != off and (height % size or width % size):
+            put_out = f"layer {layer} puts out" if (height, width) == shape[:2] else "features_max_pool leaves"
+            raise UserError(f"config: {key} is {size}, but {put_out} {height}x{width} pixels, which that does not divide")
+        if size != off:
+            height, width = (size, size) if key == "features_pool" else (height // size, width // size)
+    values = height * width * channels * (1 if config["features_two_polarity"] == "none" else 2)
+    rows = min(config["features_fit_rows"], _training_images(config))
+    for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
+        if config["features_pca"] != "none" and config["features_pca"] > most:
+            raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
+
+
+def _multipliers(config):
+    """The multiplier of the test as find() takes it, and what both are called in versions."""
+    trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
+    tested = trained if config["test_multiplier"] == "same" else config["test_multiplier"]
+    identities = {}
+    for key, name in (("multiplier", config["multiplier"]), ("test_multiplier", tested)):
+        try:
+            identities[f"{key}_identity"] = multipliers.identity(name)
+        except UserError as error:
+            raise UserError(f"config: {key}: {error}") from error
+    used = [direction for direction in multipliers.DIRECTIONS if direction in config["multiplier_in"]]
+    return {"multiplier_in": used, "test_multiplier": tested, **identities}
+
+
+def _features_layer(config):
+    """The layer whose output is classified by an SVM; None where the network classifies by itself and none is asked for."""
+    network = networks.from_params(stages.network_params(config))
+    if config["features_layer"] == "auto":
+        return None if network.classifies else network.features
+    return config["features_layer"]
+
+
+def _sha256(path):
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"config: initial_weights is '{path}', which cannot be read: {error.strerror}") from error

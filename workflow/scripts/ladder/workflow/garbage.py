@@ -1,0 +1,217 @@
+"""Artifacts that nothing reaches any more: which they are, and how they are removed.
+
+Only folders results/<stage>/<version> of the stages there are can be garbage; links are not followed and stay as they are.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pathlib
+import re
+import shutil
+import time
+
+from ladder import progress
+from ladder.pages import templates as pages
+from ladder.store import artifacts, lineage
+from ladder.workflow import stages
+
+DAY = 24 * 3600
+CONFIRM = ".venv/bin/snakemake gc --config confirm=yes"
+# Parameters that say what an artifact is, in the order in which they do.
+TELLING = ("dataset", "train_limit", "normalization", "network", "encoder", "variant", "batch_size", "epochs", "steps",
+           "optimizer", "learning_rate", "features_layer", "kernel", "C", "seed", "name")
+USUAL = ("all", "network")        # values of theirs that say nothing
+ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")   # what an interrupted removal leaves
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """An artifact that nothing reaches. age: in seconds; why: the reason for which it stays nevertheless, or ''."""
+
+    stage: str
+    version: str
+    folder: pathlib.Path
+    size: int
+    age: float
+    what: str
+    why: str = ""
+
+
+def collect(results, keep):
+    """An Item for each artifact below `results` that is not reached from `keep` ("stage/version"), stage by stage."""
+    store = lineage.Store(results)
+    reached = {version for one in keep for version in store.ancestors(one.partition("/")[2])}
+    folders = [folder for folder in store.folders().values() if folder.parent.name in stages.RULES]
+    loose = [folder for folder in folders if folder.name not in reached]
+    running = [folder for folder in loose if _is_locked(folder)]
+    order = list(stages.RULES)
+    items = [_item(store, folder, running) for folder in loose] + _left_over(store.results)
+    return sorted(items, key=lambda item: (order.index(item.stage), -item.age))
+
+
+def _left_over(results):
+    return [Item(stage, ASIDE.fullmatch(folder.name)[1], folder, _size(folder), time.time() - _changed(folder),
+                 "left of a removal that was interrupted")
+            for stage in stages.RULES for folder in pathlib.Path(results, stage).glob(".*.removed")
+            if ASIDE.fullmatch(folder.name) and not any(path.is_symlink() for path in (folder, folder.parent))]
+
+
+def _item(store, folder, running):
+    manifest = store.manifest(folder.name)
+    age = max(0.0, time.time() - _changed(folder))
+    return Item(folder.parent.name, folder.name, folder, _size(folder), age, _what(folder, manifest),
+                _why_it_stays(folder, manifest, age, running))
+
+
+def _why_it_stays(folder, manifest, age, running):
+    """A stage that runs for another configuration has not said yet what it reads: what it may read stays."""
+    if folder in running:
+        return "a stage is at work on it"
+    order = list(stages.RULES)
+    for other in running:
+        if order.index(folder.parent.name) < order.index(other.parent.name):
+            return f"{other.parent.name}/{other.name}, which is being made, may read it"
+    if manifest is None and age < DAY:
+        return "younger than a day, and its stage could go on from it"
+    return ""
+
+
+def _what(folder, manifest):
+    """What the artifact is, in one line."""
+    if manifest is None:
+        damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
+        return "damaged" if damaged else "unfinished"
+    params = manifest["spec"]["params"]
+    told = [params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
+            for key in TELLING if key in params and params[key] not in USUAL]
+    metrics = manifest.get("metrics")
+    accuracy = metrics.get("accuracy") if isinstance(metrics, dict) else None
+    if isinstance(accuracy, float):
+        told.append(f"accuracy {100 * accuracy:.1f} %")
+    return ", ".join(told) or f"{len(manifest['files'])} files"
+
+
+def _size(folder):
+    return sum(path.lstat().st_size for path in _files(folder))
+
+
+def _changed(folder):
+    return max(path.lstat().st_mtime for path in (folder, *_files(folder)))
+
+
+def _files(folder):
+    """Everything in the folder and below, links as themselves."""
+    for entry in os.scandir(folder):
+        path = pathlib.Path(entry.path)
+        yield path
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(path)
+
+
+# Locks, as artifacts.making takes them.
+
+def _is_locked(folder):
+    with _lock(folder) as mine:
+        return not mine
+
+
+@contextlib.contextmanager
+def _lock(folder):
+    """Hold the artifact's lock where it is free; gives whether it was. A lock's file that is not there is not made."""
+    try:
+        lock = os.open(folder / artifacts.LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        yield True   # nobody has begun it
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(lock)
+
+
+# What is said, and what is done.
+
+def listed(items):
+    """Lines of text: what would go, what stays nevertheless, the total, and how to confirm."""
+    going, staying = _parted(items)
+    if not going:
+        return [*_staying(staying), "There is nothing to remove: everything that is finished is reached."]
+    size, them = progress.size(sum(item.size for item in going)), "it" if len(going) == 1 else "them"
+    return [*_staying(staying), f"Nothing reaches {_count(going)}:", *_lines(going),
+            f"In all {size}. To remove {them}: {CONFIRM}"]
+
+
+def remove(items):
+    """Remove the items that may go; returns lines of text that say what went and what it freed."""
+    going, staying = _parted(items)
+    freed, gone, lines = 0, [], _staying(staying)
+    for item in going:
+        fault = _remove(item)
+        if fault:
+            lines.append(f"  {item.stage}/{item.version} stays: {fault}")
+        else:
+            gone.append(item)
+            freed += item.size
+    if not gone:
+        return [*lines, "Nothing was removed."]
+    return [*lines, f"Removed {_count(gone)}:", *_lines(gone), f"{progress.size(freed)} freed."]
+
+
+def _remove(item):
+    """Remove the artifact; returns why it could not be, or ''."""
+    if any(path.is_symlink() for path in (item.folder, item.folder.parent)):
+        return "it is a link"
+    # Out of the way in one step, so that no stage ever finds half of it.
+    aside = item.folder if ASIDE.fullmatch(item.folder.name) else item.folder.with_name(
+        f".{item.version}.{os.getpid()}.removed")
+    with _lock(item.folder) as mine:
+        if not mine:
+            return "a stage is at work on it"
+        try:
+            os.rename(item.folder, aside)
+        except FileNotFoundError:
+            return "it is gone already"
+        except OSError as error:
+            return error.strerror
+    try:
+        shutil.rmtree(aside)
+    except OSError as error:
+        return f"only a part of it could be removed ({error.strerror}); the rest is {aside}"
+    return ""
+
+
+def _parted(items):
+    return [item for item in items if not item.why], [item for item in items if item.why]
+
+
+def _count(items):
+    return f"{len(items)} artifact{'s' if len(items) != 1 else ''}"
+
+
+def _lines(items):
+    names = [f"{item.stage}/{item.version}" for item in items]
+    width = max(map(len, names))
+    return [f"  {name:<{width}}  {progress.size(item.size):>8}  {_age(item.age):>9}  {item.what}"
+            for name, item in zip(names, items, strict=True)]
+
+
+def _staying(items):
+    if not items:
+        return []
+    return ["Not reached, but staying:", *(f"{line}: {item.why}" for line, item in zip(_lines(items), items, strict=True)), ""]
+
+
+def _age(seconds):
+    """'5 min', '3 h', '12 days'."""
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min"
+    if seconds < 2 * DAY:
+        return f"{seconds // 3600:.0f} h"
+    return f"{seconds // DAY:.0f} days"

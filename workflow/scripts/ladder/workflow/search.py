@@ -1,0 +1,162 @@
+"""A search for good settings: which runs it makes. Standard library and the configuration only.
+
+Grid takes every combination of the keys' values. Random draws each value for itself (Bergstra and Bengio, "Random Search for
+Hyper-Parameter Optimization", JMLR 13, 2012): run n depends on the search's seed and n alone, so that a larger budget keeps
+the runs of a smaller one.
+"""
+
+import dataclasses
+import itertools
+import math
+import random
+
+from ladder.data.facts import FACTS
+from ladder.errors import UserError
+from ladder.network import networks
+from ladder.workflow import config as configuration
+from ladder.workflow import stages
+
+BUDGET = 20
+HOLDOUT = 0.1     # the default, as a share of the training images
+DRAWS = 100       # times the budget: how often is drawn until so many different runs are found
+DIGITS = 3        # significant ones of a drawn number
+# What says which images a run is scored on, and what is no setting of a run.
+FIXED = {"dataset", "train_limit", "test_limit", "holdout", "cifar10_urls", "cifar10_sha256", "mnist_urls", "name", "tags",
+         "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    values: tuple
+
+    def at(self, share):
+        """The value at this share, in [0, 1), of the way through all of them."""
+        return self.values[int(share * len(self.values))]
+
+    def grid(self):
+        return self.values
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Numbers from low to high, both included; points: how many of them a grid takes."""
+
+    low: float
+    high: float
+    log: bool
+    integer: bool
+    points: int
+
+    def at(self, share):
+        """The number at this share, in [0, 1), of the way, on its scale."""
+        if self.integer:   # each whole number is as wide as the next
+            return min(math.floor(self._between(share, self.low, self.high + 1)), int(self.high))
+        return self._rounded(self._between(share, self.low, self.high))
+
+    def grid(self):
+        steps = [self._between(number / max(1, self.points - 1), self.low, self.high) for number in range(self.points)]
+        return tuple(dict.fromkeys(round(value) if self.integer else self._rounded(value) for value in steps))
+
+    def _between(self, share, low, high):
+        return low * (high / low) ** share if self.log else low + share * (high - low)
+
+    def _rounded(self, value):
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+def entries(config):
+    """The config.Entry of every run that the `search` of the loaded `config` makes, in its order; none without keys.
+
+    All are scored on the same hold-out. An entry whose values do not go together has the reason for it. Raises UserError with
+    one line for a search that cannot be made.
+    """
+    search = config["search"]
+    if not search.get("keys"):
+        return []
+    keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
+    base = {**config, **configuration.ALONE, "holdout": params(config)["holdout"]}
+    return [_entry(base, overrides, search.get("metric", "auto")) for overrides in _runs(search, keys)]
+
+
+def params(config):
+    """What the search of the loaded `config` is, with its defaults: strategy, budget, seed, metric, holdout, keys."""
+    search = config["search"]
+    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
+    return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
+            "metric": search.get("metric", "auto"), "keys": keys,
+            "holdout": search.get("holdout") or config["holdout"] or round(HOLDOUT * images)}
+
+
+def _as_params(values):
+    if isinstance(values, Choices):
+        return list(values.values)
+    return {"min": values.low, "max": values.high, "scale": "log" if values.log else "linear"}
+
+
+def _runs(search, keys):
+    """The overrides of each run."""
+    budget = search.get("budget")
+    if search.get("strategy", "random") == "grid":
+        found = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(key.grid() for key in keys.values()))]
+        if budget and len(found) > budget:
+            raise UserError(f"config: the grid of search has {len(found)} runs, more than its budget of {budget}; raise the "
+                            "budget, take fewer values, or strategy random")
+        return found
+    budget, found = budget or BUDGET, {}
+    for number in range(DRAWS * budget):
+        # Of `random` nothing but random() is used, which gives the same numbers in every release of Python.
+        drawn = random.Random(f"{search.get('seed', 1)} {number}")
+        overrides = {key: values.at(drawn.random()) for key, values in keys.items()}
+        found.setdefault(stages.canonical(overrides), overrides)
+        if len(found) == budget:
+            break
+    return list(found.values())
+
+
+def _values(key, rule):
+    """The Choices or Range of a key, each of its values as the configuration takes it."""
+    schema = configuration.load_schema()["properties"]
+    if key not in schema:
+        raise UserError(f"config: there is no key '{key}', which search names{configuration.nearest(key, schema)}")
+    if key in FIXED:
+        raise UserError(f"config: search cannot vary {key}: all its runs are scored on the same images")
+    if isinstance(rule, list):
+        if not rule:
+            raise UserError(f"config: search names no value for {key}")
+        return Choices(tuple(configuration.coerce(key, value, schema[key]) for value in rule))
+    return _range(key, rule, schema[key])
+
+
+def _range(key, rule, schema):
+    named = f"search.keys.{key}"
+    if not isinstance(rule, dict) or not {"min", "max"} <= rule.keys():
+        raise UserError(f"config: {named} must be a list of values, or a range: {{min: 1, max: 9, scale: log}}")
+    low, high = (configuration.coerce(key, rule[end], schema) for end in ("min", "max"))
+    rule = configuration.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
+    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
+        raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
+    log = rule.get("scale", "linear") == "log"
+    if low >= high or (log and low <= 0):
+        raise UserError(f"config: {named} goes from {low:g} to {high:g}; the first must be the smaller one"
+                        f"{', and above 0 on a logarithmic scale' if log else ''}")
+    return Range(low, high, log, rule.get("integer", isinstance(low, int)), rule.get("points", 3))
+
+
+# Of a range, beside min and max, which are values of its key.
+RANGE = {"type": "object", "properties": {
+    "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"},
+    "points": {"type": "integer", "minimum": 2}}}
+
+
+def _entry(base, overrides, metric):
+    try:
+        entry = configuration.entry(base, overrides)
+    except UserError as error:
+        return configuration.Entry(overrides, {}, str(error).removeprefix("config: "))
+    network = networks.from_params(stages.network_params(entry.settings))
+    if metric == "network" and not network.classifies:
+        raise UserError(f"config: the metric of search is network, but {network.name} does not classify; take svm or auto")
+    if metric == "svm" and not entry.settings["features_layer"]:
+        raise UserError(f"config: the metric of search is svm, but {network.name} has none beside it; name a features_layer")
+    return entry

@@ -1,0 +1,138 @@
+"""The frame around every stage script: its arguments, its threads, its log, its lock, and how it fails.
+
+    from ladder.workflow import stage_script
+
+    def make(work, inputs, params): ...
+
+    if __name__ == "__main__":
+        stage_script.run(make)
+
+A script is called by a rule as
+
+    train_network.py --spec JSON --output results/train/VERSION --input normalized=results/normalized/VERSION \\
+             --threads 2 --log logs/train/VERSION.log [--option NAME=VALUE] [--remake]
+
+and calls make(work, inputs, params[, options]): `work` the artifact being written (artifacts.Making), `inputs` its parents
+by name (artifacts.Artifact), `params` the spec's parameters, which are all that may change its bytes, `options` what may
+not (addresses to download from, say; passed where make takes four arguments).
+"""
+
+import argparse
+import contextlib
+import errno
+import inspect
+import json
+import os
+import pathlib
+import sys
+
+from ladder import RELEASED, progress, sources
+from ladder.errors import RunFailed, UserError
+from ladder.machine import gpus, runtime
+from ladder.progress import log
+from ladder.rungs import variants
+from ladder.store import artifacts
+
+ERRORS = "LADDER_ERRORS"   # environment: the file that collects messages, for the end of the workflow's output
+KEEP = "LADDER_KEEP_FAILED"   # environment, set for lists of runs: that one of them fails does not stop the others
+
+
+def run(make, takes_failed=False):
+    """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C.
+
+    A run that fails by itself (RunFailed) ends it with 1; where KEEP is set, with 0 and an artifact that says why, as what
+    depends on that will too. takes_failed: `make` takes such inputs.
+    """
+    arguments = _arguments()
+    progress.start_logging(arguments.log)
+    if RELEASED:
+        log.info(RELEASED)
+    name = f"{arguments.spec['stage']} {arguments.output.name}"
+    try:
+        _make(make, arguments, takes_failed)
+    except KeyboardInterrupt:
+        end(f"{name}: interrupted; the same command goes on from here", 130)
+    except UserError as error:
+        end(f"{name}: {error}", 1)
+    except MemoryError as error:
+        end(f"{name}: not enough memory ({error}); a smaller train_limit needs less", 1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
+             "nothing that was finished is lost", 1)
+
+
+def _make(make, arguments, takes_failed):
+    changed = [path for path, digest in arguments.spec["sources"].items() if sources.digest(path) != digest]
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
+    runtime.set_threads(arguments.threads)
+    params = arguments.spec["params"]
+    if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
+        gpus.claim()
+    with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
+        if not work.complete:
+            work.threads = arguments.threads
+            with _failure_kept(work):
+                _work(make, work, arguments, takes_failed)
+            _check_loaded(arguments.spec)
+        elif work.failed and KEEP not in os.environ:
+            raise RunFailed(work.failed)
+    if work.failed:
+        log.info("%s: failed: %s", arguments.output, work.failed)
+    elif not work.complete:
+        log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+
+
+def _work(make, work, arguments, takes_failed):
+    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
+    if not takes_failed:
+        for failed in filter(None, (one.failed for one in inputs.values())):
+            raise RunFailed(failed)
+    takes_options = len(inspect.signature(make).parameters) > 3
+    make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
+
+
+@contextlib.contextmanager
+def _failure_kept(work):
+    try:
+        yield
+    except RunFailed as failure:
+        if KEEP not in os.environ:
+            raise
+        work.failed = str(failure)
+
+
+def _check_loaded(spec):
+    """Modules that are loaded by name are in no import statement; the version must count those too."""
+    if missed := sources.that_count(sources.loaded()) - spec["sources"].keys():
+        raise UserError(f"ran {', '.join(sorted(missed))}, which its version does not count; import it where "
+                        "workflow/scripts/ladder/sources.py sees it")
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", type=json.loads, required=True, help="canonical JSON: stage, params, sources, parents")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the artifact to make")
+    parser.add_argument("--input", type=_pair, action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--threads", type=int, default=runtime.available_cores())
+    parser.add_argument("--log", type=pathlib.Path)
+    parser.add_argument("--remake", action="store_true", help="make it again although it is there")
+    return parser.parse_args()
+
+
+def _pair(text):
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def end(message, status):
+    """End the process with `message` in its log and at the end of the workflow's output."""
+    log.error("%s", message)
+    if ERRORS in os.environ:
+        with open(os.environ[ERRORS], "a") as file:
+            file.write(message + "\n")
+    sys.exit(status)

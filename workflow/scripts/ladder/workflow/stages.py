@@ -1,0 +1,436 @@
+"""The stage table: what may change the bytes of each stage's artifact, and so its version. Standard library only.
+
+An artifact lives in results/<stage>/<version>/, where version is a hash of exactly that: the stage's parameters, the text
+of its source files, and its parents' versions. A chain is the artifacts of one configuration by role; most stages play
+one role, `features` and `svm` also those of the controls.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import pathlib
+import string
+
+from ladder import sources
+from ladder.data.facts import FACTS
+from ladder.executors.create import EXECUTORS
+from ladder.network import networks
+from ladder.rungs.variants import VARIANTS
+from ladder.sources import ROOT, closure
+
+SCRIPTS = "workflow/scripts"
+LEGIBLE = 200   # characters of a change in words
+
+
+# Stage -> the rule that makes its artifacts, which is also the name of the script that the rule runs.
+RULES = {
+    "data": "prepare_data",
+    "normalized": "normalize_images",
+    "initial": "initialize_weights",
+    "patches": "fit_patches",
+    "train": "train_network",
+    "evaluate": "evaluate_network",
+    "features": "extract_features",
+    "joined": "join_features",
+    "svm": "fit_svm",
+    "linear": "fit_linear",
+    "ridge": "fit_ridge",
+    "knn": "classify_knn",
+    "map": "map_features",
+    "report": "make_report",
+    "compare": "compare_runs",
+    "multipliers": "compare_multipliers",
+    "search": "search_runs",
+    "network": "draw_network",
+    "parity": "check_parity",
+}
+PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
+# Settings shown for each run of the multipliers list, besides its overrides.
+MULTIPLIER_CELL = ("dataset", "network", "seed", "multiplier", "multiplier_identity", "multiplier_in", "test_multiplier",
+                   "test_multiplier_identity", "loss_scale")
+
+
+def script(stage):
+    """The path of the stage's script, relative to the root."""
+    return f"{SCRIPTS}/{RULES[stage]}.py"
+
+
+def stage_sources(stage, params):
+    """Every file that may change the bytes of a stage's artifact with these parameters; paths relative to the root.
+
+    They are what the stage's script imports; where that includes the plan, also the rungs that the parameters name; where it
+    includes the pages' templates, all templates.
+    """
+    found = script_sources(stage)
+    variants = [params["variant"]] if "variant" in params else params.get("variants", [])
+    rungs = [variant_sources(variant) for variant in variants if PLAN in found]
+    return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
+
+
+@functools.cache
+def script_sources(stage):
+    """The Python files that a stage's script imports, as far as they can change its artifact."""
+    return sources.that_count(closure(ROOT / script(stage)))
+
+
+@functools.cache
+def variant_sources(variant):
+    """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
+    executor = VARIANTS[variant].executor
+    modules = closure(ROOT / SCRIPTS / f"ladder/rungs/{variant}.py") | closure(
+        ROOT / SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
+    folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
+    kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
+               if executor == "cuda"}
+    return sources.that_count(modules) | kernels
+
+
+@functools.cache
+def templates():
+    return frozenset(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyed:
+    """One artifact of a chain. spec: {stage, params, sources: {path: hash}, parents: {name: version}}."""
+
+    role: str
+    spec: dict
+    parents: dict   # name -> Keyed
+
+    @property
+    def stage(self):
+        return self.spec["stage"]
+
+    @property
+    def version(self):
+        return version(self.spec)
+
+    @property
+    def folder(self):
+        return f"results/{self.stage}/{self.version}"
+
+    @property
+    def manifest(self):
+        return f"{self.folder}/manifest.json"
+
+
+def chain(config):
+    """Every artifact of the resolved `config` by role, in the order of the work.
+
+    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer. Where
+    layers are fitted to patches, training starts from them, and the features are theirs unless training changes them.
+    """
+    roles, network = {}, network_params(config)
+    trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
+    labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
+
+    def add(role, stage, params, **parents):
+        roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
+
+    add("data", "data", data_params(config))
+    add("normalized", "normalized", _pick(config, "normalization"), data="data")
+    add("initial", "initial", {**network, **_initial(config)})
+    if fitted:
+        add("patches", "patches", {**network, **_fit(config)}, normalized="normalized", initial="initial")
+    if trains:
+        start = {"patches": "patches"} if fitted else {"initial": "initial"}
+        add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
+    encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
+    if classifies:
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
+    parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
+    for kind, weights in _kinds(config).items():
+        classified = f"features{kind}"
+        if weights:
+            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
+        else:
+            add(classified, "features", _pixel_features(config), normalized="normalized")
+        if parts and weights:
+            classified = f"joined{kind}"
+            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]])
+        for evaluation in ("svm", *config["evaluations"]):
+            add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
+        if config["feature_map"] and not kind:
+            add("map", "map", _pick(config, "seed"), features=classified)
+
+    called = _pick(config, *(key for key in ("name", "tags") if config[key]))
+    if config["ablated"]:
+        called["ablation"] = _listed(config["ablated"])
+    run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
+    shown = {role: keyed for role, keyed in roles.items() if keyed.stage != "initial"}
+    roles["report"] = _keyed("report", "report", run, **shown, **_scores_of_others(config))
+    return roles
+
+
+def prediction_roles(chain):
+    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
+    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm", "train") if role in chain]
+    needed = set()
+    while wanted:
+        keyed = wanted.pop()
+        needed.add(keyed.version)
+        wanted += keyed.parents.values()
+    return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
+
+
+def _scores_of_others(config):
+    """The scores of other runs that the report shows: svm_seed2, score_ablation1 -> Keyed."""
+    found = {}
+    for repeat in config["repeats"]:
+        found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
+    for number, entry in enumerate(config["ablated"], 1):
+        scores = {} if entry.reason else chain(entry.settings)
+        if score := scores.get("evaluate", scores.get("svm")):
+            found[f"score_ablation{number}"] = score
+    return found
+
+
+def _kinds(config):
+    """Suffix of the roles of each kind of features -> the role whose weights they are of; None for the pixels themselves."""
+    if not config["features_layer"]:
+        return {}
+    controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
+    own = "patches" if config["training"] == "patches" else "train"
+    return {"": own, **dict(of for name, of in controls.items() if name in config["controls"])}
+
+
+def _joined(kind, roles, parts, weights):
+    """The roles of this kind's features with those of other chains, the parts, appended, and of what those are made from."""
+    own, found = f"features{kind}", {}
+    for number, part in enumerate(parts, 2):
+        for keyed in _ancestry(part[own]):
+            if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
+                found[f"{keyed.role}_part{number}"] = keyed
+    joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]},
+                    part1=roles[own], **{f"part{number}": part[own] for number, part in enumerate(parts, 2)})
+    return {**found, joined.role: joined}
+
+
+def _ancestry(keyed):
+    """What it is made from, and itself, in the order of the work."""
+    return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
+
+
+def comparison(entries, stage="compare", **params):
+    """Runs beside each other, of the compare list or of a search; entries: config.Entry; params: beside the entries."""
+    return _runs_together(stage, entries, {**params, "entries": _listed(entries)})
+
+
+def multiplier_comparison(entries):
+    """The runs of the multipliers list beside each other; entries: config.Entry.
+
+    Their `settings` are what can tell two of them apart: MULTIPLIER_CELL and whatever any entry overrides.
+    """
+    keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
+    return _runs_together("multipliers", entries, {"entries": [
+        {"overrides": entry.overrides, "settings": _pick(entry.settings, *keys), "reason": entry.reason} for entry in entries]})
+
+
+def _runs_together(stage, entries, params):
+    """The parents of entry n are report<n> and train<n>, that of a network which is not trained its fit; none where it cannot
+    run here."""
+    parents = {}
+    for number, entry in enumerate(entries):
+        if not entry.reason:
+            roles = chain(entry.settings)
+            made = roles["train"] if "train" in roles else roles["patches"]
+            parents |= {f"report{number}": roles["report"], f"train{number}": made}
+    return _keyed(stage, stage, params, **parents)
+
+
+def _listed(entries):
+    return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
+
+
+def network_params(config):
+    """What networks.from_params makes the network of: its name, its input, its options."""
+    facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    params = {**_pick(config, "network", *options), "image": list(facts.shape)}
+    return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
+
+
+def network_page(config):
+    """The drawing of the network, which no chain needs."""
+    return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+
+
+def parity(config, variants, machine):
+    """The comparison of these variants on this machine, which no chain needs; machine: see variants.machine()."""
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
+    return _keyed("parity", "parity", params)
+
+
+def _keyed(role, stage, params, **parents):
+    """parents: name -> Keyed."""
+    return Keyed(role, {
+        "stage": stage,
+        "params": params,
+        "sources": {path: sources.digest(path) for path in stage_sources(stage, params)},
+        "parents": {name: parent.version for name, parent in parents.items()},
+    }, parents)
+
+
+def _pick(config, *keys):
+    return {key: config[key] for key in keys}
+
+
+def data_params(config):
+    """Which images there are, in which order."""
+    keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
+    if config["dataset"] == "cifar10":
+        # Without a checksum nothing but the addresses says which archive it is.
+        keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
+    return _pick(config, *keys)
+
+
+def _initial(config):
+    return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
+
+
+def _fit(config):
+    keys = ["variant", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
+
+
+def _train(config, classifies):
+    keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
+            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+    keys += ["decoder_epochs"] if config["training"] != "gradient" else []
+    keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
+    keys += [] if classifies else ["gradient_scale"]
+    keys += ["momentum"] if config["optimizer"] == "momentum" else []
+    keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
+    return {**_pick(config, *keys), **_multiplier(config)}
+
+
+def _multiplier(config):
+    """Of the training; nothing where it is exact. Halves need their gradients scaled."""
+    name, used = config["multiplier_identity"], config["multiplier_in"]
+    if name == "exact" or not used:
+        return {}
+    scaled = name == "fp16" and used != ["forward"]
+    return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
+
+
+def _tested_multiplier(config):
+    name = config["test_multiplier_identity"]
+    return {} if name == "exact" else {"multiplier": name}
+
+
+# Options of the features that are in a version only where they are on, and what each is where it is off.
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
+
+
+def _features(config, encoder):
+    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
+                                                       "features_flip")}
+    on = {key for key, off in OFF.items() if config[key] != off}
+    if "features_two_polarity" not in on:
+        on -= {"features_polarity_scale"}
+    return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _pixel_features(config):
+    """Of the pixels only the options that need no maps; no PCA where it has no fewer components than there are pixels."""
+    on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
+    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+        on -= {"features_pca"}
+    return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
+
+
+def _with_what_is_fitted(config, on):
+    sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
+    return _pick(config, *sorted(on), *sampled)
+
+
+def _svm(config):
+    params = {"backend": config["svm_backend"], "kernel": config["svm_kernel"], "C": config["svm_C"]}
+    return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
+
+
+# What classifies the features: a stage each -> its parameters.
+EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
+               "ridge": lambda config: _pick(config, "seed"),
+               "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
+SCORING = ("evaluate", *EVALUATIONS)   # the stages that end in an accuracy
+
+
+def canonical(value):
+    """JSON text that is the same for equal values: keys sorted, 1.0 written as 1."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def version(spec):
+    """The stage's first letter (a version never reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
+    return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
+
+
+def why(keyed, results="results"):
+    """Why `keyed` would be made: how it differs from the most similar artifact of its kind that is there; '' if it is there.
+
+    'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
+    """
+    if _read_spec(results, keyed.stage, keyed.version):
+        return ""
+    kind = _kind(keyed.spec, results, {one.version: one.spec for one in _ancestry(keyed)})
+    found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
+    stages = {name: parent.stage for name, parent in keyed.parents.items()}
+    return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
+
+
+def _existing_specs(results, stage):
+    """Specs of the finished artifacts of a stage, the latest first."""
+    manifests = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in manifests)
+    return [spec for spec in specs if spec]
+
+
+def _read_spec(results, stage, version):
+    """The spec in an artifact's manifest, None where there is none; a damaged one is the reading stage's to report."""
+    try:
+        return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _kind(spec, results, known):
+    """What an artifact is of, so that a control is not compared with the trained network: encoder and kind of weights."""
+    while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
+        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
+    if spec is None or spec["stage"] != "features":
+        return None
+    return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
+
+
+def _differences(old, new, stages):
+    """What changed from one spec to the other, in words, one entry each; stages: of the parents, by name."""
+    words = []
+    for key in sorted(old["params"].keys() | new["params"].keys()):
+        before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
+        if before != after:
+            text = f"{key} {before} -> {after}"
+            words.append(text if len(text) <= LEGIBLE else f"{key} changed")
+    edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
+              if old["sources"].get(path) != new["sources"].get(path)]
+    if edited:
+        words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
+    for name in sorted(old["parents"].keys() | new["parents"].keys()):
+        if old["parents"].get(name) != new["parents"].get(name):
+            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1
+    return list(dict.fromkeys(words))
+
+
+def _shown(value):
+    return value if isinstance(value, str) else canonical(value)

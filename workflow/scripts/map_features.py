@@ -1,0 +1,24 @@
+"""Stage `map`: test images laid out in the plane by their features, for the report.
+
+params: seed (of the sample and of t-SNE).  inputs: features.
+Writes rows.npy int64 (n,), which test rows, and places.npy float32 (n, 2), from 0 to 1; n is 0 where there are too few.
+"""
+
+import numpy as np
+
+from ladder.features import map as feature_map
+from ladder.progress import log
+from ladder.workflow import stage_script
+
+
+def make(work, inputs, params):
+    vectors = inputs["features"].array("test.npy")
+    rows = feature_map.rows(len(vectors), params["seed"])
+    log.info("t-SNE of %d test images: seconds", len(rows))
+    places = feature_map.layout(vectors[rows], params["seed"]) if len(rows) else np.empty((0, 2), np.float32)
+    work.write_array("rows.npy", rows)
+    work.write_array("places.npy", places)
+
+
+if __name__ == "__main__":
+    stage_script.run(make)

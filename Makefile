@@ -35,6 +35,7 @@ test: test-environment
 	.venv/bin/ruff check .
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
+	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
 	.venv/bin/python -m pytest -n 2
 
 check: test-environment

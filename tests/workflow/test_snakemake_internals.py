@@ -1,0 +1,77 @@
+"""What workflow/rules/common.smk reads of Snakemake beyond its documentation: each test names what a release has changed.
+
+No documented feature tells a Snakefile which targets and rules the command line names; see `Command` in common.smk.
+"""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+# The same expressions as in common.smk, read where it reads them: in an input function.
+SNAKEFILE = """
+def look(wildcards):
+    print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
+          bool(workflow.dag_settings.forcetargets), bool(workflow.dag_settings.forceall),
+          workflow.resource_settings.nodes, workflow.cores, sep="|")
+    return []
+
+rule page:
+    input:
+        look,
+    output:
+        "page.html",
+    shell:
+        "touch {output}"
+
+rule other:
+    output:
+        "other.html",
+    shell:
+        "touch {output}"
+"""
+NAMES = ("dag_settings.targets", "dag_settings.forcerun", "dag_settings.forcetargets", "dag_settings.forceall",
+         "resource_settings.nodes", "cores")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """What an input function of a small workflow reads under this command line: name -> value."""
+    folder = tmp_path_factory.mktemp("workflow")
+    (folder / "Snakefile").write_text(SNAKEFILE)
+
+    def seen(*arguments):
+        done = subprocess.run([sys.executable, "-m", "snakemake", "-n", "--cores", "3", *arguments], cwd=folder, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("seen|")]
+        assert lines, f"an input function could not read {', '.join(NAMES)}:\n{done.stdout}"
+        return dict(zip(NAMES, map(ast.literal_eval, lines[-1].split("|")[1:]), strict=True))
+
+    return seen
+
+
+def test_targets_of_the_command_line_are_in_dag_settings_targets(seen):
+    assert seen("page.html")["dag_settings.targets"] == ["page.html"]
+
+
+def test_rules_after_R_are_in_dag_settings_forcerun(seen):
+    assert seen("page.html", "-R", "page")["dag_settings.forcerun"] == ["page"]
+
+
+def test_f_sets_dag_settings_forcetargets_and_F_forceall(seen):
+    values = seen("-f", "page")
+    assert values["dag_settings.forcetargets"] and not values["dag_settings.forceall"]
+    assert values["dag_settings.targets"] == ["page"]
+    assert seen("-F", "page")["dag_settings.forceall"]
+
+
+def test_cores_are_in_workflow_cores_and_nodes_are_none_on_this_machine(seen):
+    values = seen("page.html")
+    assert values["cores"] == 3 and values["resource_settings.nodes"] is None
+
+
+def test_jobs_of_a_cluster_are_counted_in_resource_settings_nodes():
+    from snakemake.settings.types import ResourceSettings
+
+    assert ResourceSettings(nodes=5).nodes == 5

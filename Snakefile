@@ -7,7 +7,7 @@
 # its artifact is not there. `{version}` below, and every function that is named here, are made in workflow/rules/common.smk.
 from snakemake.utils import min_version
 
-min_version("9.13")  # the first with pathvars
+min_version("9.13.0")  # the first with pathvars
 
 
 configfile: "config.yaml"

@@ -1,5 +1,5 @@
-# What the rules are made of: the configuration, the artifact of every role with its version, and what the command asks for.
-# What may change an artifact's bytes, and so its version, is told in workflow/scripts/ladder/workflow/stages.py.
+# The functions that rules use: the configuration, the artifact of every role with its version, and the command line.
+# What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
 import filecmp
@@ -22,8 +22,8 @@ from ladder.machine import driver, runtime
 from ladder.rungs import variants
 from ladder.workflow import config as configuration, search, stages
 
-# The fixed names by role, copies of what lies in the artifact. The report's always show the active configuration; the others
-# stay until they are asked for again: `variant: auto` goes by those of parity.
+# Fixed names by role: copies of files of the artifact. `report` always shows the active configuration; the others stay until
+# they are requested again: `variant: auto` reads results/parity.json.
 FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
@@ -41,16 +41,16 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# Stages whose artifact says what another machine computed; they run here whatever this one lacks.
+# Stages that only describe runs: they need neither the rung nor the SVM backend that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
 
-# Snakemake's internals: all that this workflow reads of Snakemake beyond its documentation, which has no other way to tell a
-# Snakefile what the command line asks for. tests/workflow/test_snakemake_internals.py names what a release has changed.
+# Snakemake's internals: everything that this workflow reads of Snakemake beyond its documentation, which offers a Snakefile no
+# way to read the command line. tests/workflow/test_snakemake_internals.py names the part that a release has changed.
 
 
 class Command:
-    """The command line, as far as rules depend on it. Snakemake knows it only once the Snakefile is read: for functions."""
+    """The command line, as far as rules depend on it. Snakemake fills it in after parsing: for use in functions only."""
 
     @property
     def targets(self):
@@ -58,7 +58,7 @@ class Command:
 
     @property
     def forced(self):
-        """Rules, targets and files that -R, or -f with targets, names."""
+        """Rules, targets and files named by -R, and the targets if -f is given."""
         named = set(workflow.dag_settings.forcerun)
         return named | (self.targets if workflow.dag_settings.forcetargets else set())
 
@@ -68,12 +68,12 @@ class Command:
 
 
 def runs_elsewhere():
-    """Whether other machines run the jobs: Snakemake counts nodes, not cores, for an executor of a cluster."""
+    """True if other machines run the jobs: for a cluster's executor Snakemake counts nodes, not cores."""
     return workflow.resource_settings.nodes is not None
 
 
 def load_settings():
-    """(settings, chain) of the active configuration, then of every entry of its lists that can run here."""
+    """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
     try:
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
@@ -109,10 +109,10 @@ def say(text):
 
 if ladder.RELEASED:
     say(ladder.RELEASED)
-# On a cluster the machines that run the jobs may have what this one lacks.
+# The nodes of a cluster may have a GPU or libraries that this machine lacks.
 if runs_elsewhere():
     os.environ |= {"LADDER_ELSEWHERE": "yes"}
-# Rules call `python3`: the one that runs Snakemake, or that of the environment where Snakemake activates one (--sdm conda).
+# Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the environment that Snakemake activates.
 os.environ |= {
     "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 }
@@ -134,13 +134,13 @@ if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 
 
-# Inputs. Manifests are ancient, because versions say what has to run and file times do not. What has to run although it is there
-# takes one more input, a file that is as old as this command, and so newer than any output; what depends on it takes its
-# manifest as it is.
+# Inputs. Manifests are ancient: versions decide what has to run, not file times. A job that has to run although its output
+# exists gets one more input, a file as old as this command and so newer than any output; its manifest is not ancient for the
+# jobs that depend on it.
 
 
 def made(*roles):
-    """Input function of a target: the manifests of these roles. Ends with one line where the configuration has none of them."""
+    """Input function of a target: the manifests of these roles. Exits with one line if the configuration lacks one of them."""
 
     def inputs(wildcards):
         for role in roles:
@@ -155,7 +155,7 @@ def made(*roles):
 
 
 def parent(name):
-    """Input function of a stage: the manifest of its parent `name`; nothing where it has no such parent."""
+    """Input function of a stage: the manifest of its parent `name`, if it has such a parent."""
 
     def inputs(wildcards):
         parents = BY_VERSION[wildcards.version].parents
@@ -172,7 +172,7 @@ def parents(wildcards):
 
 
 def asked_for_again(wildcards):
-    """Input function of a stage: `this_command` where the user asked for what is there to be made again."""
+    """Input function of a stage: `this_command` if the stage has to run although its artifact exists."""
     keyed = BY_VERSION[wildcards.version]
     again = runs_although_there(keyed)
     if again or not os.path.exists(keyed.manifest):
@@ -181,7 +181,7 @@ def asked_for_again(wildcards):
 
 
 def outdated(role):
-    """Input function of a role's copies in results/: `this_command` where they are of another configuration, or damaged."""
+    """Input function of a role's copies in results/: `this_command` if they differ from the artifact's files."""
 
     def inputs(wildcards):
         folder = pathlib.Path(CHAIN[role].folder)
@@ -199,7 +199,7 @@ def outdated(role):
 
 @functools.cache
 def command_started():
-    """Make the file that is as old as this command; it goes when the command ends."""
+    """Create the file that is as old as this command, until the command ends; returns its path."""
     path = pathlib.Path("logs", f".command.{os.getpid()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
@@ -208,7 +208,7 @@ def command_started():
 
 
 def this_command(wildcards):
-    """Input function of what is made each time it is asked for."""
+    """Input function of rules that run every time they are requested."""
     if asked_for_lists():
         keep_failed_runs()
     return [command_started()]
@@ -225,7 +225,7 @@ def manifests(*wanted):
 
 
 def settle(*paths):
-    """Files of a machine whose clock runs ahead become as old as now: Snakemake fails a job whose input is newer than its output."""
+    """Reset file times in the future (another machine's clock): Snakemake fails a job whose input is newer than its output."""
     for path in paths:
         if os.path.exists(path) and os.path.getmtime(path) > time.time():
             os.utime(path)
@@ -256,7 +256,7 @@ def input_options(parents):
 
 
 def options(*keys, **others):
-    """--option NAME=VALUE for each key of the artifact's configuration; others: NAME=KEY, or a fixed value."""
+    """Params function: --option KEY=VALUE for each key of the artifact's configuration; others: NAME=KEY or a fixed value."""
 
     def texts(wildcards):
         settings = SETTINGS_OF[wildcards.version]
@@ -273,24 +273,24 @@ def options(*keys, **others):
 
 
 def remake(wildcards):
-    """--remake where the user asked for it: without it a stage takes what another run has finished meanwhile."""
+    """--remake if the user forces the stage; without it a stage takes the artifact that another run has finished meanwhile."""
     return "--remake" if wildcards.version in remade() else ""
 
 
 def threads_of(wildcards):
-    """CPU threads of a job: the configuration's, never by --cores, because sums over threads depend on their number."""
+    """CPU threads of a job: the configuration's, not --cores, because sums over threads depend on their number."""
     version = getattr(wildcards, "version", None)
     return SETTINGS_OF.get(version, SETTINGS)["threads"]
 
 
 def stage_threads(wildcards, threads):
-    """What the stage is told. Snakemake takes no more than --cores, which is about jobs, for `threads`; --set-threads counts."""
+    """The stage's --threads. Snakemake caps `threads` at --cores, which limits jobs here; --set-threads takes precedence."""
     wanted, cores = threads_of(wildcards), workflow.cores
     return wanted if threads == min(wanted, cores or wanted) else threads
 
 
 def gpus(wildcards):
-    """How many GPUs a job computes with."""
+    """Number of GPUs that a job needs."""
     params = BY_VERSION[wildcards.version].spec["params"]
     return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
 
@@ -307,7 +307,7 @@ def why(wildcards):
 
 
 def reached():
-    """JSON list of what `gc` leaves alone: "stage/version" of this configuration, its lists, presets/ and keep."""
+    """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
         overrides = yaml.safe_load(preset.read_text())
@@ -326,14 +326,14 @@ def reached():
 
 
 def asked_for_lists():
-    """Whether only pages of lists of runs are asked for: then a run that fails by itself stops no other."""
+    """True if only pages of lists of runs are requested: then a failed run does not stop the others."""
     pages = {page for name in (*configuration.LISTS, "search") for page in FIXED[name]}
     return bool(COMMAND.targets) and COMMAND.targets <= pages
 
 
 @functools.cache
 def keep_failed_runs():
-    os.environ |= {"LADDER_KEEP_FAILED": "yes"}  # the stages look there
+    os.environ |= {"LADDER_KEEP_FAILED": "yes"}  # read by the stages
     cores = workflow.cores or 1
     if cores > 1 and config["threads"] == "all":
         say(f"threads all: one run at a time; threads=1 makes {cores} at a time")
@@ -341,7 +341,7 @@ def keep_failed_runs():
 
 @functools.cache
 def failed_in_a_list():
-    """Versions of the active configuration that a list has kept although their run failed; asked for alone, they say why."""
+    """Versions of the active configuration whose run failed in a list; requested alone, they repeat the reason."""
     if asked_for_lists() or "LADDER_KEEP_FAILED" in os.environ:
         return set()
     found = [keyed for keyed in CHAIN.values() if os.path.exists(keyed.manifest)]
@@ -352,7 +352,7 @@ def failed_in_a_list():
     }
 
 
-# What the user asked to make again.
+# Forced stages.
 
 
 def runs_although_there(keyed):
@@ -361,7 +361,7 @@ def runs_although_there(keyed):
 
 @functools.cache
 def remade():
-    """Versions that -F, -f TARGET or -R RULE name, and all that is made from them."""
+    """Versions named by -F, -f TARGET or -R RULE, and all that depend on them."""
     forced = COMMAND.forced
     versions = {CHAIN[role].version for role in forced & CHAIN.keys()}
 
@@ -377,11 +377,11 @@ def remade():
     return {version for version in BY_VERSION if again(version)}
 
 
-# Faults.
+# Errors.
 
 
 def stop_where_it_cannot_run(keyed):
-    """Say in one line, before any work, that a job of this run cannot run on this machine."""
+    """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
     for key, module in (("backend", backends), ("variant", variants)):
         if (
@@ -394,7 +394,7 @@ def stop_where_it_cannot_run(keyed):
 
 
 def pictures_are_there(wildcards):
-    """Input function: nothing; ends in one line where no pictures are named or found, before a model is trained for them."""
+    """Input function without files: exits with one line if no pictures are named or found, before a model is trained."""
     from ladder.data import pictures
 
     try:
@@ -404,14 +404,14 @@ def pictures_are_there(wildcards):
     return []
 
 
-# A stage says why it failed, in its log, and in this file for the end of the output; one that a signal ended cannot.
+# A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output.
 ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 
 
 def killed(wildcards):
-    """The end of a stage's shell command: says so where a signal other than Ctrl-C's has ended the stage, which could not."""
+    """The end of a stage's shell command: the error message of a stage that a signal other than Ctrl-C has ended."""
     name = stages.RULES[BY_VERSION[wildcards.version].stage]
     text = (
         f"{name} was killed before it could say why, perhaps for want of memory; "
@@ -424,6 +424,6 @@ def killed(wildcards):
 
 
 def repeat_errors():
-    """Print the failed stages' own messages once more; at exit, so that they are the last lines."""
+    """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
     if ERRORS.exists():
         say(f"\n{ERRORS.read_text().strip()}")

@@ -1,6 +1,6 @@
-"""Kernel Ladder's library: see the architecture section of README.md."""
+"""Kernel Ladder's library; docs/architecture.md describes its packages."""
 
 from ladder.machine import runtime
 
-# Before anything imports NumPy, which reads the variable once. The sentence is for the log.
+# Before anything imports NumPy, which reads the variable once. The returned sentence goes to the log.
 RELEASED = runtime.release_blas()

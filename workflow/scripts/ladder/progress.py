@@ -1,4 +1,4 @@
-"""One logger for terminal and log file, and progress bars that do not fight with it."""
+"""One logger for the terminal and the log file, progress bars that do not overwrite it, and units for people."""
 
 import logging
 import sys
@@ -35,7 +35,7 @@ def bar(iterable=None, label="", unit="it", **options):
 
 
 def duration(seconds):
-    """Seconds as a person says them: '0.4 s', '38 s', '4 min 10 s', '1 h 5 min'."""
+    """Seconds in units for people: '0.4 s', '38 s', '4 min 10 s', '1 h 5 min'."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     seconds = round(seconds)
@@ -47,7 +47,7 @@ def duration(seconds):
 
 
 def size(count):
-    """Bytes as a person says them: '912 B', '3.0 MB', '1.6 GB' (powers of ten, as disks are sold)."""
+    """Bytes in units for people: '912 B', '3.0 MB', '1.6 GB' (powers of ten, as disks are sold)."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Which of the project's Python files a script runs, read from its import statements, and what those files hold."""
+"""The project's Python files that a script imports, read from its import statements, and digests of their content."""
 
 import ast
 import functools
@@ -11,22 +11,22 @@ from ladder.errors import UserError
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
-# The frame around the work: nothing in these files can change a byte of an artifact's data. A download is checked against its
-# checksum; executors and variants choose modules, which count themselves; the record of scores lies beside the artifacts.
+# The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
+# checksum; executors and variants choose modules, which count themselves; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/runtime", "progress",
     "rungs/variants", "sources", "store/artifacts", "store/scores", "workflow/stage_script"))
 
 
 def that_count(files):
-    """Those of `files` that can change an artifact's data: not the frame around the work, nor the text of a package."""
+    """Those of `files` that can change an artifact's data: neither the NEUTRAL ones nor an __init__.py (a docstring)."""
     return {path for path in files if path not in NEUTRAL and not path.endswith("/__init__.py")}
 
 
 def closure(script):
     """The project's Python files that `script` imports, directly or not, itself included; paths relative to the root.
 
-    Imports inside functions count, so that a module is found before the work that would import it begins.
+    Imports inside functions count, so that a module is found before the work that imports it begins.
     """
     found, todo = set(), [pathlib.Path(script).resolve()]
     while todo:
@@ -73,7 +73,7 @@ def _imports(path):
 
 
 def _files(start, names):
-    """The files that importing `names` below the folder `start` runs."""
+    """The files that `import names` executes, looked up from the folder `start`."""
     folder = start
     for name in names:
         for candidate in (folder / f"{name}.py", folder / name / "__init__.py"):

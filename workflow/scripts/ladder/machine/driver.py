@@ -1,16 +1,16 @@
-"""What the NVIDIA driver says about this machine, asked of libcuda itself. Standard library only: read on every start."""
+"""GPUs and versions as libcuda and NVML report them. Standard library only, since every start imports it."""
 
 import ctypes
 import dataclasses
 import functools
 
-_MAJOR, _MINOR, _SHARED = 75, 76, 97   # of CUdevice_attribute: the compute capability, and shared memory for a block
-_SM_CLOCK = 1   # of nvmlClockType_t
+_MAJOR, _MINOR, _SHARED = 75, 76, 97   # CUdevice_attribute: compute capability, opt-in shared memory per block
+_SM_CLOCK = 1   # nvmlClockType_t
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """architecture: as the compiler names it, such as 'sm_90'; block_shared_bytes: the most a block can be given."""
+    """architecture: in the compiler's notation, e.g. 'sm_90'; block_shared_bytes: maximum shared memory per block."""
 
     name: str
     architecture: str
@@ -20,7 +20,7 @@ class Gpu:
 
 @functools.cache
 def cuda_version():
-    """The newest CUDA that the driver runs, as (major, minor); None where no driver answers."""
+    """The newest CUDA version that the driver supports, as (major, minor); None without a driver."""
     driver, version = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return None
@@ -29,7 +29,7 @@ def cuda_version():
 
 @functools.cache
 def gpu_count():
-    """Number of GPUs that the driver offers this process; 0 where there is no driver."""
+    """Number of GPUs visible to this process; 0 without a driver."""
     driver, count = _driver(), ctypes.c_int(0)
     if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return 0
@@ -38,7 +38,7 @@ def gpu_count():
 
 @functools.cache
 def gpu():
-    """The first Gpu of this process, which everything here runs on; None where there is none."""
+    """The first visible Gpu, on which all GPU work runs; None without one."""
     if gpu_count() == 0:
         return None
     driver, device, memory = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
@@ -53,7 +53,7 @@ def gpu():
 
 
 def installed_gpus():
-    """Number of GPUs in this machine, also of those that CUDA does not show this process; 0 where NVML does not say."""
+    """Number of GPUs in this machine, including those hidden from this process; 0 if NVML does not answer."""
     management, count = _management(), ctypes.c_uint(0)
     if management is None or management.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         return 0
@@ -62,7 +62,7 @@ def installed_gpus():
 
 @functools.cache
 def version():
-    """The driver's own version, such as '580.95.05'; '' where NVML does not say."""
+    """The driver version, e.g. '580.95.05'; '' if NVML does not answer."""
     management, text = _management(), ctypes.create_string_buffer(96)
     if management is None or management.nvmlSystemGetDriverVersion(text, len(text)) != 0:
         return ""
@@ -70,7 +70,7 @@ def version():
 
 
 def sm_clock():
-    """The clock of the first GPU's multiprocessors now, in MHz; None where NVML does not say."""
+    """The current clock of the first GPU's multiprocessors, in MHz; None if NVML does not answer."""
     handle, clock = _handle(), ctypes.c_uint(0)
     if handle is None or _management().nvmlDeviceGetClockInfo(handle, _SM_CLOCK, ctypes.byref(clock)) != 0:
         return None
@@ -88,7 +88,7 @@ def _driver():
 
 @functools.cache
 def _management():
-    """NVML, which tells versions and clocks."""
+    """The NVML library, for versions and clocks; None without it."""
     try:
         management = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -98,7 +98,7 @@ def _management():
 
 @functools.cache
 def _handle():
-    """NVML's handle of the first GPU that CUDA shows this process; NVML numbers all that there are."""
+    """NVML's handle of the first visible GPU, found by its PCI address: NVML also numbers hidden GPUs."""
     if gpu_count() == 0 or _management() is None:
         return None
     device, address, handle = ctypes.c_int(0), ctypes.create_string_buffer(64), ctypes.c_void_p()

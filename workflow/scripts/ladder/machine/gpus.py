@@ -1,4 +1,4 @@
-"""Which GPU a stage computes on where there are several: one that no other stage of this user's has. Standard library only."""
+"""One GPU for each stage of this user where there are several, by lock files. Standard library only."""
 
 import fcntl
 import os
@@ -9,13 +9,13 @@ from ladder.machine import driver
 from ladder.progress import log
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-_held = []   # locks, until the process ends
+_held = []   # lock files, open until the process ends
 
 
 def claim():
-    """Leave this process one GPU, the first that is free, and hold it until it ends; before CUDA is asked for anything.
+    """Restrict this process to the first free GPU and hold it until the process ends; call before CUDA is initialised.
 
-    Returns its name for CUDA, or None where there is no choice: no GPU or one, or all of several claimed already.
+    Returns its CUDA name, or None if there is no choice: no GPU, only one, or all of them claimed by other processes.
     """
     for name in _visible() if len(_visible()) > 1 else ():
         lock = open(pathlib.Path(tempfile.gettempdir(), f"ladder-gpu-{os.getuid()}-{name}.lock"), "w")   # noqa: SIM115 (held)
@@ -32,7 +32,7 @@ def claim():
 
 
 def _visible():
-    """The GPUs that this process may use, by the names they have for CUDA."""
+    """The CUDA names of the GPUs that this process may use."""
     if VISIBLE in os.environ:
         return [name for name in os.environ[VISIBLE].split(",") if name]
     return [str(number) for number in range(driver.installed_gpus())]

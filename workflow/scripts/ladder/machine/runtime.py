@@ -1,4 +1,4 @@
-"""What this process runs on, and how many threads it may use there."""
+"""The machine of this process: cores, threads, memory, BLAS, and their description in manifests."""
 
 import os
 import pathlib
@@ -6,15 +6,15 @@ import platform
 import resource
 import sys
 
-# Core types of OpenBLAS that use no 512-bit instructions.
+# OpenBLAS core types without 512-bit instructions.
 NARROW_CORE_TYPES = {"nehalem", "sandybridge", "haswell", "zen", "barcelona", "bulldozer", "piledriver", "steamroller",
                      "excavator", "prescott", "core2", "penryn", "dunnington", "atom", "nano"}
 
 
 def release_blas():
-    """Drop an OPENBLAS_CORETYPE that holds BLAS below what this CPU can do; must run before NumPy is imported.
+    """Drop an OPENBLAS_CORETYPE that keeps BLAS from instructions of this CPU; must run before NumPy is imported.
 
-    Returns the sentence to tell the user, or None where nothing was changed.
+    Returns a sentence for the log, or None if nothing was changed.
     """
     core_type = os.environ.get("OPENBLAS_CORETYPE", "")
     if core_type.lower() not in NARROW_CORE_TYPES or "avx512f" not in _cpu_flags():
@@ -24,12 +24,12 @@ def release_blas():
 
 
 def jobs_run_elsewhere():
-    """Whether the stages run on other machines than the one that plans them, such as a cluster's nodes."""
+    """True if the stages run on other machines than the one that plans them, e.g. nodes of a cluster."""
     return "LADDER_ELSEWHERE" in os.environ
 
 
 def set_threads(count):
-    """Let BLAS and OpenMP use `count` threads, whatever OMP_NUM_THREADS says (Snakemake lowers it to --cores)."""
+    """Let BLAS and OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to --cores)."""
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(limits=count)
@@ -43,13 +43,13 @@ def available_cores():
 
 
 def peak_memory_bytes():
-    """Largest resident size this process has had so far, mapped files included."""
+    """Peak resident set size of this process, memory-mapped files included."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def machine():
-    """A JSON-able description of the machine and the libraries, for manifests and the report."""
+    """The machine and the libraries, as JSON-compatible values, for manifests and the report."""
     import numpy as np
 
     return {

@@ -1,7 +1,7 @@
-"""Artifacts: folders of plain binaries with a manifest, written whole or not at all, checked when read.
+"""Artifacts: folders of plain binaries with a manifest, written completely or not at all, verified when read.
 
 An artifact is a folder results/<stage>/<version>/ whose manifest.json names every file with its size and sha256. Data is
-.npy, safetensors, JSON or raw bytes: nothing in it can run code when it is read.
+.npy, safetensors, JSON or raw bytes: reading it never runs code from it.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from ladder.machine import runtime
 from ladder.progress import log
 
 MANIFEST = "manifest.json"
-# The same bytes under a name that is no rule's output: Snakemake deletes declared outputs before it runs a job, also
-# when another process has finished that very artifact in the meantime.
+# The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it runs a job, even if another
+# process has finished the artifact in the meantime.
 COMPLETE = ".complete.json"
 LOCK = ".lock"
 
@@ -30,7 +30,7 @@ LOCK = ".lock"
 class Artifact:
     """A finished artifact, opened for reading.
 
-    Raises UserError where the folder holds no finished artifact, and on access to a file that is not what the manifest says.
+    Raises UserError if the folder holds no finished artifact, and on access to a file that differs from the manifest.
     """
 
     def __init__(self, folder):
@@ -50,11 +50,11 @@ class Artifact:
 
     @property
     def failed(self):
-        """Why its run came to nothing, in one line, and there are no files; '' where it did not."""
+        """Why its run failed, in one line (then there are no files); '' if it succeeded."""
         return self.manifest.get("failed", "")
 
     def path(self, name):
-        """Path of file `name`, after its size and sha256 were found to be the manifest's."""
+        """Path of the file `name`, after its size and sha256 were verified against the manifest."""
         if name not in self._checked:
             _check(self.folder, name, self.manifest["files"])
             self._checked.add(name)
@@ -73,11 +73,11 @@ class Artifact:
 
 
 class Making:
-    """An artifact that is being written. `metrics` (results) and `notes` (circumstances) go into its manifest.
+    """An artifact being written. `metrics` (results) and `notes` (circumstances) go into its manifest.
 
-    complete: another run made this very artifact already; there is nothing left to do.
-    failed: why the run came to nothing, where that shall be kept.
-    threads: how many the work may use.
+    complete: another run has already made this artifact; nothing is left to do.
+    failed: why the run failed, if the failure is to be kept.
+    threads: the number of threads that the work may use.
     """
 
     def __init__(self, folder, spec):
@@ -93,7 +93,7 @@ class Making:
         self._files = {}
 
     def file(self, name):
-        """A context manager: a path to write to, renamed to `name` once it is whole and on the disk."""
+        """Context manager: a path to write to, renamed to `name` once it is complete and on the disk."""
         return self._written(name)
 
     def write_bytes(self, name, data):
@@ -109,7 +109,7 @@ class Making:
 
     @contextlib.contextmanager
     def new_array(self, name, shape, dtype):
-        """A context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled piece by piece."""
+        """Context manager: a writable memory-mapped .npy file of this shape and dtype, to be filled piece by piece."""
         shape = tuple(int(n) for n in shape)
         with self._written(name, shape=list(shape), dtype=np.dtype(dtype).name) as path:
             out = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -147,10 +147,10 @@ class Making:
 
 @contextlib.contextmanager
 def making(folder, spec, remake=False):
-    """Make the artifact `folder` under its lock; its manifest appears last, and only if the block ends without an error.
+    """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
 
-    Where another process is making it, waits, saying so, and takes what that one finished (`Making.complete`). With
-    `remake`, what is there is made again.
+    If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, a finished
+    artifact is made again.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def making(folder, spec, remake=False):
 
 @contextlib.contextmanager
 def locked(path, waiting):
-    """Hold an exclusive lock on the file `path`; says `waiting` where it has to wait. The kernel frees it on any death."""
+    """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends with the process."""
     with open(path, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,7 +186,7 @@ def locked(path, waiting):
 
 @contextlib.contextmanager
 def replacing(path):
-    """Give a temporary path to write; when the block ends well it is flushed and renamed to `path`, else removed."""
+    """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`, else it is removed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -203,7 +203,7 @@ def write_atomically(path, data):
 
 
 def reserve(path):
-    """Claim the disk blocks of a sparse file now: a full disk is an OSError here, but a fatal signal in a mapped file."""
+    """Allocate the blocks of a sparse file now: a full disk raises OSError here, but sends a fatal signal in a mapped file."""
     with open(path, "rb+") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -216,7 +216,7 @@ def sha256(path):
 
 
 def load_tensors(path):
-    """A safetensors file as a dict of arrays; raises UserError where it is not one."""
+    """A safetensors file as a dict of arrays; raises UserError if it cannot be read as one."""
     try:
         return safetensors.numpy.load_file(path)
     except safetensors.SafetensorError as error:
@@ -224,17 +224,17 @@ def load_tensors(path):
 
 
 def save_tensors(path, tensors, metadata=None):
-    """Write a dict of arrays, and of texts as metadata, as safetensors; raises OSError where the disk is full."""
-    # As bytes first: the library's own writing to a file reports a full disk as an error of the format.
+    """Write a dict of arrays, and a dict of texts as metadata, as safetensors; raises OSError if the disk is full."""
+    # To bytes first: the library reports a full disk as a format error when it writes to a file itself.
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))
 
 
 def _read_manifest(folder):
-    """The manifest of a finished artifact, None where there is none.
+    """The manifest of a finished artifact, None if there is none.
 
-    It may stand under its other name alone for a moment: another run that planned to make this artifact has removed its
-    output and is about to find it complete.
+    For a moment it may exist under its other name only: another run that planned to make this artifact has removed its
+    declared output and is about to find the artifact complete.
     """
     for name in (MANIFEST, COMPLETE):
         try:
@@ -247,7 +247,7 @@ def _read_manifest(folder):
 
 
 def _finished(folder, spec):
-    """True where `folder` holds a whole artifact of this spec."""
+    """True if `folder` holds a complete, undamaged artifact of this spec."""
     try:
         manifest = json.loads((folder / COMPLETE).read_text())
         if manifest["spec"] != spec:

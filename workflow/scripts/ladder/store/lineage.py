@@ -1,6 +1,6 @@
-"""What lies below a results folder, by its manifests: the artifacts there are, what each was made from, and with what settings.
+"""The artifacts below a results folder, by their manifests: their parents and their settings.
 
-Nothing is checked against its checksums, and a manifest that cannot be read is no error: its artifact has None for one.
+No checksum is verified here, and an unreadable manifest is no error: its artifact has the manifest None.
 """
 
 import functools
@@ -11,17 +11,17 @@ import re
 from ladder.store.artifacts import COMPLETE, MANIFEST
 
 VERSION = re.compile(r"[a-z][0-9a-f]{11}")
-# Stage whose parameters belong to keys of the configuration by other names -> those names.
+# Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
         "initial": {"file_sha256": "initial_weights"}}
-UNSAID = {"data": {"holdout": 0}}   # what a stage's parameters say only where it is something else
-DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are no settings
+UNSAID = {"data": {"holdout": 0}}   # defaults that a stage's parameters omit
+DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
 CONTROLS = {"svm_random": "random", "svm_pixels": "pixels"}
 
 
 class Store:
-    """The artifacts below the folder `results`; each manifest is read once, when it is asked for."""
+    """The artifacts below the folder `results`; each manifest is read once, on first use."""
 
     def __init__(self, results):
         self.results = pathlib.Path(results)
@@ -29,26 +29,26 @@ class Store:
         self.folders = functools.cache(self.folders)
 
     def folders(self):
-        """Version -> its folder, also of what is unfinished."""
+        """Version -> its folder, unfinished artifacts included."""
         return {folder.name: folder for stage in _below(self.results) for folder in _below(stage)
                 if VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
 
     def stage(self, version):
-        """The stage whose version this is, None where there is no such folder."""
+        """The stage of this version, None if there is no such folder."""
         return self.folders()[version].parent.name if version in self.folders() else None
 
     def manifest(self, version):
-        """The manifest of a finished artifact; None where there is none, or none that can be read."""
+        """The manifest of a finished artifact; None if there is none or it cannot be read."""
         folder = self.folders().get(version)
         return read_manifest(folder) if folder else None
 
     def parents(self, version):
-        """Name -> version of what it was made from; nothing where that cannot be read."""
+        """Name -> version of each parent; empty if the manifest cannot be read."""
         manifest = self.manifest(version)
         return manifest["spec"]["parents"] if manifest else {}
 
     def ancestors(self, version):
-        """The version and all that it was made from, each once, parents before what is made from them."""
+        """The version and all its ancestors, each once, parents before children."""
         found = {}
 
         def visit(one):
@@ -63,7 +63,7 @@ class Store:
         return list(found)
 
     def settings(self, report):
-        """Key of the configuration -> value, of all that can change the run of a report version."""
+        """Configuration key -> value, for all keys that can change the run of a report version."""
         roles = {"report": report, **self.parents(report)}
         if made := roles.get("patches", roles.get("train")):
             roles["initial"] = self.parents(made).get("initial")
@@ -80,7 +80,7 @@ class Store:
 
 
 def read_manifest(folder):
-    """The manifest in a folder, None where there is none that can be read."""
+    """The manifest in a folder, None if there is no readable one."""
     for name in (MANIFEST, COMPLETE):
         try:
             manifest = json.loads((folder / name).read_text())
@@ -94,7 +94,7 @@ def read_manifest(folder):
 
 
 def _below(folder):
-    """The folders in a folder, by name; links are none."""
+    """The subfolders of a folder, sorted by name; symbolic links are left out."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""results/test_scores.csv: a line for each time that anything was scored on the test images, never rewritten.
+"""results/test_scores.csv: one line for each scoring on the test images, never rewritten.
 
-Each look at the test images makes the best of the numbers seen there a little too good: how many there were is part of what a
-number means. What is scored on training rows held out is written down as that and counts for nothing.
+Every scoring on the test images makes the best of their accuracies slightly optimistic, so the number of scorings is part of
+what an accuracy means. Scorings on hold-out rows are recorded as such and do not count.
 """
 
 import csv
@@ -17,7 +17,7 @@ COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   #
 
 
 def record(work, inputs):
-    """Append that the artifact `work` was scored; inputs: its parents, data and features or weights among them."""
+    """Append a line for the artifact `work`; inputs: its parents, among them data, and features or weights."""
     results = work.folder.parent.parent
     line = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), work.spec["stage"], work.folder.name,
             _weights(results, inputs), inputs["data"].manifest["spec"]["params"]["dataset"], inputs["data"].version,
@@ -26,14 +26,14 @@ def record(work, inputs):
 
 
 def kind(data):
-    """Which rows a data artifact has to score on: 'test', or 'holdout' where they are training images."""
+    """The rows that a data artifact has for scoring: 'test', or 'holdout' if they are training images."""
     return "holdout" if data.manifest["spec"]["params"].get("holdout") else "test"
 
 
 def lines(results):
-    """Every line of the record in the folder `results`, in its order, as a dict by COLUMNS; none where there is no record.
+    """Every line of the record in the folder `results`, in order, as a dict by COLUMNS; empty without a record.
 
-    Lines that are not whole, as a power cut may leave them, are left out.
+    Incomplete lines, as a power cut may leave them, are skipped.
     """
     try:
         with open(pathlib.Path(results, NAME), newline="") as file:
@@ -44,7 +44,7 @@ def lines(results):
 
 
 def _weights(results, inputs):
-    """Version of the weights that were scored, of the first part where features are joined; '' of the pixels."""
+    """Version of the weights that were scored, of the first part if features are joined; '' for raw pixels."""
     if "weights" in inputs:
         return inputs["weights"].version
     parents = inputs["features"].manifest["spec"]["parents"]
@@ -54,13 +54,13 @@ def _weights(results, inputs):
 
 
 def _append(path, line):
-    """Add a line, and the head before the first; under a lock, since another stage may be doing the same."""
+    """Append a line, with the header before the first; under a lock, since another stage may append at the same time."""
     with open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)
         if size == 0:
             line = ",".join(COLUMNS) + "\n" + line
-        elif os.pread(file.fileno(), 1, size - 1) != b"\n":   # the rest of a line that a power cut left
+        elif os.pread(file.fileno(), 1, size - 1) != b"\n":   # an incomplete line that a power cut left
             line = "\n" + line
         file.write(line.encode())
         file.flush()

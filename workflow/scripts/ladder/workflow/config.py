@@ -1,4 +1,4 @@
-"""The configuration: its values turned into their types and checked, before anything is hashed."""
+"""The configuration: values are converted to their types and checked before anything is hashed."""
 
 import dataclasses
 import difflib
@@ -21,17 +21,17 @@ from ladder.rungs import variants
 from ladder.workflow import stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
-LISTS = ("compare", "multipliers")   # keys that name runs
-# Of a run that another one needs: it needs none for itself.
+LISTS = ("compare", "multipliers")   # keys that list runs
+# Overrides for a nested run (part, repeat, ablation): it must not start runs of its own.
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
 WEIGHT = {"type": "number", "exclusiveMinimum": 0}
 
 
 def load(raw):
-    """The configuration `raw` (a dict as YAML or --config gave it) with typed values, its keys in the schema's order.
+    """The configuration `raw` (a dict from YAML or --config) with typed values, its keys in the schema's order.
 
-    Text that reads as the wanted type is taken for it: '1e-3', "32", 'null', 'true'. Raises UserError with one line that
-    names the key, what is wrong, and the nearest key or choice.
+    Text that can be read as the required type is converted: '1e-3', "32", 'null', 'true'. Raises UserError with one line that
+    names the key, the fault, and the nearest valid key or choice.
     """
     properties = load_schema()["properties"]
     for key in raw:
@@ -46,7 +46,7 @@ def load(raw):
 
 
 def resolve(config):
-    """The loaded `config` with what this machine makes of `auto` and of all threads: what versions are made from."""
+    """The loaded `config` with `auto` and `all` resolved on this machine: the settings that versions are computed from."""
     return {
         **config,
         "variant": variants.resolve_variant(config["variant"])[0],
@@ -63,7 +63,7 @@ def resolve(config):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One run of a list of them: what it overrides, its resolved settings, and why it cannot run here, or ''."""
+    """One run of a list: its overrides, its resolved settings, and the reason it cannot run here, or ''."""
 
     overrides: dict
     settings: dict
@@ -71,16 +71,16 @@ class Entry:
 
 
 def entries(config, key="compare"):
-    """The Entry of every run that the list `key`, one of LISTS, of the loaded `config` names, in its order.
+    """The Entry of every run in the list `key` (one of LISTS) of the loaded `config`, in order.
 
-    A list where a key takes a single value, or a list of lists where it takes a list, stands for a run with each of them;
-    several such lists for all their combinations. Raises UserError with one line that names the entry.
+    A list for a key that takes a single value, or a list of lists for a key that takes a list, stands for one run per element;
+    several such lists stand for all combinations. Raises UserError with one line that names the entry.
     """
     return [one for _, one in _entries(key, config[key], {**config, **ALONE})]
 
 
 def _entries(key, listed, config):
-    """(its number, its Entry) of every run of this list, each the `config` with other values; key: what the list is called."""
+    """(number, Entry) of every run of the list, each the `config` with its overrides; key: the name of the list."""
     properties, found = load_schema()["properties"], []
     for number, named in enumerate(listed, 1):
         for overrides in _combinations(named, properties):
@@ -92,7 +92,7 @@ def _entries(key, listed, config):
 
 
 def entry(config, overrides):
-    """The Entry of the loaded `config` with these keys' values in place of its own; raises UserError where they are wrong."""
+    """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
     reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
     reason = "" if runtime.jobs_run_elsewhere() else reason
@@ -103,14 +103,14 @@ def entry(config, overrides):
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Features to append to a run's own: their weight, and the resolved settings of the run they are of."""
+    """Features appended to a run's own: their weight, and the resolved settings of the run that computes them."""
 
     weight: float
     settings: dict
 
 
 def every(settings):
-    """The resolved `settings`, those of every run that it needs, and of every run that those need."""
+    """The resolved `settings`, and those of every nested run, recursively."""
     yield settings
     ablated = [one.settings for one in settings["ablated"] if not one.reason]
     for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated):
@@ -161,14 +161,14 @@ def _combinations(entry, properties):
 
 @functools.cache
 def load_schema():
-    """The schema of config.yaml, with the rungs there are; not to be changed."""
+    """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.safe_load(SCHEMA.read_text())
     schema["properties"]["variant"]["enum"] += variants.VARIANTS
     return schema
 
 
 def coerce(key, value, rule):
-    """`value` of `key` as the type that `rule` (a JSON schema) wants; raises UserError where it cannot be that."""
+    """`value` of `key` converted to the type that `rule` (a JSON schema) requires; raises UserError if that is impossible."""
     if rule.get("type") == "array":
         value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
         if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
@@ -205,7 +205,7 @@ def describe(rule):
 
 
 def _readings(value, rule):
-    """What `value` may mean where `rule` is wanted; whether that is allowed is the schema's to say."""
+    """Possible readings of `value` for `rule`; the schema decides which are valid."""
     if _choices(rule):
         return [choice for choice in _choices(rule) if str(choice) == str(value)]
     match rule["type"]:
@@ -235,19 +235,19 @@ def _numbers(value, kind):
 
 
 def _choices(rule):
-    """The fixed values a rule names, in all its alternatives."""
+    """The fixed values of a rule, in all its alternatives."""
     alternatives = rule.get("anyOf", [rule])
     return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
 
 
 def nearest(value, choices):
-    """'; did you mean x?' with the nearest of the choices, '' where none is near."""
+    """'; did you mean x?' with the closest of the choices, '' if none is close."""
     found = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def _check_together(config):
-    """Faults that no key has alone."""
+    """Check combinations of keys."""
     facts = FACTS[config["dataset"]]
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and config[key] > available:
@@ -266,7 +266,7 @@ def _check_together(config):
 
 
 def _check_training(config):
-    """That the network can be trained, or fitted, as asked."""
+    """Check that the network supports the kind of training."""
     network, training = networks.from_params(stages.network_params(config)), config["training"]
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
@@ -277,13 +277,13 @@ def _check_training(config):
 
 
 def _training_images(config):
-    """How many are left beside the hold-out."""
+    """Number of training images without the hold-out set."""
     images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 
 def _check_features(config):
-    """That the features' layer is one of the network, and its output can be pooled as asked."""
+    """Check that the features' layer exists and that its output can be pooled as configured."""
     network = networks.from_params(stages.network_params(config))
     names = [layer.name for layer in network.layers]
     if config["features_layer"] not in ("auto", *names):
@@ -294,7 +294,7 @@ def _check_features(config):
 
 
 def _check_maps(config, layer, shape):
-    """That what `layer` puts out, (H, W, C), can be pooled and projected as asked."""
+    """Check that the output of `layer`, (H, W, C), can be pooled and projected as configured."""
     height, width, channels = shape
     for key, off in (("features_max_pool", 1), ("features_pool", "none")):
         size = config[key]
@@ -311,7 +311,7 @@ def _check_maps(config, layer, shape):
 
 
 def _multipliers(config):
-    """The multiplier of the test as find() takes it, and what both are called in versions."""
+    """The test multiplier as multipliers.find takes it, and the identities of both multipliers in versions."""
     trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
     tested = trained if config["test_multiplier"] == "same" else config["test_multiplier"]
     identities = {}
@@ -325,7 +325,7 @@ def _multipliers(config):
 
 
 def _features_layer(config):
-    """The layer whose output is classified by an SVM; None where the network classifies by itself and none is asked for."""
+    """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
         return None if network.classifies else network.features

@@ -1,6 +1,6 @@
-"""Artifacts that nothing reaches any more: which they are, and how they are removed.
+"""Garbage collection: finding and removing artifacts that no configuration reaches.
 
-Only folders results/<stage>/<version> of the stages there are can be garbage; links are not followed and stay as they are.
+Only folders results/<stage>/<version> of existing stages can be garbage; symbolic links are neither followed nor removed.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from ladder.workflow import stages
 
 DAY = 24 * 3600
 CONFIRM = ".venv/bin/snakemake gc --config confirm=yes"
-# Parameters that say what an artifact is, in the order in which they do.
+# Parameters that describe an artifact, most telling first.
 TELLING = ("dataset", "train_limit", "normalization", "network", "encoder", "variant", "batch_size", "epochs", "steps",
            "optimizer", "learning_rate", "features_layer", "kernel", "C", "seed", "name")
-USUAL = ("all", "network")        # values of theirs that say nothing
-ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")   # what an interrupted removal leaves
+USUAL = ("all", "network")        # defaults, not shown
+ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")   # folder left by an interrupted removal
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """An artifact that nothing reaches. age: in seconds; why: the reason for which it stays nevertheless, or ''."""
+    """An unreached artifact. age: in seconds; why: the reason to keep it nevertheless, or ''."""
 
     stage: str
     version: str
@@ -40,7 +40,7 @@ class Item:
 
 
 def collect(results, keep):
-    """An Item for each artifact below `results` that is not reached from `keep` ("stage/version"), stage by stage."""
+    """An Item for each artifact below `results` that is not an ancestor of `keep` ("stage/version"), by stage."""
     store = lineage.Store(results)
     reached = {version for one in keep for version in store.ancestors(one.partition("/")[2])}
     folders = [folder for folder in store.folders().values() if folder.parent.name in stages.RULES]
@@ -66,7 +66,7 @@ def _item(store, folder, running):
 
 
 def _why_it_stays(folder, manifest, age, running):
-    """A stage that runs for another configuration has not said yet what it reads: what it may read stays."""
+    """The inputs of a stage that runs for another configuration are unknown: everything it could read stays."""
     if folder in running:
         return "a stage is at work on it"
     order = list(stages.RULES)
@@ -79,7 +79,7 @@ def _why_it_stays(folder, manifest, age, running):
 
 
 def _what(folder, manifest):
-    """What the artifact is, in one line."""
+    """A description of the artifact in one line."""
     if manifest is None:
         damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
         return "damaged" if damaged else "unfinished"
@@ -102,7 +102,7 @@ def _changed(folder):
 
 
 def _files(folder):
-    """Everything in the folder and below, links as themselves."""
+    """All files and folders below the folder; symbolic links are not followed."""
     for entry in os.scandir(folder):
         path = pathlib.Path(entry.path)
         yield path
@@ -119,11 +119,11 @@ def _is_locked(folder):
 
 @contextlib.contextmanager
 def _lock(folder):
-    """Hold the artifact's lock where it is free; gives whether it was. A lock's file that is not there is not made."""
+    """Hold the artifact's lock if it is free; yields whether it was. A missing lock file is not created."""
     try:
         lock = os.open(folder / artifacts.LOCK, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        yield True   # nobody has begun it
+        yield True   # never started
         return
     try:
         try:
@@ -136,10 +136,10 @@ def _lock(folder):
         os.close(lock)
 
 
-# What is said, and what is done.
+# Output and removal.
 
 def listed(items):
-    """Lines of text: what would go, what stays nevertheless, the total, and how to confirm."""
+    """Lines of text: the artifacts to remove, those kept nevertheless, the total size, and how to confirm."""
     going, staying = _parted(items)
     if not going:
         return [*_staying(staying), "There is nothing to remove: everything that is finished is reached."]
@@ -149,7 +149,7 @@ def listed(items):
 
 
 def remove(items):
-    """Remove the items that may go; returns lines of text that say what went and what it freed."""
+    """Remove the items without a reason to stay; returns lines of text with the removed artifacts and the freed size."""
     going, staying = _parted(items)
     freed, gone, lines = 0, [], _staying(staying)
     for item in going:
@@ -165,10 +165,10 @@ def remove(items):
 
 
 def _remove(item):
-    """Remove the artifact; returns why it could not be, or ''."""
+    """Remove the artifact; returns the reason if that failed, else ''."""
     if any(path.is_symlink() for path in (item.folder, item.folder.parent)):
         return "it is a link"
-    # Out of the way in one step, so that no stage ever finds half of it.
+    # Renamed in one step first, so that no stage ever sees a partly removed artifact.
     aside = item.folder if ASIDE.fullmatch(item.folder.name) else item.folder.with_name(
         f".{item.version}.{os.getpid()}.removed")
     with _lock(item.folder) as mine:

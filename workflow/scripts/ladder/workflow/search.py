@@ -1,8 +1,8 @@
-"""A search for good settings: which runs it makes. Standard library and the configuration only.
+"""Hyperparameter search: the runs that it makes. Standard library and the configuration only.
 
-Grid takes every combination of the keys' values. Random draws each value for itself (Bergstra and Bengio, "Random Search for
-Hyper-Parameter Optimization", JMLR 13, 2012): run n depends on the search's seed and n alone, so that a larger budget keeps
-the runs of a smaller one.
+A grid search takes every combination of the keys' values. A random search draws each value independently (Bergstra and
+Bengio, "Random Search for Hyper-Parameter Optimization", JMLR 13, 2012): run n depends only on the search's seed and n, so that
+a larger budget keeps the runs of a smaller one.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from ladder.workflow import stages
 
 BUDGET = 20
 HOLDOUT = 0.1     # the default, as a share of the training images
-DRAWS = 100       # times the budget: how often is drawn until so many different runs are found
-DIGITS = 3        # significant ones of a drawn number
-# What says which images a run is scored on, and what is no setting of a run.
+DRAWS = 100       # draws per run of the budget, at most, to find different runs
+DIGITS = 3        # significant digits of a drawn number
+# Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
 FIXED = {"dataset", "train_limit", "test_limit", "holdout", "cifar10_urls", "cifar10_sha256", "mnist_urls", "name", "tags",
          "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
 
@@ -30,7 +30,7 @@ class Choices:
     values: tuple
 
     def at(self, share):
-        """The value at this share, in [0, 1), of the way through all of them."""
+        """The value at the fraction `share`, in [0, 1), of the list."""
         return self.values[int(share * len(self.values))]
 
     def grid(self):
@@ -39,7 +39,7 @@ class Choices:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers from low to high, both included; points: how many of them a grid takes."""
+    """Numbers from low to high, both included; points: the number of grid points."""
 
     low: float
     high: float
@@ -48,8 +48,8 @@ class Range:
     points: int
 
     def at(self, share):
-        """The number at this share, in [0, 1), of the way, on its scale."""
-        if self.integer:   # each whole number is as wide as the next
+        """The number at the fraction `share`, in [0, 1), of the range, on its scale."""
+        if self.integer:   # every integer gets an equal share
             return min(math.floor(self._between(share, self.low, self.high + 1)), int(self.high))
         return self._rounded(self._between(share, self.low, self.high))
 
@@ -65,10 +65,10 @@ class Range:
 
 
 def entries(config):
-    """The config.Entry of every run that the `search` of the loaded `config` makes, in its order; none without keys.
+    """The config.Entry of every run that the `search` of the loaded `config` makes, in order; empty without keys.
 
-    All are scored on the same hold-out. An entry whose values do not go together has the reason for it. Raises UserError with
-    one line for a search that cannot be made.
+    All are scored on the same hold-out set. An entry whose values are invalid together has the reason. Raises UserError with
+    one line for an impossible search.
     """
     search = config["search"]
     if not search.get("keys"):
@@ -79,7 +79,7 @@ def entries(config):
 
 
 def params(config):
-    """What the search of the loaded `config` is, with its defaults: strategy, budget, seed, metric, holdout, keys."""
+    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, metric, holdout, keys."""
     search = config["search"]
     images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
@@ -105,7 +105,7 @@ def _runs(search, keys):
         return found
     budget, found = budget or BUDGET, {}
     for number in range(DRAWS * budget):
-        # Of `random` nothing but random() is used, which gives the same numbers in every release of Python.
+        # Only random() is used, which gives the same numbers in every release of Python.
         drawn = random.Random(f"{search.get('seed', 1)} {number}")
         overrides = {key: values.at(drawn.random()) for key, values in keys.items()}
         found.setdefault(stages.canonical(overrides), overrides)
@@ -115,7 +115,7 @@ def _runs(search, keys):
 
 
 def _values(key, rule):
-    """The Choices or Range of a key, each of its values as the configuration takes it."""
+    """The Choices or Range of a key, with values in the types of the configuration."""
     schema = configuration.load_schema()["properties"]
     if key not in schema:
         raise UserError(f"config: there is no key '{key}', which search names{configuration.nearest(key, schema)}")
@@ -143,7 +143,7 @@ def _range(key, rule, schema):
     return Range(low, high, log, rule.get("integer", isinstance(low, int)), rule.get("points", 3))
 
 
-# Of a range, beside min and max, which are values of its key.
+# The schema of a range, besides min and max, which have the type of its key.
 RANGE = {"type": "object", "properties": {
     "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"},
     "points": {"type": "integer", "minimum": 2}}}

@@ -1,4 +1,4 @@
-"""The frame around every stage script: its arguments, its threads, its log, its lock, and how it fails.
+"""The frame of every stage script: arguments, threads, log, lock and error messages.
 
     from ladder.workflow import stage_script
 
@@ -12,9 +12,9 @@ A script is called by a rule as
     train_network.py --spec JSON --output results/train/VERSION --input normalized=results/normalized/VERSION \\
              --threads 2 --log logs/train/VERSION.log [--option NAME=VALUE] [--remake]
 
-and calls make(work, inputs, params[, options]): `work` the artifact being written (artifacts.Making), `inputs` its parents
-by name (artifacts.Artifact), `params` the spec's parameters, which are all that may change its bytes, `options` what may
-not (addresses to download from, say; passed where make takes four arguments).
+and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.Making), `inputs` are its
+parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes, `options`
+the settings that may not (e.g. download addresses; passed if make takes four arguments).
 """
 
 import argparse
@@ -33,15 +33,15 @@ from ladder.progress import log
 from ladder.rungs import variants
 from ladder.store import artifacts
 
-ERRORS = "LADDER_ERRORS"   # environment: the file that collects messages, for the end of the workflow's output
-KEEP = "LADDER_KEEP_FAILED"   # environment, set for lists of runs: that one of them fails does not stop the others
+ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
+KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
 
 
 def run(make, takes_failed=False):
     """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C.
 
-    A run that fails by itself (RunFailed) ends it with 1; where KEEP is set, with 0 and an artifact that says why, as what
-    depends on that will too. takes_failed: `make` takes such inputs.
+    A deterministic failure (RunFailed) ends it with 1; if KEEP is set, with 0 and an artifact that holds the reason, as do the
+    artifacts that depend on it. takes_failed: `make` accepts failed inputs.
     """
     arguments = _arguments()
     progress.start_logging(arguments.log)
@@ -105,7 +105,7 @@ def _failure_kept(work):
 
 
 def _check_loaded(spec):
-    """Modules that are loaded by name are in no import statement; the version must count those too."""
+    """Check that the version counts every module that ran: one that is loaded by name is in no import statement."""
     if missed := sources.that_count(sources.loaded()) - spec["sources"].keys():
         raise UserError(f"ran {', '.join(sorted(missed))}, which its version does not count; import it where "
                         "workflow/scripts/ladder/sources.py sees it")

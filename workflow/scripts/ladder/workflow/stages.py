@@ -1,8 +1,8 @@
-"""The stage table: what may change the bytes of each stage's artifact, and so its version. Standard library only.
+"""The stages, and the version of each artifact: a hash of everything that may change its bytes. Standard library only.
 
-An artifact lives in results/<stage>/<version>/, where version is a hash of exactly that: the stage's parameters, the text
-of its source files, and its parents' versions. A chain is the artifacts of one configuration by role; most stages play
-one role, `features` and `svm` also those of the controls.
+An artifact lives in results/<stage>/<version>/. Its version is a hash of the stage's parameters, the text of its source
+files, and its parents' versions. A chain holds the artifacts of one configuration by role; most stages have one role,
+`features` and the classifiers have one more for each control.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
 
 SCRIPTS = "workflow/scripts"
-LEGIBLE = 200   # characters of a change in words
+LEGIBLE = 200   # maximum characters of a change shown in words
 
 
 # Stage -> the rule that makes its artifacts, which is also the name of the script that the rule runs.
@@ -94,7 +94,7 @@ def templates():
 
 @dataclasses.dataclass(frozen=True)
 class Keyed:
-    """One artifact of a chain. spec: {stage, params, sources: {path: hash}, parents: {name: version}}."""
+    """One artifact of a chain. spec: {stage, params, sources: {path: digest}, parents: {name: version}}."""
 
     role: str
     spec: dict
@@ -120,8 +120,8 @@ class Keyed:
 def chain(config):
     """Every artifact of the resolved `config` by role, in the order of the work.
 
-    A network that classifies is evaluated; features and their SVM are there where the configuration names their layer. Where
-    layers are fitted to patches, training starts from them, and the features are theirs unless training changes them.
+    A network that classifies by itself is evaluated; features and their SVM exist if the configuration names a layer for them.
+    If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
     """
     roles, network = {}, network_params(config)
     trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
@@ -166,7 +166,7 @@ def chain(config):
 
 
 def prediction_roles(chain):
-    """The roles of a chain whose artifacts answer for a picture (predictor.Predictor), in the order of the work."""
+    """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the order of the work."""
     wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm", "train") if role in chain]
     needed = set()
     while wanted:
@@ -177,7 +177,7 @@ def prediction_roles(chain):
 
 
 def _scores_of_others(config):
-    """The scores of other runs that the report shows: svm_seed2, score_ablation1 -> Keyed."""
+    """The scores of other runs that the report shows, by role: svm_seed2, score_ablation1 -> Keyed."""
     found = {}
     for repeat in config["repeats"]:
         found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
@@ -189,7 +189,7 @@ def _scores_of_others(config):
 
 
 def _kinds(config):
-    """Suffix of the roles of each kind of features -> the role whose weights they are of; None for the pixels themselves."""
+    """Role suffix of each kind of features -> the role of its weights; None for raw pixels."""
     if not config["features_layer"]:
         return {}
     controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
@@ -198,7 +198,7 @@ def _kinds(config):
 
 
 def _joined(kind, roles, parts, weights):
-    """The roles of this kind's features with those of other chains, the parts, appended, and of what those are made from."""
+    """The role of this kind's features concatenated with those of other chains (the parts), and their ancestors' roles."""
     own, found = f"features{kind}", {}
     for number, part in enumerate(parts, 2):
         for keyed in _ancestry(part[own]):
@@ -210,19 +210,19 @@ def _joined(kind, roles, parts, weights):
 
 
 def _ancestry(keyed):
-    """What it is made from, and itself, in the order of the work."""
+    """Its ancestors and itself, in the order of the work."""
     return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
 
 
 def comparison(entries, stage="compare", **params):
-    """Runs beside each other, of the compare list or of a search; entries: config.Entry; params: beside the entries."""
+    """The page of several runs, of the compare list or of a search; entries: config.Entry; params: further parameters."""
     return _runs_together(stage, entries, {**params, "entries": _listed(entries)})
 
 
 def multiplier_comparison(entries):
-    """The runs of the multipliers list beside each other; entries: config.Entry.
+    """The page of the runs of the multipliers list; entries: config.Entry.
 
-    Their `settings` are what can tell two of them apart: MULTIPLIER_CELL and whatever any entry overrides.
+    Its `settings` are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries.
     """
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return _runs_together("multipliers", entries, {"entries": [
@@ -230,8 +230,10 @@ def multiplier_comparison(entries):
 
 
 def _runs_together(stage, entries, params):
-    """The parents of entry n are report<n> and train<n>, that of a network which is not trained its fit; none where it cannot
-    run here."""
+    """The parents of entry n are report<n> and train<n> (the fitted patches if the network is not trained).
+
+    An entry that cannot run here has none.
+    """
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
@@ -246,19 +248,19 @@ def _listed(entries):
 
 
 def network_params(config):
-    """What networks.from_params makes the network of: its name, its input, its options."""
+    """The parameters of networks.from_params: the network's name, input and options."""
     facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
 
 
 def network_page(config):
-    """The drawing of the network, which no chain needs."""
+    """The drawing of the network, which is part of no chain."""
     return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
 
 
 def parity(config, variants, machine):
-    """The comparison of these variants on this machine, which no chain needs; machine: see variants.machine()."""
+    """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
     params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
     return _keyed("parity", "parity", params)
 
@@ -278,10 +280,10 @@ def _pick(config, *keys):
 
 
 def data_params(config):
-    """Which images there are, in which order."""
+    """The parameters that decide which images there are, in which order."""
     keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
     if config["dataset"] == "cifar10":
-        # Without a checksum nothing but the addresses says which archive it is.
+        # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
     return _pick(config, *keys)
 
@@ -307,7 +309,7 @@ def _train(config, classifies):
 
 
 def _multiplier(config):
-    """Of the training; nothing where it is exact. Halves need their gradients scaled."""
+    """The training's multiplier; empty if it is exact. float16 needs loss scaling."""
     name, used = config["multiplier_identity"], config["multiplier_in"]
     if name == "exact" or not used:
         return {}
@@ -320,7 +322,7 @@ def _tested_multiplier(config):
     return {} if name == "exact" else {"multiplier": name}
 
 
-# Options of the features that are in a version only where they are on, and what each is where it is off.
+# Feature options that enter the version only when enabled; the values mean "off".
 OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
 OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
 
@@ -335,7 +337,7 @@ def _features(config, encoder):
 
 
 def _pixel_features(config):
-    """Of the pixels only the options that need no maps; no PCA where it has no fewer components than there are pixels."""
+    """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
     if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
         on -= {"features_pca"}
@@ -352,15 +354,15 @@ def _svm(config):
     return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
 
 
-# What classifies the features: a stage each -> its parameters.
+# The classifiers of the features: stage -> its parameters.
 EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
                "ridge": lambda config: _pick(config, "seed"),
                "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
-SCORING = ("evaluate", *EVALUATIONS)   # the stages that end in an accuracy
+SCORING = ("evaluate", *EVALUATIONS)   # stages that end in an accuracy
 
 
 def canonical(value):
-    """JSON text that is the same for equal values: keys sorted, 1.0 written as 1."""
+    """JSON text, identical for equal values: keys sorted, 1.0 written as 1."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
@@ -373,12 +375,12 @@ def _plain(value):
 
 
 def version(spec):
-    """The stage's first letter (a version never reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
+    """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
     return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
 
 
 def why(keyed, results="results"):
-    """Why `keyed` would be made: how it differs from the most similar artifact of its kind that is there; '' if it is there.
+    """Why `keyed` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
 
     'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
     """
@@ -398,7 +400,7 @@ def _existing_specs(results, stage):
 
 
 def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None where there is none; a damaged one is the reading stage's to report."""
+    """The spec in an artifact's manifest, None if there is none; a damaged manifest is reported by the stage that reads it."""
     try:
         return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
     except (OSError, ValueError, KeyError):
@@ -406,7 +408,7 @@ def _read_spec(results, stage, version):
 
 
 def _kind(spec, results, known):
-    """What an artifact is of, so that a control is not compared with the trained network: encoder and kind of weights."""
+    """(encoder, kind of weights) of an artifact's features, so that a control is not compared with the trained network."""
     while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
         spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
     if spec is None or spec["stage"] != "features":
@@ -415,7 +417,7 @@ def _kind(spec, results, known):
 
 
 def _differences(old, new, stages):
-    """What changed from one spec to the other, in words, one entry each; stages: of the parents, by name."""
+    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
     words = []
     for key in sorted(old["params"].keys() | new["params"].keys()):
         before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))

@@ -38,7 +38,7 @@ for version; do
     grep "test accuracy" "$WORK/output"
     expect "Nothing to be done" "$SNAKEMAKE" -n
     echo "-- reasons"
-    expect "svm_C 10 -> 3" "$SNAKEMAKE" -n --config svm_C=3
+    expect ": C 10 -> 3" "$SNAKEMAKE" -n --config svm_C=3
     expect "parent svm changed" "$SNAKEMAKE" -n --config svm_C=3
     echo "-- one stage again"
     before=$(stat -c %Y results/svm/*/manifest.json | sort | tail -1)

@@ -625,3 +625,29 @@ def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(projec
     project.ran()
     project.snakemake()
     assert project.status == 0 and project.ran() == []
+
+
+CONDA = """#!/bin/sh
+# As far as Snakemake calls it. An environment has a python3 of its own, which leaves a note and is else the tests'.
+case "$1 $2" in
+    "info --json") echo '{{"conda_prefix": "{conda}", "default_prefix": "{conda}", "platform": "linux-64"}}' ;;
+    "--version ") echo "conda 24.7.1" ;;
+    "config --get") echo '{{"get": {{"channel_priority": "strict"}}}}' ;;
+    "env create")
+        while [ "$1" != --prefix ] && [ $# -gt 0 ]; do shift; done
+        mkdir -p "$2/bin" "$2/conda-meta"
+        printf '#!/bin/sh\\necho "$1" >> {note}\\nexec {python} "$@"\\n' > "$2/bin/python3"
+        chmod +x "$2/bin/python3" ;;
+esac
+"""
+
+
+def test_with_sdm_conda_stages_run_in_the_environment_that_snakemake_makes(fresh, tmp_path):
+    conda, note = tmp_path / "conda", tmp_path / "note.txt"
+    (conda / "bin").mkdir(parents=True)
+    (conda / "bin/conda").write_text(CONDA.format(conda=conda, note=note, python=sys.executable))
+    (conda / "bin/conda").chmod(0o755)
+    (conda / "bin/activate").write_text('export PATH="$1/bin:$PATH"\n')
+    output = fresh.snakemake("data", "--sdm", "conda", PATH=f"{conda / 'bin'}:{os.environ['PATH']}")
+    assert fresh.status == 0 and fresh.ran() == ["data"], output
+    assert note.read_text().splitlines() == ["workflow/scripts/prepare_data.py"]

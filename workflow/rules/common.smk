@@ -113,9 +113,8 @@ if ladder.RELEASED:
 if runs_elsewhere():
     os.environ |= {"LADDER_ELSEWHERE": "yes"}
 # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the environment that Snakemake activates.
-os.environ |= {
-    "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-}
+SEARCHED = [str(pathlib.Path(sys.executable).parent), *os.get_exec_path()]
+os.environ |= {"PATH": os.pathsep.join(SEARCHED)}
 COMMAND = Command()
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed

@@ -170,3 +170,24 @@ def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path):
                           env=os.environ | {"PYTHONPATH": str(SCRIPTS)})
     assert done.stdout.split() == [str(errno.EFBIG)], done.stderr
     assert not (tmp_path / "d1/manifest.json").exists()
+
+
+def test_a_forced_artifact_starts_without_the_files_of_an_earlier_run_and_a_finished_one_keeps_its_own_only(tmp_path):
+    def make(**options):
+        found = []
+        with artifacts.making(tmp_path / "t1", {"stage": "train"}, **options) as work:
+            if not work.complete:
+                found = sorted(path.name for path in work.folder.iterdir())
+                (work.folder / "checkpoint").write_text("step 9")
+                work.write_json("weights.json", 1)
+        return found
+
+    assert make() == [".lock"]
+    kept = sorted(path.name for path in (tmp_path / "t1").iterdir())
+    assert kept == [".complete.json", ".lock", "manifest.json", "weights.json"]
+    (tmp_path / "t1/manifest.json").unlink()
+    (tmp_path / "t1/.complete.json").unlink()
+    (tmp_path / "t1/checkpoint").write_text("step 5")
+    assert make() == [".lock", "checkpoint", "weights.json"], "an interrupted run goes on from its checkpoint"
+    (tmp_path / "t1/checkpoint").write_text("step 5")
+    assert make(remake=True) == [".lock"]

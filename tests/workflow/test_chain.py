@@ -84,6 +84,18 @@ def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_ru
     assert weights(project) == weights(done)
 
 
+@pytest.mark.parametrize("forced", [("-R", "train_network"), ("-f",)], ids=" ".join)
+def test_a_training_that_is_forced_makes_every_step_again_and_ends_in_the_same_bytes(done, tmp_path, forced):
+    shutil.copytree(done, tmp_path / "project")
+    before, (made,) = weights(done), (tmp_path / "project/results").glob("train/*/weights.bin")
+    made.with_name("checkpoint.safetensors").write_bytes(b"of an earlier run")
+    status, output = run(tmp_path / "project", "train", *forced)
+    assert status == 0, output
+    assert "going on after" not in output and "epoch 3/3" in output
+    assert weights(tmp_path / "project") == before
+    assert not list(made.parent.glob("checkpoint*"))
+
+
 def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
     project = copy_project(tmp_path)
     limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not

@@ -405,9 +405,11 @@ def test_the_svm_reads_the_layer_that_is_named(project):
 
 def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(project):
     joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
+    output = project.snakemake("features", *joined[1:])
+    assert project.status == 0 and project.ran() == ["features", "joined"], output
     output = project.snakemake(*joined)
     assert project.status == 0, output
-    assert project.ran() == ["features", "features", "joined", "joined", "map", "report", "svm", "svm"]
+    assert project.ran() == ["features", "joined", "map", "report", "svm", "svm"]
     assert "Nothing to be done" in project.snakemake(*joined)
     project.snakemake(*joined, "-R", "train_network")
     assert project.ran() == ["features", "features", "joined", "map", "report", "svm", "train"]
@@ -606,9 +608,13 @@ def test_two_versions_are_held_against_each_other(project):
     versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
     output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
     assert project.status == 0 and "normalization" in output, output
+    page = (project.folder / "results/diff.html").read_bytes()
     assert "name the two versions" in project.snakemake("results/diff.html").splitlines()[-1]
     output = project.snakemake("results/diff.html", "--config", "diff=[z0,z1]")
     assert project.status != 0 and "there is no version z0" in output.splitlines()[-1]
+    output = project.snakemake("results/diff.html", "--config", "diff=[-h,--help]")
+    assert project.status != 0 and "there is no version -h" in output.splitlines()[-1]
+    assert (project.folder / "results/diff.html").read_bytes() == page, "a command that fails leaves the page as it was"
 
 
 def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(project):
@@ -623,7 +629,16 @@ def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(projec
             for path in (project.folder / "results/train").iterdir()]
     assert sorted(left) == [4, 10]
     project.ran()
-    project.snakemake()
+    (project.folder / "presets").mkdir()
+    (project.folder / "presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")
+    output = project.snakemake("gc", "--config", "network=lenet_5", "batch_size=32", "confirm=yes")
+    assert project.status == 0 and "presets/odd.yaml does not go with config.yaml: config: features_layer" in output, output
+    (project.folder / "presets/usual.yaml").write_text("seed: 1\n")
+    project.snakemake("train")
+    project.ran()
+    listed = project.snakemake("gc", "--config", "features_pool=2", "network=lenet_5")
+    assert "train/t" not in listed, "presets/usual.yaml reaches it"
+    project.snakemake("train")
     assert project.status == 0 and project.ran() == []
 
 

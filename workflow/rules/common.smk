@@ -148,7 +148,8 @@ def made(*roles):
                 sys.exit(
                     f"{role}: this configuration has no such stage; it has {there}"
                 )
-        return manifests(*(CHAIN[role] for role in roles))
+        joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
+        return manifests(*(CHAIN[role] for role in (*roles, *joined)))
 
     return inputs
 
@@ -308,10 +309,14 @@ def why(wildcards):
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
+    file = yaml.safe_load(pathlib.Path(workflow.basedir, "config.yaml").read_text())
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
         overrides = yaml.safe_load(preset.read_text())
-        settings = configuration.resolve(configuration.load({**config, **overrides}))
-        chains.append(stages.chain(settings))
+        try:
+            loaded = configuration.load({**file, **overrides})
+            chains.append(stages.chain(configuration.resolve(loaded)))
+        except UserError as error:
+            say(f"presets/{preset.name} does not go with config.yaml: {error}")
     artifacts = {
         f"{keyed.stage}/{keyed.version}" for chain in chains for keyed in chain.values()
     }

@@ -1,4 +1,5 @@
-# The fixed names in results/, which are copies of what lies in the artifacts, and the commands that look at all of results/.
+# The fixed names in results/, which are copies of files of the artifacts, and the commands that look at all of results/.
+# A page is an `update`: a command that fails leaves the former one as it was.
 
 
 rule publish:
@@ -27,7 +28,7 @@ use rule publish as publish_report with:
         made("report"),
         outdated("report"),
     output:
-        FIXED["report"],
+        update(FIXED["report"]),
     log:
         "logs/publish_report.log",
     params:
@@ -39,7 +40,7 @@ use rule publish as publish_compare with:
         made("compare"),
         outdated("compare"),
     output:
-        FIXED["compare"],
+        update(FIXED["compare"]),
     log:
         "logs/publish_compare.log",
     params:
@@ -51,7 +52,7 @@ use rule publish as publish_multipliers with:
         made("multipliers"),
         outdated("multipliers"),
     output:
-        FIXED["multipliers"],
+        update(FIXED["multipliers"]),
     log:
         "logs/publish_multipliers.log",
     params:
@@ -63,7 +64,7 @@ use rule publish as publish_search with:
         made("search"),
         outdated("search"),
     output:
-        FIXED["search"],
+        update(FIXED["search"]),
     log:
         "logs/publish_search.log",
     params:
@@ -76,7 +77,7 @@ use rule publish as publish_network with:
         made("network"),
         outdated("network"),
     output:
-        FIXED["network"],
+        update(FIXED["network"]),
     log:
         "logs/publish_network.log",
     params:
@@ -88,7 +89,7 @@ use rule publish as publish_parity with:
         made("parity"),
         outdated("parity"),
     output:
-        FIXED["parity"],
+        update(FIXED["parity"]),
     log:
         "logs/publish_parity.log",
     params:
@@ -102,7 +103,7 @@ rule diff:
     input:
         this_command,
     output:
-        "results/diff.html",
+        update("results/diff.html"),
     log:
         "logs/diff.log",
     localrule: True
@@ -113,7 +114,7 @@ rule diff:
     message:
         "{output}: {params.versions}"
     shell:
-        "python3 workflow/scripts/make_diff.py {params.versions:q} --output {output}"
+        "python3 workflow/scripts/make_diff.py --output {output} -- {params.versions:q}"
         ' 2>> "$LADDER_ERRORS" | tee {log:q}'
 
 
@@ -121,7 +122,7 @@ rule history:
     input:
         this_command,
     output:
-        "results/history.html",
+        update("results/history.html"),
     log:
         "logs/history.log",
     localrule: True
@@ -139,9 +140,9 @@ rule predictions:
         pictures_are_there,
         made(*stages.prediction_roles(CHAIN)),
     output:
-        "results/predictions.html",
-        "results/predictions.json",
-        "results/predictions.csv",
+        update("results/predictions.html"),
+        update("results/predictions.json"),
+        update("results/predictions.csv"),
     log:
         "logs/predictions.log",
     localrule: True

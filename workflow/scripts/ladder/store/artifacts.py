@@ -149,8 +149,9 @@ class Making:
 def making(folder, spec, remake=False):
     """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
 
-    If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, a finished
-    artifact is made again.
+    If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, the artifact
+    is made again from its inputs alone: everything in the folder goes first, checkpoints included. A finished artifact keeps
+    only the files of its manifest.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,12 +165,15 @@ def making(folder, spec, remake=False):
             return
         for stale in (MANIFEST, COMPLETE):
             (folder / stale).unlink(missing_ok=True)
+        if remake:
+            _remove_all_but(folder, {LOCK})
         started = time.monotonic()
         yield work
         work.seconds = time.monotonic() - started
         manifest = work._manifest()
         write_atomically(folder / COMPLETE, (json.dumps(manifest, indent=1) + "\n").encode())
         _publish(folder)
+        _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
 
 
 @contextlib.contextmanager
@@ -257,6 +261,13 @@ def _finished(folder, spec):
     except (FileNotFoundError, ValueError, KeyError, UserError):
         return False
     return True
+
+
+def _remove_all_but(folder, kept):
+    """Remove the folder's other files: checkpoints, and what interrupted writes have left."""
+    for path in folder.iterdir():
+        if path.name not in kept and not path.is_dir():
+            path.unlink()
 
 
 def _publish(folder):

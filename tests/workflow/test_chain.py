@@ -24,11 +24,12 @@ SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "ba
            "evaluations", "seeds", "ablation", "test_scores"]
 
 
-def copy_project(folder):
+def copy_project(folder, source=ROOT):
+    """A copy of the project without results; with __pycache__, so that Numba compiles nothing a second time."""
     for name in ("Snakefile", "config.yaml"):
-        shutil.copy(ROOT / name, folder / name)
+        shutil.copy(source / name, folder / name)
     for name in ("workflow", "profiles", "kernels", "presets", "envs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source / name, folder / name)
     return folder
 
 
@@ -70,7 +71,7 @@ def test_the_report_and_the_summary_are_made(done):
 
 
 def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_run(done, tmp_path):
-    project = copy_project(tmp_path)
+    project = copy_project(tmp_path, done)
     process = start(project, "train")
     while not list((project / "results").glob("train/*/checkpoint.safetensors")):
         assert process.poll() is None, process.communicate()[0]
@@ -97,7 +98,7 @@ def test_a_training_that_is_forced_makes_every_step_again_and_ends_in_the_same_b
 
 
 def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
-    project = copy_project(tmp_path)
+    project = copy_project(tmp_path, done)
     limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
     status, output = run(project, "train", preexec_fn=lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))

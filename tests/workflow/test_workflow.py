@@ -118,7 +118,7 @@ def finished(tmp_path_factory):
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(ROOT / name, folder)
     for name in ("workflow", "profiles", "envs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     for stage in stages.RULES:
         of_lists = stage in ("compare", "multipliers", "search")
         script = folder / stages.script(stage)
@@ -138,7 +138,7 @@ def project(finished, tmp_path):
 @pytest.fixture
 def fresh(finished, tmp_path):
     """A project without results."""
-    ignore = shutil.ignore_patterns("results", "logs", ".snakemake", "__pycache__")
+    ignore = shutil.ignore_patterns("results", "logs", ".snakemake")
     return Project(shutil.copytree(finished.folder, tmp_path / "project", ignore=ignore))
 
 

@@ -110,6 +110,10 @@ check "three trainings, with their processors, memory and time" \
 check "no GPU for a rung that needs none" test "$(jobs 'TresPerJob=gres.gpu')" = 0
 sweep results/compare.html --config "${SETTINGS[@]}" > "$WORK/again" 2>&1
 check "the second time there is nothing to do" grep -q "Nothing to be done" "$WORK/again"
+touch "$WORK/now"
+sweep evaluate --config "${SETTINGS[@]}" learning_rate=1e-2 -R train_network > "$WORK/forced" 2>&1
+check "a stage that is forced is made again" test "$(find results/train results/evaluate -name manifest.json -newer "$WORK/now" | wc -l)" = 2
+check "from its first step" test -z "$(grep -l "going on after" logs/train/*.log)"
 
 # A rung for GPUs is asked for here, where there is none, and gets the one of the node; its job cannot but fail on this one.
 sweep train --config "${SETTINGS[@]}" variant=gpu_basic > "$WORK/gpu" 2>&1 || true

@@ -356,7 +356,9 @@ def failed_in_a_list():
     }
 
 
-# Forced stages.
+# Forced stages. Snakemake does not tell -R to the jobs that it sends to other machines; they inherit this variable.
+
+REMAKE = "LADDER_REMAKE"
 
 
 def runs_although_there(keyed):
@@ -366,6 +368,8 @@ def runs_although_there(keyed):
 @functools.cache
 def remade():
     """Versions named by -F, -f TARGET or -R RULE, and all that depend on them."""
+    if REMAKE in os.environ:
+        return set(os.environ[REMAKE].split())
     forced = COMMAND.forced
     versions = {CHAIN[role].version for role in forced & CHAIN.keys()}
 
@@ -378,7 +382,9 @@ def remade():
         inherited = (again(parent.version) for parent in keyed.parents.values())
         return bool(COMMAND.forces_all or named or any(inherited))
 
-    return {version for version in BY_VERSION if again(version)}
+    versions = {version for version in BY_VERSION if again(version)}
+    os.environ |= {REMAKE: " ".join(versions)}
+    return versions
 
 
 # Errors.

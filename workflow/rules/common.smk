@@ -72,6 +72,11 @@ def runs_elsewhere():
     return workflow.resource_settings.nodes is not None
 
 
+def cores():
+    """--cores; None if other machines run the jobs, where Snakemake has no such number."""
+    return None if runs_elsewhere() else workflow.cores
+
+
 def load_settings():
     """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
     try:
@@ -285,8 +290,8 @@ def threads_of(wildcards):
 
 def stage_threads(wildcards, threads):
     """The stage's --threads. Snakemake caps `threads` at --cores, which limits jobs here; --set-threads takes precedence."""
-    wanted, cores = threads_of(wildcards), workflow.cores
-    return wanted if threads == min(wanted, cores or wanted) else threads
+    wanted = threads_of(wildcards)
+    return wanted if threads == min(wanted, cores() or wanted) else threads
 
 
 def gpus(wildcards):
@@ -338,9 +343,8 @@ def asked_for_lists():
 @functools.cache
 def keep_failed_runs():
     os.environ |= {"LADDER_KEEP_FAILED": "yes"}  # read by the stages
-    cores = workflow.cores or 1
-    if cores > 1 and config["threads"] == "all":
-        say(f"threads all: one run at a time; threads=1 makes {cores} at a time")
+    if (cores() or 1) > 1 and config["threads"] == "all":
+        say(f"threads all: one run at a time; threads=1 makes {cores()} at a time")
 
 
 @functools.cache

@@ -60,7 +60,7 @@ def write(path, kind, bits):
 
 def faults(entries):
     """Kind of fault -> the places (i, j) that have it."""
-    made, product = results(entries), products(entries)
+    made, product = table_products(entries), exact_products(entries)
     other = np.where(entries & multipliers.CARRY, made / 2, made * 2)
     falls_down, falls_along = np.zeros(entries.shape, bool), np.zeros(entries.shape, bool)
     falls_down[1:], falls_along[:, 1:] = made[1:] < made[:-1], made[:, 1:] < made[:, :-1]
@@ -75,7 +75,7 @@ def faults(entries):
 
 def facts(entries):
     """What the table is like, in lines."""
-    made, product = results(entries), products(entries)
+    made, product = table_products(entries), exact_products(entries)
     error = 100 * (made - product) / product
     spectrum = np.linalg.svd(made, compute_uv=False)
     return ["sign        not checked: a table of mantissas has none, the product's is the exclusive or of the operands'",
@@ -91,18 +91,18 @@ def fault_line(entries, name, found):
     if not found:
         return f"{name:<12}ok"
     i, j = found[0]
-    made, product = results(entries)[i, j], products(entries)[i, j]
+    made, product = table_products(entries)[i, j], exact_products(entries)[i, j]
     return (f"{name:<12}{len(found)} of {entries.size} entries, first [{i}, {j}] = {entries[i, j]:#04x}: "
             f"{operand(entries, i):g} x {operand(entries, j):g} = {made:g}, exactly {product:g}")
 
 
-def results(entries):
+def table_products(entries):
     """float64: what the table makes of each product."""
     fraction = (entries & (len(entries) - 1)) / len(entries)
     return (1 + fraction) * np.where(entries & multipliers.CARRY, 2, 1)
 
 
-def products(entries):
+def exact_products(entries):
     """float64: the exact products."""
     operands = operand(entries, np.arange(len(entries)))
     return np.outer(operands, operands)

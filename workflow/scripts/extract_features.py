@@ -15,10 +15,8 @@ import time
 import numpy as np
 
 from ladder import progress
-from ladder.arithmetic import multipliers
 from ladder.data.normalization import Statistics
 from ladder.features import features
-from ladder.network import networks, weights
 from ladder.progress import log
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
@@ -62,12 +60,10 @@ def fit(encoder, images, params, threads):
 
 
 def network_encoder(inputs, params, threads, options):
-    """(encoder, shape of what it puts out)"""
-    network, layer, statistics = networks.from_params(params), params["features_layer"], Statistics.load(inputs["normalized"])
-    values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
-    return Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads, until=layer,
-                     data_residency=options["data_residency"],
-                     products=multipliers.products(params, options["multiplier"])), network.layer(layer).output_shape
+    """(encoder, shape of its output)"""
+    layer, statistics = params["features_layer"], Statistics.load(inputs["normalized"])
+    encoder = Inference.load(params, inputs["weights"], statistics, threads, options, layer)
+    return encoder, encoder.network.layer(layer).output_shape
 
 
 def pixel_encoder(inputs, params, threads, options):

@@ -24,7 +24,7 @@ def make(work, inputs, params, options):
     network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
     images = inputs["normalized"].array("train.npy")
-    initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
+    initial = weights.of_artifact(inputs["initial"], network)
     settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
                                 tuple(params["patches_whitening"]), params["seed"])
     pieces = patches.Pieces(work.threads, arrays_of(params["variant"]))
@@ -68,8 +68,8 @@ class Maps:
 
     def __init__(self, network, source, variant, values, statistics, threads, data_residency):
         self.statistics, self.seconds = statistics, {}
-        self.encoder = Inference(network, variant, values, statistics.scale, statistics.offset, threads,
-                                 until=None if source == networks.INPUT else source, data_residency=data_residency)
+        self.encoder = Inference(network, variant, values, statistics, threads, None if source == networks.INPUT else source,
+                                 data_residency)
         self.device = self.encoder.executor.device()
 
     def batches(self, images):

@@ -33,15 +33,13 @@ SAMPLES = 16
 def make(work, inputs, params, options):
     network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
-    initial = weights.load(inputs.get("patches", inputs.get("initial")).path(weights.file_name(network)), network)
+    initial = weights.of_artifact(inputs.get("patches", inputs.get("initial")), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
-    products = multipliers.products(params, options["multiplier"])
 
     values, parts = initial, []
-    for name, part in phases(network, params, products):
-        run = training.Training(part, images, statistics.scale, statistics.offset, values, work.threads,
-                                options["data_residency"], labels)
+    for name, part in phases(network, params, options["multiplier"]):
+        run = training.Training(part, images, statistics, values, work.threads, options["data_residency"], labels)
         train(run, work, work.folder / f"checkpoint{name}.safetensors", int(options["monitor"]))
         values, measured = run.values, metrics(run)
         parts.append((run.history, measured))
@@ -56,24 +54,27 @@ def make(work, inputs, params, options):
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
-def phases(network, params, products):
-    """(name, training.Settings) of each part of the training: of a fitted encoder's decoder alone, of all layers."""
-    whole = settings(network, params, products)
+def phases(network, params, multiplier):
+    """(name, plan.Settings) of each part of the training: the decoder of a fitted encoder alone, then all layers."""
+    whole = settings(network, params, multiplier)
     if params["training"] == "gradient":
         return [("", whole)]
     decoder = dataclasses.replace(whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder)
     return [("_decoder", decoder)] + ([("", whole)] if params["training"] == "patches_then_gradient" else [])
 
 
-def settings(network, params, products):
+def settings(network, params, multiplier):
     schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
-    return training.Settings(
-        network, params["variant"], params["batch_size"], params.get("epochs"),
-        Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
-        params["learning_rate"], schedule, params.get("gradient_scale", "mean"), params["seed"], params.get("steps"),
-        plan.Augmentation(params["augment_flip"], params["augment_crop"]), products, params.get("loss_scale", 1))
+    return plan.Settings(
+        network=network,
+        optimizer=Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
+        schedule=schedule,
+        augmentation=plan.Augmentation(params["augment_flip"], params["augment_crop"]),
+        multipliers=multipliers.from_params(params, multiplier),
+        **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
+        **{key: params[key] for key in ("epochs", "steps", "gradient_scale", "loss_scale") if key in params})
 
 
 def train(run, work, checkpoint, monitor):
@@ -91,8 +92,8 @@ def train(run, work, checkpoint, monitor):
 
 
 def reconstruct(run, samples, statistics, threads):
-    decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics.scale, statistics.offset,
-                        threads, products=multipliers.Products(forward=run.settings.products.forward))
+    forward = multipliers.ByDirection(forward=run.settings.multipliers.forward)
+    decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics, threads, multipliers=forward)
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 

@@ -127,8 +127,8 @@ def identity(name):
 
 
 @dataclasses.dataclass(frozen=True)
-class Products:
-    """Which multiplier makes the products of convolutions and dense layers, by direction (DIRECTIONS)."""
+class ByDirection:
+    """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
 
     forward: object = MULTIPLIERS["exact"]
     input_grad: object = MULTIPLIERS["exact"]
@@ -136,25 +136,25 @@ class Products:
 
     @property
     def exact(self):
-        """Whether all are."""
+        """Whether all three are the exact one."""
         return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
 
 
-DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
-EXACT = Products()
+DIRECTIONS = tuple(field.name for field in dataclasses.fields(ByDirection))
+EXACT = ByDirection()
 
 
-def products(params, name):
-    """The Products that a stage's parameters ask for: `multiplier` and `multiplier_in`; without the first all are exact.
+def from_params(params, name):
+    """The ByDirection of a stage's parameters `multiplier` and `multiplier_in`; EXACT without the former.
 
-    name: what find() takes; without `multiplier_in` all directions use it. Raises UserError as find(), and where the table in
-    the file is not the one that the run was planned with.
+    name: argument of find(), used in all directions if there is no `multiplier_in`. Raises UserError as find(), and if the
+    file no longer holds the table that the run was planned with.
     """
     if "multiplier" not in params:
         return EXACT
     if identity(name) != params["multiplier"]:
         raise UserError(f"{name} changed after this run was planned; run it again")
-    return Products(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
+    return ByDirection(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
 
 
 def load_table(path):

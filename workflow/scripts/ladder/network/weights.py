@@ -82,6 +82,11 @@ def load(path, network):
     return {name: np.ascontiguousarray(_to_memory(tensors[name], shape)) for name, shape in shapes(network).items()}
 
 
+def of_artifact(artifact, network):
+    """load() of the weights file in an artifact (artifacts.Artifact) of the network."""
+    return load(artifact.path(file_name(network)), network)
+
+
 def read(path, network):
     """Name -> float32 array as in the file, in the network's order; raises UserError for anything but its weights file.
 

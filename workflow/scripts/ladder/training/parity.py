@@ -54,13 +54,14 @@ def protocols(network):
 def train(network, variant, executor, protocol, dtype="float32", follow=None, **settings):
     """Name -> array (UPDATES, ...): parameters, running statistics and the optimizer's averages after each update.
 
-    follow: what the training gave that each update but the first begins from; settings: more keyword arguments of
-    plan.training_plan. An update takes batch_size(network) random images.
+    follow: result of the training whose state each update but the first starts from; settings: more fields of plan.Settings.
+    An update takes batch_size(network) random images.
     """
     batch = batch_size(network)
-    made = plan.training_plan(network, variant, batch, plan.Dataset(batch * UPDATES, "uint8"), protocol.optimizer, LENGTH,
-                              protocol.gradient_scale, dtype, **settings)
-    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.get("frozen", ())))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=protocol.optimizer,
+                             gradient_scale=protocol.gradient_scale, **settings)
+    made = plan.training_plan(settings, plan.Dataset(batch * UPDATES, "uint8"), LENGTH, dtype)
+    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.frozen))
     start = {name: value.astype(dtype) for name, value in initial(network).items()}
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
     arrays = executor.allocate(made, executor.place({

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ladder.arithmetic import multipliers
+from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
+from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import rung
 
 # Kind of work, by what is found in an operation's name; the first that fits.
@@ -39,9 +40,9 @@ WORK = (
     (r"", "other"),
 )
 
-# Operation -> the direction (multipliers.DIRECTIONS) of its products. Where their multiplier is not exact it is an attribute.
-PRODUCTS = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
-            for direction in multipliers.DIRECTIONS}
+# Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
+DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
+                for direction in DIRECTIONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Step:
 
     @property
     def work(self):
-        """What it counts as where times are summed up: 'convolution forward', for example."""
+        """The category its time is reported under, e.g. 'convolution forward'."""
         return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
@@ -133,7 +134,7 @@ class Length:
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """What happens to training images: shifted by up to `crop` pixels each way, zeros moving in, and mirrored by a coin."""
+    """Random shifts of training images by up to `crop` pixels in each axis, padded with zeros, and random horizontal flips."""
 
     flip: bool = False
     crop: int = 0
@@ -142,32 +143,55 @@ class Augmentation:
         return self.flip or self.crop > 0
 
 
-def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1, frozen=()):
-    """One training step: load a batch, forward, loss, backward, update.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
-    gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
-    images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
-    their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
-    products: the multipliers; loss_scale: all gradients are so many times too large until the updates, for which they are
-    divided by it; exact where it is a power of two and nothing overflows. frozen: names of layers whose parameters stay as they
-    are; nothing leads a gradient to them. Raises ValueError where the variant has no operation for a layer or a frozen layer
-    reads one that learns, UserError where the network cannot be trained.
+    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the gradient of the summed squared
+    error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
+    numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
+    divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
+    parameters are not trained; no gradient is computed for them.
     """
+
+    network: Network
+    variant: str
+    batch_size: int
+    optimizer: Optimizer = Optimizer("sgd")
+    learning_rate: float = 1e-3
+    schedule: Mapping = dataclasses.field(default_factory=dict)
+    epochs: int | None = None
+    steps: int | None = None
+    gradient_scale: str = "mean"
+    augmentation: Augmentation = Augmentation()
+    seed: int = 0
+    multipliers: ByDirection = EXACT
+    loss_scale: float = 1
+    frozen: tuple = ()
+
+
+def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
+    """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
+
+    fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
+    is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
+    trained one, UserError if the network cannot be trained.
+    """
+    network, optimizer = settings.network, settings.optimizer
     for layer in network.layers:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
-    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products, frozen=frozen)
-    if fuse_update and loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
+    build = Builder(settings, network.layers, dtype, training=True)
+    if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
-    build.load_batch(dataset, augmentation=augmentation)
+    build.load_batch(dataset, augmentation=settings.augmentation)
     build.lower()
-    build.loss(dataset, gradient_scale, length)
-    if loss_scale != 1:
-        build.scale_gradients(loss_scale)
+    build.loss(dataset, settings.gradient_scale, length)
+    if settings.loss_scale != 1:
+        build.scale_gradients(settings.loss_scale)
     build.go_back()
-    for name in learning(network, frozen):
+    for name in learning(network, settings.frozen):
         if name not in build.updated:
             build.update(name, optimizer, length)
     build.advance()
@@ -179,11 +203,10 @@ def learning(network, frozen=()):
     return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
-def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
-                   products=multipliers.EXACT):
+def inference_plan(network, variant, batch, dataset, until=None, flip=False, multipliers=EXACT):
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
-    layers = network.needed_for(until or network.layers[-1].name)
-    build = Builder(network, layers, variant, batch, dtype, training=False, products=products)
+    settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
+    build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
     build.load_batch(dataset, flip)
     build.lower()
     build.advance()
@@ -198,10 +221,10 @@ class Builder:
     (`gradient`) before it goes on.
     """
 
-    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT, frozen=()):
-        self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
-        self.layers, self.training, self.seed, self.products = layers, training, seed, products
-        self.rung = rung(variant)
+    def __init__(self, settings, layers, dtype, training):
+        self.network, self.variant, self.batch, self.dtype = settings.network, settings.variant, settings.batch_size, dtype
+        self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
+        self.rung = rung(settings.variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
         if self.launches is not None:
             self._refuse_what_32_bits_do_not_index()
@@ -214,7 +237,7 @@ class Builder:
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # of each group, in order
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
-        self._trained = self._depending_on_parameters(frozen)
+        self._trained = self._depending_on_parameters(settings.frozen)
 
     def _refuse_what_32_bits_do_not_index(self):
         """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
@@ -244,7 +267,7 @@ class Builder:
         launches = self.launches[step.operation](step, self)
         if "multiplier" not in step.attributes:
             return launches
-        defines = multipliers.kernel_defines(step.attributes["multiplier"])
+        defines = kernel_defines(step.attributes["multiplier"])
         return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
 
     def lower(self):
@@ -262,7 +285,7 @@ class Builder:
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
-            if fits and (self.products.exact or not pattern.exact_only):
+            if fits and (self.multipliers.exact or not pattern.exact_only):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
@@ -355,7 +378,7 @@ class Builder:
 
     def step(self, operation, group, reads, writes, flop=0, **attributes):
         """Append a step of a group of layers; flop: of one image."""
-        if operation in PRODUCTS and (multiplier := getattr(self.products, PRODUCTS[operation])).name != "exact":
+        if operation in DIRECTION_OF and (multiplier := getattr(self.multipliers, DIRECTION_OF[operation])).name != "exact":
             attributes["multiplier"] = multiplier
         self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 

@@ -9,12 +9,10 @@ import numpy as np
 import safetensors
 
 from ladder import progress
-from ladder.arithmetic import multipliers, randomness
+from ladder.arithmetic import randomness
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
-from ladder.network.networks import Network
-from ladder.network.optimizers import Optimizer
 from ladder.progress import log
 from ladder.store import artifacts
 from ladder.training import plan
@@ -24,39 +22,16 @@ ESTIMATE_AFTER = 4   # steps
 SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
-
-    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale, frozen: see
-    plan.training_plan.
-    """
-
-    network: Network
-    variant: str
-    batch_size: int
-    epochs: int
-    optimizer: Optimizer
-    learning_rate: float
-    schedule: dict
-    gradient_scale: str
-    seed: int
-    steps: int | None = None
-    augmentation: plan.Augmentation = plan.Augmentation()
-    products: multipliers.Products = multipliers.EXACT
-    loss_scale: float = 1
-    frozen: tuple = ()
-
-
 class Training:
     """A run between two of its steps.
 
-    images: uint8 or float32 (N, H, W, C), of which a plan makes values as image * scale + offset; labels: uint8 (N,), which a
-    network that classifies learns from; values: name -> float32 array of all that weights.shapes(network) names, what training
-    starts from; data_residency: see executors.py. Raises UserError where the batch is larger than the data.
+    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
+    normalization.Statistics; labels: uint8 (N,), for a network that classifies; values: name -> float32 array, the initial
+    values of all weights.shapes(network); data_residency: see executors/create.py. Raises UserError if the batch is larger than
+    the dataset.
     """
 
-    def __init__(self, settings, images, scale, offset, values, threads, data_residency="auto", labels=None):
+    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None):
         if settings.batch_size > len(images):
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
         self.settings, self.images = settings, images
@@ -70,7 +45,7 @@ class Training:
         self._values, self._state = list(values), list(state)   # the latter: what the rest of a run depends on, beside `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
         self._shared = self.executor.place({
-            "images": images, "scale": scale, "offset": offset, "learning_rates": self.rates,
+            "images": images, "scale": statistics.scale, "offset": statistics.offset, "learning_rates": self.rates,
             "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
             "losses": np.zeros(steps_per_epoch), **labelled, **state})
         self.plan, self._arrays = self._bind(settings.batch_size)
@@ -192,11 +167,8 @@ class Training:
         return self._tail if self._tail and is_last else (self.plan, self._arrays)
 
     def _bind(self, batch):
-        settings = self.settings
-        bound = plan.training_plan(settings.network, settings.variant, batch,
-                                   plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
-                                   self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
-                                   products=settings.products, loss_scale=settings.loss_scale, frozen=settings.frozen)
+        settings = dataclasses.replace(self.settings, batch_size=batch)
+        bound = plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
         return bound, self.executor.allocate(bound, self._shared)
 
     def _fetch(self, names):
@@ -227,7 +199,7 @@ class Training:
 
     def _of_multiplier(self):
         """What the multiplier may have to do with a loss that is not finite, and what to do about it."""
-        if self.settings.products.exact:
+        if self.settings.multipliers.exact:
             return ""
         if self.settings.loss_scale != 1:
             return f", or a smaller loss_scale than {self.settings.loss_scale:g}: a product of fp16 is infinite above 65504"

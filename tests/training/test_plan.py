@@ -110,7 +110,7 @@ def test_frozen_layers_get_no_gradient_and_no_update(variant):
 
 
 def test_a_layer_that_reads_what_learns_cannot_be_frozen():
-    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads what a layer makes that learns"):
+    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads the output of a trained layer"):
         training_plan(frozen=("enc2",))
 
 

@@ -145,7 +145,7 @@ def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exac
     ({}, "try a smaller learning_rate, or a gradient_clip$"),
     ({"multipliers": ByDirection(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
     ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
-     "or a smaller loss_scale than 1.07374e.09: a product of fp16 is infinite above 65504"),
+     "or a smaller loss_scale than 1.07374e.09: fp16 products above 65504 are infinite"),
 ])
 def test_a_loss_that_is_not_finite_is_one_line_that_says_what_to_try(settings, words):
     with pytest.raises(UserError, match=words):

@@ -1,17 +1,16 @@
 """Stage `train`: train the network, with a checkpoint after each epoch.
 
-params: network with its options, image, classes where it classifies, training, variant, batch_size, epochs or steps,
-decoder_epochs (how long the decoder of a fitted encoder is trained alone, first or, for `patches`, at all), optimizer,
+params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
+decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (those that the others make meaningless
-are absent).
-inputs: normalized, initial or patches, data where the network classifies.
-options: data_residency, monitor (log the loss whenever so many steps are done, 0 for never), multiplier: what the parameter
-stands for, a name or the file of a table.
-Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
-classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
-test (or held-out) images as the network gives them back.
-Killed and started again, it goes on after the last checkpoint and ends in the same bytes.
+warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (absent if they have no effect).
+inputs: normalized, initial or patches, data if the network classifies.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
+table of the parameter `multiplier`.
+Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
+classifies, `hits`: correct predictions in the batch; else reconstructions.npy: uint8 (16, H, W, C) of the first test (or
+held-out) images.
+After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
 import dataclasses
@@ -80,7 +79,7 @@ def settings(network, params, multiplier):
 def train(run, work, checkpoint, monitor):
     if run.restore(checkpoint):
         work.seconds_before += run.seconds
-        log.info("going on after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
+        log.info("resuming after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
@@ -98,7 +97,7 @@ def reconstruct(run, samples, statistics, threads):
 
 
 def metrics(run):
-    """Of one part of the training."""
+    """The metrics of one part of the training."""
     return {
         "loss": run.losses,
         "accuracy": run.accuracies,
@@ -116,7 +115,7 @@ def metrics(run):
 
 
 def joined(parts):
-    """The metrics of the whole training: lengths and times added up; what describes the program, of its last part."""
+    """The metrics of the whole training: sums of lengths and times; memory, kernels and device of the last part."""
     last, operations = parts[-1], {}
     for part in parts:
         for name, seconds in part["seconds_by_operation"].items():

@@ -112,7 +112,8 @@ def time_steps(case, threads):
     network, count = networks.build(case.network, case.input_shape), WARM_UP + case.steps
     length, rows = plan.Length(count, count), case.batch * count
     random, channels = np.random.default_rng(0), case.input_shape[2]
-    made = plan.training_plan(network, "cpu", case.batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer("adam"), length)
+    settings = plan.Settings(network=network, variant="cpu", batch_size=case.batch, optimizer=optimizers.Optimizer("adam"))
+    made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     executor = executors.create("cpu", threads)
     arrays = executor.allocate(made, executor.place({
         **weights.initialize(network, 0), **{name: np.ones(shape, np.float32) for name, shape in network.state.items()},

@@ -23,6 +23,7 @@ import time
 import timing
 from ladder import progress
 from ladder.arithmetic import multipliers
+from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
@@ -60,9 +61,9 @@ class Case:
 
     @property
     def settings(self):
-        """Keyword arguments of plan.training_plan."""
+        """More fields of plan.Settings."""
         multiplier = multipliers.find(self.multiplier)
-        return {"products": multipliers.Products(multiplier, multiplier, multiplier),
+        return {"multipliers": multipliers.ByDirection(multiplier, multiplier, multiplier),
                 "loss_scale": LOSS_SCALE if self.multiplier == "fp16" else 1}
 
     @property
@@ -95,7 +96,7 @@ class Record:
 
     def __init__(self, path, deadline):
         self.path, self.deadline = path, deadline
-        self.data = {"kind": "gpu", "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "left_out": []}
+        self.data = {"kind": "gpu", "made": progress.utc(), "left_out": []}
 
     def measure(self, rungs):
         executor = executors.create(rungs[0], 1)
@@ -226,9 +227,8 @@ def refuse_impossible(seconds, made, ceilings):
 def extraction(network, variant):
     """Seconds to compute the features of ROWS images and fetch them, images in memory, nothing written."""
     images = np.random.default_rng(0).integers(0, 256, (ROWS, *network.input_shape), dtype=np.uint8)
-    channels = network.input_shape[2]
-    encoder = Inference(network, variant, weights.initialize(network, 0), np.full(channels, 1 / 255, np.float32),
-                        np.zeros(channels, np.float32), 1, until=network.features)
+    encoder = Inference(network, variant, weights.initialize(network, 0), normalization.measure("unit", images), 1,
+                        until=network.features)
     for _, values in encoder.batches(images[:256]):
         first = values   # compiles and loads
     started, total = time.perf_counter(), 0
@@ -273,8 +273,9 @@ def dry_run(rungs):
     for case in (*sorted(AUTOENCODERS, key=lambda case: case.batch), *OTHERS):
         network, length = case.network, plan.Length(WARM_UP + case.steps, WARM_UP + case.steps)
         for variant in rungs:
-            made = plan.training_plan(network, variant, case.batch, plan.Dataset(case.images, "uint8"),
-                                      timing.optimizers.Optimizer("adam"), length)
+            settings = plan.Settings(network=network, variant=variant, batch_size=case.batch,
+                                     optimizer=timing.optimizers.Optimizer("adam"))
+            made = plan.training_plan(settings, plan.Dataset(case.images, "uint8"), length)
             seconds = roofline.plan_seconds(made, roofline.H200)
             needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in made.buffers.values())
             print(f"{case.name:<12}{variant:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"

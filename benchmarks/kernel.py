@@ -93,7 +93,8 @@ def stacks(image, convolution):
 
 def step_plan(network, variant, batch, dtype="float32"):
     """Forward and backward without a loss and without updates: what the gradient of the output is, the caller fills in."""
-    build = plan.Builder(network, network.layers, variant, batch, dtype, training=True)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch)
+    build = plan.Builder(settings, network.layers, dtype, training=True)
     build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
     build.lower()
     build.gradient_part(build.output)

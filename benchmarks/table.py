@@ -119,9 +119,9 @@ def gpu_rungs():
 
 def step_plan(variant, batch):
     """One training step with Adam."""
-    length = plan.Length(1, 1)
-    return plan.training_plan(networks.build(NETWORK), variant, batch, plan.Dataset(IMAGES, "uint8"),
-                              optimizers.Optimizer("adam"), length)
+    settings = plan.Settings(network=networks.build(NETWORK), variant=variant, batch_size=batch,
+                             optimizer=optimizers.Optimizer("adam"))
+    return plan.training_plan(settings, plan.Dataset(IMAGES, "uint8"), plan.Length(1, 1))
 
 
 def row(variant, made, measured, below, record):

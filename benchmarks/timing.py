@@ -24,12 +24,13 @@ ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: about
 def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0, **settings):
     """(plan, arrays) of a training step over `rows` random images, or more: `steps` of them, each on images of its own.
 
-    settings: more keyword arguments of plan.training_plan.
+    settings: more fields of plan.Settings.
     """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
-    made = plan.training_plan(network, variant, batch, plan.Dataset(rows, "uint8"), optimizers.Optimizer(optimizer), length,
-                              **settings)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer(optimizer),
+                             **settings)
+    made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), length)
     return made, executor.allocate(made, executor.place({
         **parity.random_images(network, rows), "permutation": np.random.default_rng(seed).permutation(rows),
         "counters": np.zeros(3, np.int64), "learning_rates": optimizers.learning_rates(1e-3, length),

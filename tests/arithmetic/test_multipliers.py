@@ -27,18 +27,18 @@ def bits(value):
 
 
 def test_products_are_those_that_a_stages_parameters_name(tmp_path):
-    assert multipliers.products({}, "am32") is multipliers.EXACT and multipliers.EXACT.exact
-    everywhere = multipliers.products({"multiplier": "am32"}, "am32")
-    assert everywhere == multipliers.Products(*[MULTIPLIERS["am32"]] * 3) and not everywhere.exact
-    some = multipliers.products({"multiplier": "fp16", "multiplier_in": ["weight_grad"]}, "fp16")
+    assert multipliers.from_params({}, "am32") is multipliers.EXACT and multipliers.EXACT.exact
+    everywhere = multipliers.from_params({"multiplier": "am32"}, "am32")
+    assert everywhere == multipliers.ByDirection(*[MULTIPLIERS["am32"]] * 3) and not everywhere.exact
+    some = multipliers.from_params({"multiplier": "fp16", "multiplier_in": ["weight_grad"]}, "fp16")
     assert (some.forward.name, some.input_grad.name, some.weight_grad.name) == ("exact", "exact", "fp16")
     path = tmp_path / "table.bin"
     path.write_bytes(tabulated("mitchell", 2).tobytes())
     identity = multipliers.identity(path)
-    assert multipliers.products({"multiplier": identity}, path).forward.digest == identity.removeprefix("table ")
+    assert multipliers.from_params({"multiplier": identity}, path).forward.digest == identity.removeprefix("table ")
     path.write_bytes(tabulated("mbm", 2).tobytes())
     with pytest.raises(UserError, match="changed after this run was planned"):
-        multipliers.products({"multiplier": identity}, path)
+        multipliers.from_params({"multiplier": identity}, path)
 
 
 @pytest.mark.parametrize("values", PUBLISHED, ids=str)
@@ -203,7 +203,7 @@ def test_a_file_of_another_size_is_refused(tmp_path, content):
 @pytest.mark.parametrize(("array", "message"), [
     (np.zeros(16, np.int8), "is int8, but the entries of a multiplier table are uint8"),
     (np.zeros(16, np.float32), "is float32, but"),
-    (np.zeros((2, 8), np.uint8), r"is \(2, 8\), but a multiplier table of so many entries is \(16,\) or \(4, 4\)"),
+    (np.zeros((2, 8), np.uint8), r"is \(2, 8\), but a multiplier table of 16 entries is \(16,\) or \(4, 4\)"),
     (np.zeros((3, 3), np.uint8), "has 9 entries")])
 def test_an_npy_of_another_kind_is_refused(tmp_path, array, message):
     np.save(tmp_path / "table.npy", array)

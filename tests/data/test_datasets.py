@@ -477,7 +477,7 @@ def test_a_small_file_that_unpacks_to_much_is_never_unpacked(mnist):
 
 def test_a_file_larger_than_any_of_mnist_is_not_downloaded(mnist):
     urls = mnist.urls(t10k_labels_idx1_ubyte=bytes(100_000))
-    assert "it is 100,000 bytes, and the file that is wanted has at most 62,752" in mnist.fault(urls)
+    assert "it is 100,000 bytes, and the wanted file has at most 62,752" in mnist.fault(urls)
 
 
 def test_a_wrong_file_of_mnist_put_there_by_hand_is_named_and_kept(mnist):

@@ -252,7 +252,7 @@ def test_a_wrong_file_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"cut")
     message = fault([], path, SHA256, len(DATA), setting="cifar10_sha256")
-    assert f"{path} is not the file that is wanted: it is 3 bytes, not 3,000,000, and its sha256 is" in message
+    assert f"{path} is not the wanted file: it is 3 bytes, not 3,000,000, and its sha256 is" in message
     assert "remove it to download it again, or, if" in message and "set cifar10_sha256" in message
     assert path.read_bytes() == b"cut"
 
@@ -292,7 +292,7 @@ def test_another_content_is_refused_and_the_addresses_are_doubted(serve, path):
 
 
 def test_no_more_is_taken_than_a_file_known_by_its_content_can_have(serve, path):
-    assert "it is 3,000,000 bytes, and the file that is wanted has at most 2,999,999" in checked_fault(
+    assert "it is 3,000,000 bytes, and the wanted file has at most 2,999,999" in checked_fault(
         [serve().url], path, len(DATA) - 1)
     assert "sends more than 2,999,999 bytes" in checked_fault([serve(says_length=False).url], path, len(DATA) - 1)
     assert "check some_urls" not in checked_fault([serve(statuses=[404]).url], path)
@@ -302,7 +302,7 @@ def test_another_content_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"other")
     message = checked_fault([], path)
-    assert message == f"{path} is not the file that is wanted: it is another; remove it to download it again"
+    assert message == f"{path} is not the wanted file: it is another; remove it to download it again"
     assert path.read_bytes() == b"other"
 
 

@@ -119,7 +119,7 @@ def test_an_autoencoder_gives_the_image_back_in_pixels(runs, name):
     np.testing.assert_array_equal(rows, inputs["normalized"].array("test.npy"))
     network = networks.from_params(inputs["train"].manifest["spec"]["params"])
     values = weights.load(inputs["train"].path("weights.bin"), network)
-    whole = Inference(network, "cpu", values, statistics.scale, statistics.offset, threads=1)
+    whole = Inference(network, "cpu", values, statistics, threads=1)
     expected = np.concatenate([statistics.to_pixels(values) for _, values in whole.batches(rows)])
     np.testing.assert_array_equal(rebuilt, expected)
 

@@ -12,7 +12,6 @@ from ladder.executors import create as executors
 from ladder.executors import sequential as numba_executor
 from ladder.executors.sequential import OPERATIONS
 from ladder.network import layers, networks
-from ladder.network.optimizers import Optimizer
 from ladder.rungs import cpu_sequential
 from ladder.training import parity, plan
 
@@ -435,8 +434,9 @@ class OneStep:
     def __init__(self, network, batch=4):
         rng = np.random.default_rng(0)
         self.executor, self.network, rows = executors.create("cpu_sequential", 1), network, 2 * batch
-        made = plan.training_plan(network, "cpu_sequential", batch, plan.Dataset(rows, "uint8"), Optimizer("sgd"),
-                                  plan.Length(2, 2), dtype="float64", augmentation=plan.Augmentation(flip=True, crop=1), seed=5)
+        settings = plan.Settings(network=network, variant="cpu_sequential", batch_size=batch,
+                                 augmentation=plan.Augmentation(flip=True, crop=1), seed=5)
+        made = plan.training_plan(settings, plan.Dataset(rows, "uint8"), plan.Length(2, 2), "float64")
         self.plan, self.parameters = made, self._random_parameters(rng)
         channels = network.input_shape[2]
         self.arrays = self.executor.allocate(made, self.executor.place({

@@ -16,8 +16,8 @@ from ladder.training.inference import Inference
 
 NETWORK = networks.build("autoencoder")
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
-SCALE, OFFSET = np.full(3, 1 / 255, np.float32), np.zeros(3, np.float32)
-PIXELS = features.Pixels(Statistics(SCALE, OFFSET))
+STATISTICS = Statistics(np.full(3, 1 / 255, np.float32), np.zeros(3, np.float32))
+PIXELS = features.Pixels(STATISTICS)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def latent(parameters):
 
 
 def extract(parameters, images=IMAGES, layer="latent", **options):
-    encoder = Inference(NETWORK, "cpu", parameters, SCALE, OFFSET, threads=2, until=layer)
+    encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until=layer)
     recipe = Recipe(**options)
     out = np.full((len(images), np.prod(recipe.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
     features.extract(encoder, images, recipe, out, "")
@@ -125,7 +125,7 @@ def test_a_scaled_polarity_counts_the_threshold_in_the_channels_deviations(param
     z = references.conv2d(IMAGES / 255, parameters["enc1.weight"], parameters["enc1.bias"], 1)
     scaled = (z - z.mean(axis=(0, 1, 2))) / z.std(axis=(0, 1, 2))
     expected = np.concatenate([np.maximum(scaled - 0.25, 0), np.maximum(-scaled - 0.25, 0)], axis=3)
-    encoder = Inference(NETWORK, "cpu", parameters, SCALE, OFFSET, threads=2, until="enc1")
+    encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="enc1")
     recipe = features.fit_channels(encoder, IMAGES, Recipe(threshold=0.25, grid=4))
     (_, found), = features.blocks(encoder, IMAGES, recipe)
     assert np.allclose(found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4)

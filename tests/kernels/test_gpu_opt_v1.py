@@ -183,7 +183,7 @@ def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, run
 
 def pooling_steps(network):
     """Without a loss: the network's output is not as large as its input."""
-    build = plan.Builder(network, network.layers, RUNG, 2, "float32", training=True)
+    build = plan.Builder(plan.Settings(network=network, variant=RUNG, batch_size=2), network.layers, "float32", training=True)
     build.load_batch(plan.Dataset(2, "uint8"))
     build.lower()
     build.gradient_part(build.output)

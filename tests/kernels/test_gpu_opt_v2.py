@@ -292,8 +292,8 @@ def parameter_steps(made, name):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
-    made = plan.training_plan(NETWORK, RUNG, 64, plan.Dataset(64, "uint8"), Optimizer("adam"), plan.Length(1, 1),
-                              fuse_update=fused)
+    settings = plan.Settings(network=NETWORK, variant=RUNG, batch_size=64, optimizer=Optimizer("adam"))
+    made = plan.training_plan(settings, plan.Dataset(64, "uint8"), plan.Length(1, 1), fuse_update=fused)
     for name in NETWORK.parameters:
         last_read, written = parameter_steps(made, name)
         assert len(written) == 1 and written[0] > last_read

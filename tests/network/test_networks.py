@@ -93,8 +93,8 @@ def test_the_patch_network_has_its_published_size():
 
 
 @pytest.mark.parametrize("filters, message", [
-    ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but the patches it keeps directions of have 8 numbers; at most 8"),
-    ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but the patches it keeps directions of have 18 numbers; at most 18")])
+    ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but there are only 8 principal directions; at most 8"),
+    ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but there are only 18 principal directions; at most 18")])
 def test_a_patch_network_keeps_no_more_directions_than_its_patches_have(filters, message):
     with pytest.raises(UserError, match=message):
         networks.build("patch_net", filters=filters)

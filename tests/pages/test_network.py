@@ -24,7 +24,8 @@ def step(network, batch=8):
     dataset = plan.Dataset(batch, "uint8")
     if network.name == "patch_net":
         return plan.inference_plan(network, "cpu", batch, dataset)
-    return plan.training_plan(network, "cpu", batch, dataset, optimizers.Optimizer("adam"), plan.Length(1, 1))
+    settings = plan.Settings(network=network, variant="cpu", batch_size=batch, optimizer=optimizers.Optimizer("adam"))
+    return plan.training_plan(settings, dataset, plan.Length(1, 1))
 
 
 def drawn(network):

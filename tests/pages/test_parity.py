@@ -141,7 +141,8 @@ def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_na
 
 def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
     assert {work for _, work in plan.WORK} == set(comparison.WORK) - {"copies"}
-    made = plan.training_plan(zoo.ZOO, "gpu_opt_v2", 2, plan.Dataset(4, "uint8"), Optimizer("adam"), plan.Length(2, 2))
+    settings = plan.Settings(network=zoo.ZOO, variant="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam"))
+    made = plan.training_plan(settings, plan.Dataset(4, "uint8"), plan.Length(2, 2))
     assert set(made.bytes_by_kind()) == set(comparison.PARTS)
 
 

@@ -175,7 +175,7 @@ def plans(rung):
     for network, batch in itertools.product(NETWORKS.values(), BATCHES):
         made += [trained_in(network, rung, batch), *inferred_in(network, rung, batch)]
     for network, (name, fuse) in itertools.product(NETWORKS.values(), itertools.product(optimizers.AVERAGES, (True, False))):
-        made.append(trained_in(network, rung, 64, "float32", Optimizer(name, momentum=0.9, clip=5.0), fuse_update=fuse))
+        made.append(trained_in(network, rung, 64, "float32", fuse, optimizer=Optimizer(name, momentum=0.9, clip=5.0)))
     for network in NETWORKS.values():
         made += [trained_in(network, rung, 64, dtype, augmentation=AUGMENTED) for dtype in ("uint8", "float32")]
     for network in FORWARD.values():
@@ -190,8 +190,9 @@ def plans(rung):
 DEEP = ((networks.build("resnet18"), 128), (networks.build("resnet50", (28, 28, 1)), 32))
 
 
-def trained_in(network, rung, batch, dtype="uint8", optimizer=MOMENTUM, **settings):
-    return plan.training_plan(network, rung, batch, plan.Dataset(EPOCH, dtype), optimizer, LENGTH, **settings)
+def trained_in(network, rung, batch, dtype="uint8", fuse_update=True, **settings):
+    settings = plan.Settings(**{"network": network, "variant": rung, "batch_size": batch, "optimizer": MOMENTUM, **settings})
+    return plan.training_plan(settings, plan.Dataset(EPOCH, dtype), LENGTH, fuse_update=fuse_update)
 
 
 def inferred_in(network, rung, batch, dtype="uint8"):

@@ -13,7 +13,7 @@ import plan_checks
 import zoo
 from compiled import compiled
 from ladder.arithmetic import multipliers
-from ladder.arithmetic.multipliers import MULTIPLIERS, Products, Table, multiply
+from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection, Table, multiply
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -34,7 +34,7 @@ ROUNDED = 5e-3   # deviation that operands rounded to 8 bits may cause, where th
 
 
 def everywhere(multiplier):
-    return Products(multiplier, multiplier, multiplier)
+    return ByDirection(multiplier, multiplier, multiplier)
 
 
 def executor(rung):
@@ -45,8 +45,9 @@ def step(rung, multiplier, image, batch):
     """The arrays of one training step of two 1x1 convolutions, 1 -> FILTERS -> 1, without biases; initial weights by name."""
     network = networks.resolve("two", image, (layers.conv2d("up", FILTERS, kernel=1, padding=0, bias=False),
                                               layers.conv2d("down", 1, kernel=1, padding=0, bias=False)), "up", "mse")
-    made = plan.training_plan(network, rung, batch, plan.Dataset(batch, "float32"), Optimizer("sgd"), LENGTH, "batch",
-                              fuse_update=False, products=everywhere(multiplier))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, gradient_scale="batch",
+                             multipliers=everywhere(multiplier))
+    made = plan.training_plan(settings, plan.Dataset(batch, "float32"), LENGTH, fuse_update=False)
     random = np.random.default_rng(3)
     initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in network.parameters.items()}
     machine = executor(rung)
@@ -80,7 +81,7 @@ def test_sums_of_one_product_are_that_product_to_the_bit_in_every_direction(rung
 def trained_by_cpu(network, name, loss_scale=1):
     network = zoo.NETWORKS[network]
     return parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["sgd"],
-                        products=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+                        multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
 
 
 @pytest.mark.parametrize("network, name, loss_scale", [
@@ -90,7 +91,7 @@ def test_networks_train_as_on_the_cpu_rung(rung, network, name, loss_scale):
     """Other orders of sums now and then take a product across a step of its multiplier, which is no smooth function."""
     network, reference = zoo.NETWORKS[network], trained_by_cpu(network, name, loss_scale)
     trained = parity.train(network, rung, executor(rung), parity.protocols(network)["sgd"], follow=reference,
-                           products=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+                           multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
     deviations = parity.deviations(network, trained, reference)
     assert max(deviations.values()) <= ROUNDED, deviations
 
@@ -106,8 +107,8 @@ def test_another_multiplier_would_not_pass_for_it(name):
 def test_only_the_directions_asked_for_are_approximate(rung):
     network, am32 = zoo.NETWORKS["lenet_5"], MULTIPLIERS["am32"]
     for direction in multipliers.DIRECTIONS:
-        made = plan.training_plan(network, rung, 4, plan.Dataset(8, "uint8"), Optimizer("sgd"), LENGTH,
-                                  products=Products(**{direction: am32}))
+        settings = plan.Settings(network=network, variant=rung, batch_size=4, multipliers=ByDirection(**{direction: am32}))
+        made = plan.training_plan(settings, plan.Dataset(8, "uint8"), LENGTH)
         marked = {step.operation for step in made.steps if "multiplier" in step.attributes}
         assert marked and all(operation.endswith(direction) for operation in marked)
         if VARIANTS[rung].executor == "cuda":
@@ -117,8 +118,9 @@ def test_only_the_directions_asked_for_are_approximate(rung):
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(rung):
-    made = plan.training_plan(networks.build("autoencoder"), rung, 4, plan.Dataset(8, "uint8"), Optimizer("sgd"), LENGTH,
-                              products=Products(weight_grad=MULTIPLIERS["mit32"]))
+    settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=4,
+                             multipliers=ByDirection(weight_grad=MULTIPLIERS["mit32"]))
+    made = plan.training_plan(settings, plan.Dataset(8, "uint8"), LENGTH)
     assert not [step.operation for step in made.steps if "winograd" in step.operation or "collapse" in step.operation
                 or "upsample_conv2d" in step.operation]
 
@@ -129,8 +131,9 @@ def test_every_launch_is_one_that_the_gpu_accepts(architecture):
     """The largest tiles, of the multiplier that takes most registers, and all multipliers where a thread has most sums."""
     choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], MULTIPLIERS.values())]
     for rung, multiplier in choices:
-        made = plan.training_plan(networks.build("autoencoder"), rung, 64, plan.Dataset(50_000, "uint8"),
-                                  Optimizer("momentum", momentum=0.9), LENGTH, products=everywhere(multiplier), loss_scale=2)
+        settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=64,
+                                 optimizer=Optimizer("momentum"), multipliers=everywhere(multiplier), loss_scale=2)
+        made = plan.training_plan(settings, plan.Dataset(50_000, "uint8"), LENGTH)
         for launch in {launch for step in made.steps if "multiplier" in step.attributes or step.operation == "scale"
                        for launch in step.launches if step.layer in ("", "enc2", "dec1")}:
             resources = compiled(launch.source, launch.defines, architecture).kernels[launch.entry]

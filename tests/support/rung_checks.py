@@ -5,7 +5,6 @@ import numpy as np
 import cuda_emulator
 import references
 from kernel_checks import gamma, integers, normal, poisoned
-from ladder.network.optimizers import Optimizer
 from ladder.training import plan
 from ladder.training.plan import Step
 from references import conv2d_input_grad, conv2d_weight_grad
@@ -41,7 +40,8 @@ def run_step(launches, reads, writes, orders=ORDERS, **attributes):
 
 
 def training_plan(variant, network, batch=64):
-    return plan.training_plan(network, variant, batch, plan.Dataset(batch, "uint8"), Optimizer("sgd"), plan.Length(1, 1))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch)
+    return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 
 def launches_of(made, rung):

@@ -183,8 +183,8 @@ def _train(results, data, network, network_params, settings, random):
         noisy = softened + random.normal(0, 6, originals.shape)
         work.write_array("reconstructions.npy", np.clip(noisy, 0, 255).astype(np.uint8))
     epochs = [slice(start, start + per_epoch) for start in range(0, steps, per_epoch)]
-    step = plan.training_plan(network, "cpu", batch, plan.Dataset(images, "uint8"), Optimizer("adam"),
-                              plan.Length(steps, per_epoch))
+    step = plan.training_plan(plan.Settings(network=network, variant="cpu", batch_size=batch, optimizer=Optimizer("adam")),
+                              plan.Dataset(images, "uint8"), plan.Length(steps, per_epoch))
     moved = [layer.name for layer in network.layers if f"{layer.name}.weight" in network.parameters]
     work.metrics = {
         "loss": [float(np.average(history["losses"][epoch], weights=sizes[epoch])) for epoch in epochs],

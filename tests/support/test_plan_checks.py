@@ -10,14 +10,14 @@ import plan_checks
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.network.optimizers import Optimizer
 from ladder.rungs.patterns import Launch
 from ladder.training import plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
 NETWORK = networks.build("autoencoder")
-PLAN = plan.training_plan(NETWORK, "gpu_basic", 2, plan.Dataset(4, "uint8"), Optimizer("sgd"), plan.Length(2, 2))
+PLAN = plan.training_plan(plan.Settings(network=NETWORK, variant="gpu_basic", batch_size=2), plan.Dataset(4, "uint8"),
+                          plan.Length(2, 2))
 FITTING = nvrtc.Resources(registers=32, spill_bytes=0, stack_bytes=0, static_shared_bytes=0, most_threads=256)
 LAUNCH = Launch("gpu_basic/relu.cu", "relu_forward", (10,), (256,), ("enc1", "enc1_relu", np.int32(2560)))
 

@@ -16,8 +16,9 @@ NETWORK = networks.build("autoencoder")
 LENGTH = plan.Length(10, 5)
 
 
-def training_plan(batch=4, optimizer="adam"):
-    return plan.training_plan(NETWORK, "cpu", batch, plan.Dataset(20, "uint8"), Optimizer(optimizer), LENGTH)
+def training_plan(network=NETWORK, variant="cpu", batch=4, **settings):
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, **settings)
+    return plan.training_plan(settings, plan.Dataset(20, "uint8"), LENGTH)
 
 
 def inference_plan(until=None):
@@ -26,7 +27,7 @@ def inference_plan(until=None):
 
 def plans_of(network, variant):
     dataset, augmentation = plan.Dataset(20, "uint8"), plan.Augmentation(crop=1)
-    return [plan.training_plan(network, variant, 4, dataset, Optimizer("adam"), LENGTH, augmentation=augmentation),
+    return [training_plan(network, variant, optimizer=Optimizer("adam"), augmentation=augmentation),
             plan.inference_plan(network, variant, 4, dataset),
             plan.inference_plan(network, variant, 4, dataset, network.features)]
 
@@ -68,7 +69,7 @@ def graph(*table, loss="mse", input_shape=(4, 4, 4)):
 
 def steps_of(network, *operations):
     """(layer, reads, writes) of the backward steps with these operations."""
-    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    made = training_plan(network, "cpu_sequential")
     loss = [step.operation for step in made.steps].index("cross_entropy" if network.classifies else "mse")
     return [(step.layer, dict(step.reads), dict(step.writes)) for step in made.steps[loss:] if step.operation in operations]
 
@@ -91,15 +92,14 @@ def test_the_gradient_of_a_sum_is_that_of_both_terms_even_of_the_same():
 
 def test_images_and_what_is_made_of_them_without_parameters_get_no_gradient():
     network = graph(layers.pad("a", 1), layers.maxpool2d("b", 3, 1, 0), layers.conv2d("c", 4), layers.add("d", ("c", "b")))
-    made = plan.training_plan(network, "cpu_sequential", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+    made = training_plan(network, "cpu_sequential")
     assert {name for name in made.buffers if name.endswith(".gradient")} == {
         "d.gradient", "c.weight.gradient", "c.bias.gradient"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_frozen_layers_get_no_gradient_and_no_update(variant):
-    made = plan.training_plan(NETWORK, variant, 4, plan.Dataset(20, "uint8"), Optimizer("adam"), LENGTH,
-                              frozen=NETWORK.encoder)
+    made = training_plan(variant=variant, optimizer=Optimizer("adam"), frozen=NETWORK.encoder)
     learns = {f"dec{number}.{role}" for number in (1, 2, 3) for role in ("weight", "bias")}
     assert plan.learning(NETWORK, NETWORK.encoder).keys() == learns
     written = {name for step in made.steps for name in step.writes.values()}
@@ -110,14 +110,14 @@ def test_frozen_layers_get_no_gradient_and_no_update(variant):
 
 
 def test_a_layer_that_reads_what_learns_cannot_be_frozen():
-    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads what a layer makes that learns"):
-        plan.training_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH, frozen=("enc2",))
+    with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads the output of a trained layer"):
+        training_plan(frozen=("enc2",))
 
 
 def test_a_network_with_a_layer_without_gradient_is_not_trained():
     with pytest.raises(UserError, match=r"network patch_net cannot be trained by gradient: layer contrast \(local_contrast\) "
                                         "has none; set training to patches"):
-        plan.training_plan(zoo.FITTED["patch_net"], "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+        training_plan(zoo.FITTED["patch_net"])
 
 
 def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read():
@@ -139,8 +139,7 @@ def test_features_take_only_the_layers_they_are_made_of():
 
 
 def test_each_dropout_draws_from_a_stream_of_its_own_and_augmentation_before_the_images_are_loaded():
-    made = plan.training_plan(zoo.ZOO, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH,
-                              augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
+    made = training_plan(zoo.ZOO, augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
     drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]
     assert [drop["seed"] for drop in drops] == [9, 9] and drops[0]["stream"] != drops[1]["stream"]
     assert [step.operation for step in made.steps[:2]] == ["draw_augmentation", "load_augmented_batch"]
@@ -162,8 +161,8 @@ def test_the_work_is_the_published_count_with_the_upsampled_and_the_winograd_con
 
 def test_each_optimizer_keeps_as_many_running_averages_as_its_rule_has():
     weights = 4 * NETWORK.parameter_count
-    assert [training_plan(optimizer=name).bytes_by_kind().get("optimizer", 0) for name in ("sgd", "momentum", "rmsprop", "adam")
-            ] == [0, weights, weights, 2 * weights]
+    assert [training_plan(optimizer=Optimizer(name)).bytes_by_kind().get("optimizer", 0)
+            for name in ("sgd", "momentum", "rmsprop", "adam")] == [0, weights, weights, 2 * weights]
 
 
 @pytest.mark.parametrize("variant", [name for name, variant in VARIANTS.items() if variant.executor == "cuda"])
@@ -179,10 +178,10 @@ def test_a_batch_whose_layers_32_bits_do_not_index_is_refused_on_a_gpu(variant):
 def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):
     monkeypatch.setattr(cpu, "PATTERNS", [pattern for pattern in cpu.PATTERNS if "maxpool2d" not in pattern.kinds])
     with pytest.raises(ValueError, match=r"cpu has no operation for layer enc1_pool \(maxpool2d\)"):
-        plan.training_plan(NETWORK, "cpu", 4, plan.Dataset(20, "uint8"), Optimizer("sgd"), LENGTH)
+        training_plan()
 
 
 def test_a_network_whose_output_is_no_image_is_not_trained_to_rebuild_images():
     network = networks.resolve("smaller", (8, 8, 1), (layers.conv2d("a", 1, padding=0),), "a", "mse")
     with pytest.raises(ValueError, match="smaller puts out .* it cannot be trained to rebuild"):
-        plan.training_plan(network, "cpu", 2, plan.Dataset(4, "uint8"), Optimizer("sgd"), LENGTH)
+        training_plan(network)

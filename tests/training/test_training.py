@@ -6,7 +6,8 @@ import logging
 import numpy as np
 import pytest
 
-from ladder.arithmetic.multipliers import MULTIPLIERS, Products
+from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection
+from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.network import layers, networks, weights
@@ -19,13 +20,14 @@ SMALL = networks.resolve("small", (12, 8, 1), (
     layers.conv2d("b", 2), layers.maxpool2d("latent"), layers.relu("r"), layers.upsample2d("up"),
     layers.conv2d("c", 3), layers.relu("c_relu"), layers.upsample2d("c_up"), layers.conv2d("d", 1)), "latent", "mse")
 IMAGES = np.random.default_rng(0).integers(0, 256, (11, 12, 8, 1), dtype=np.uint8)
-SETTINGS = training.Settings(SMALL, "cpu", 4, 3, Optimizer("adam"), 1e-2, {"schedule": "cosine"}, "mean", 7)
+STATISTICS = normalization.measure("unit", IMAGES)
+SETTINGS = plan.Settings(network=SMALL, variant="cpu", batch_size=4, epochs=3, optimizer=Optimizer("adam"), learning_rate=1e-2,
+                         schedule={"schedule": "cosine"}, seed=7)
 
 
 def start(threads=2, images=IMAGES, **changes):
     settings = dataclasses.replace(SETTINGS, **changes)
-    return training.Training(settings, images, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32),
-                             weights.initialize(SMALL, 1), threads)
+    return training.Training(settings, images, STATISTICS, weights.initialize(SMALL, 1), threads)
 
 
 def finish(run):
@@ -35,7 +37,8 @@ def finish(run):
 
 
 def test_gradients_through_the_whole_network_are_finite_differences():
-    made = plan.training_plan(SMALL, "cpu", 3, plan.Dataset(3, "float64"), Optimizer("sgd"), plan.Length(1, 1), dtype="float64")
+    settings = plan.Settings(network=SMALL, variant="cpu", batch_size=3)
+    made = plan.training_plan(settings, plan.Dataset(3, "float64"), plan.Length(1, 1), "float64")
     rng = np.random.default_rng(1)
     bound = {name: rng.standard_normal(shape) for name, shape in SMALL.parameters.items()}
     bound |= {"images": rng.standard_normal((3, 12, 8, 1)), "permutation": np.arange(3), "scale": np.ones(1, np.float32)}
@@ -123,16 +126,16 @@ def test_a_loss_scale_of_a_power_of_two_changes_no_byte():
 
 
 def test_a_loss_scale_keeps_gradients_that_are_too_small_for_halves():
-    half = Products(*[MULTIPLIERS["fp16"]] * 3)
-    moved = [finish(start(epochs=1, optimizer=Optimizer("sgd"), learning_rate=0.1, products=half, loss_scale=scale,
+    half = ByDirection(*[MULTIPLIERS["fp16"]] * 3)
+    moved = [finish(start(epochs=1, optimizer=Optimizer("sgd"), learning_rate=0.1, multipliers=half, loss_scale=scale,
                           images=IMAGES // 64)).values["a.weight"] for scale in (1, 2.0 ** -20)]
     assert not np.array_equal(*moved)
     assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
 
 
 def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exact_one():
-    am16 = Products(*[MULTIPLIERS["am16"]] * 3)
-    first, second, exact = finish(start(products=am16)), finish(start(products=am16)), finish(start())
+    am16 = ByDirection(*[MULTIPLIERS["am16"]] * 3)
+    first, second, exact = finish(start(multipliers=am16)), finish(start(multipliers=am16)), finish(start())
     assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
     assert not np.array_equal(first.values["a.weight"], exact.values["a.weight"])
     assert first.losses[-1] < first.losses[0]
@@ -140,9 +143,9 @@ def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exac
 
 @pytest.mark.parametrize("settings, words", [
     ({}, "try a smaller learning_rate, or a gradient_clip$"),
-    ({"products": Products(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
-    ({"products": Products(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
-     "or a smaller loss_scale than 1.07374e.09: a product of fp16 is infinite above 65504"),
+    ({"multipliers": ByDirection(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
+    ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
+     "or a smaller loss_scale than 1.07374e.09: fp16 products above 65504 are infinite"),
 ])
 def test_a_loss_that_is_not_finite_is_one_line_that_says_what_to_try(settings, words):
     with pytest.raises(UserError, match=words):
@@ -228,8 +231,7 @@ def start_classifier(variant="cpu", **changes):
     settings = dataclasses.replace(SETTINGS, network=CLASSIFIER, variant=variant, epochs=None, steps=8,
                                    augmentation=plan.Augmentation(flip=True, crop=2), **changes)
     values = {**weights.initialize(CLASSIFIER, 1), **weights.initial_state(CLASSIFIER)}
-    return training.Training(settings, IMAGES, np.full(1, 1 / 255, np.float32), np.zeros(1, np.float32), values, 2,
-                             labels=LABELS)
+    return training.Training(settings, IMAGES, STATISTICS, values, 2, labels=LABELS)
 
 
 def test_a_run_of_so_many_steps_ends_within_an_epoch():

@@ -81,7 +81,7 @@ def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_ru
     assert not list((project / "results").glob("train/*/manifest.json"))
     status, output = run(project, "train")
     assert status == 0, output
-    assert "going on after step" in output
+    assert "resuming after step" in output
     assert weights(project) == weights(done)
 
 

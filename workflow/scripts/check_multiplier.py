@@ -1,17 +1,17 @@
-"""Check the table of a multiplier, as the configuration's `multiplier` takes it, and say what kind of multiplier it is.
+"""Check the table of a multiplier (the configuration's `multiplier`) and describe the multiplier.
 
-The table holds the products of every two mantissas of m bits, m from 1 to 7: 4^m bytes, or a .npy of them. Entry
-(i << m) | j is what (1 + i / 2^m)(1 + j / 2^m) becomes: its low m bits the mantissa, bit 7 the carry: the product is 2
-or more.
+The table holds the products of all pairs of m-bit mantissas, m from 1 to 7: 4^m bytes, or a .npy of them. Entry
+(i << m) | j stands for (1 + i / 2^m)(1 + j / 2^m): its low m bits are the mantissa, bit 7 is the carry (the product is
+at least 2).
 
-Looks for these faults:
-  bits        an entry has other bits than its carry and its mantissa
-  zero        an entry is 0, which says 1.0, though the product is 1.5 or more
-  carry       the entry would be nearer to the product with the other carry
-  monotone    a larger operand makes a smaller product
-  symmetric   a x b is not b x a
+Faults that it looks for:
+  bits        an entry has bits outside its carry and its mantissa
+  zero        an entry is 0, which means 1.0, although the product is 1.5 or more
+  carry       the entry would be closer to the product with the other carry
+  monotone    a larger operand gives a smaller product
+  symmetric   a x b differs from b x a
 
-Ends with 0 for a table without faults, 1 for one with some, 2 for a file that is no such table.
+Exit status: 0 for a table without faults, 1 for one with faults, 2 for a file that is not a table.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main():
 
 
 def write(path, kind, bits):
-    """A table to look at and to start from: `exact`, `mitchell` or `mbm`."""
+    """Write the table of `exact`, `mitchell` or `mbm` as an example."""
     if path.exists():
         raise UserError(f"{path} is there already; remove it first, or name another file")
     entries = multipliers.tabulated(kind, bits)
@@ -59,8 +59,8 @@ def write(path, kind, bits):
 
 
 def faults(entries):
-    """Kind of fault -> the places (i, j) that have it."""
-    made, product = results(entries), products(entries)
+    """Kind of fault -> indices (i, j) of the entries that have it."""
+    made, product = table_products(entries), exact_products(entries)
     other = np.where(entries & multipliers.CARRY, made / 2, made * 2)
     falls_down, falls_along = np.zeros(entries.shape, bool), np.zeros(entries.shape, bool)
     falls_down[1:], falls_along[:, 1:] = made[1:] < made[:-1], made[:, 1:] < made[:, :-1]
@@ -74,8 +74,8 @@ def faults(entries):
 
 
 def facts(entries):
-    """What the table is like, in lines."""
-    made, product = results(entries), products(entries)
+    """Lines that describe the table."""
+    made, product = table_products(entries), exact_products(entries)
     error = 100 * (made - product) / product
     spectrum = np.linalg.svd(made, compute_uv=False)
     return ["sign        not checked: a table of mantissas has none, the product's is the exclusive or of the operands'",
@@ -91,19 +91,19 @@ def fault_line(entries, name, found):
     if not found:
         return f"{name:<12}ok"
     i, j = found[0]
-    made, product = results(entries)[i, j], products(entries)[i, j]
+    made, product = table_products(entries)[i, j], exact_products(entries)[i, j]
     return (f"{name:<12}{len(found)} of {entries.size} entries, first [{i}, {j}] = {entries[i, j]:#04x}: "
             f"{operand(entries, i):g} x {operand(entries, j):g} = {made:g}, exactly {product:g}")
 
 
-def results(entries):
-    """float64: what the table makes of each product."""
+def table_products(entries):
+    """The table's products, float64."""
     fraction = (entries & (len(entries) - 1)) / len(entries)
     return (1 + fraction) * np.where(entries & multipliers.CARRY, 2, 1)
 
 
-def products(entries):
-    """float64: the exact products."""
+def exact_products(entries):
+    """The exact products, float64."""
     operands = operand(entries, np.arange(len(entries)))
     return np.outer(operands, operands)
 

@@ -4,8 +4,7 @@ params: network, batch_size, variants (the rungs), machine (host and GPU: anothe
 Writes parity.html, and parity.json, from which `variant: auto` takes the fastest rung that passed.
 """
 
-import time
-
+from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.pages import parity as comparison
@@ -16,7 +15,7 @@ def make(work, inputs, params):
     summary = comparison.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    made = progress.utc()
     work.write_json("parity.json", {**summary, "made": made})
     work.write_bytes("parity.html", comparison.page(summary, made).encode())
     work.metrics = {"fastest": summary["fastest"],

@@ -1,10 +1,10 @@
 """Compare two weights files, tensor by tensor: weights.bin of an autoencoder, or weights.safetensors of any network.
 
-The network of a weights.bin is that of the manifest beside it, else the autoencoder of 751,875 parameters.
+The network of a weights.bin is taken from the manifest beside it; without one it is the autoencoder of 751,875 parameters.
 
 Prints for each tensor the largest and mean absolute difference, |A - B| / |A|, and the first element that differs by more
-than the tolerance. Ends with 0 where all are within the tolerance, 1 where one is not, 2 where a file cannot be read.
-NaN counts as different, also from NaN.
+than the tolerance. Exit status: 0 if all tensors are within the tolerance, 1 if one is not, 2 if a file cannot be read.
+NaN differs from everything, NaN included.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main():
 
 
 def read(path):
-    """Tensor -> array, as in the file."""
+    """Tensor name -> array as in the file."""
     if path.suffix == ".safetensors":
         try:
             return safetensors.numpy.load_file(path)
@@ -66,7 +66,7 @@ def check_alike(a, b):
 def compare(a, b, tolerance):
     """(largest |a - b|, mean |a - b|, |a - b| / |a|, index of the first element beyond the tolerance or None)."""
     a, b = a.astype(np.float64), b.astype(np.float64)
-    # Equal infinities do not differ; a NaN makes the comparison false, so 'not within' finds it.
+    # Equal infinities do not differ; a comparison with NaN is false, so `not within` includes it.
     with np.errstate(invalid="ignore"):
         difference = np.where(a == b, 0.0, np.abs(a - b))
     beyond = np.flatnonzero(~(difference <= tolerance))

@@ -1,12 +1,12 @@
-"""Stage `features`: the feature vectors of all training and test images (or of the hold-out).
+"""Stage `features`: the feature vectors of all training and test images (or of the hold-out set).
 
-params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes where it classifies, variant,
-features_layer (whose output it takes), features_standardize, features_pool, features_flip, multiplier where it is not exact.
-The other options of the features, and for pixels these too, only where they are on: features_two_polarity,
-features_polarity_scale, features_max_pool, features_pca; with what is fitted to a sample features_fit_rows and seed.
+params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if it classifies, variant,
+features_layer (whose output is used), features_standardize, features_pool, features_flip, multiplier unless it is exact.
+The following options of the features, and for pixels also those above, are present only if enabled: features_two_polarity,
+features_polarity_scale, features_max_pool, features_pca; and for fits to a sample features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: what was fitted (features.Recipe).
+Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe.
 """
 
 import dataclasses
@@ -15,10 +15,8 @@ import time
 import numpy as np
 
 from ladder import progress
-from ladder.arithmetic import multipliers
 from ladder.data.normalization import Statistics
 from ladder.features import features
-from ladder.network import networks, weights
 from ladder.progress import log
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
@@ -37,7 +35,7 @@ def make(work, inputs, params, options):
     with work.new_array("train.npy", (len(train), dimensions), np.float32) as train_out, \
             work.new_array("test.npy", (len(test), dimensions), np.float32) as test_out:
         features.extract(encoder, train, recipe, train_out, "features of training images", work.threads)
-        features.extract(encoder, test, recipe, test_out, "features of images to score", work.threads)
+        features.extract(encoder, test, recipe, test_out, "features of test images", work.threads)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and recipe.mean is None:
             mean, scale = features.moments(train_out)
@@ -49,7 +47,7 @@ def make(work, inputs, params, options):
 
 
 def fit(encoder, images, params, threads):
-    """The features.Recipe with what is fitted to a sample of images, and the share of the variance that PCA keeps or None."""
+    """(features.Recipe fitted to a sample of the images, explained share of the variance of PCA or None)."""
     recipe, share = features.Recipe.of(params), None
     if "features_fit_rows" in params:
         images = images[features.sample(len(images), params["features_fit_rows"], params["seed"])]
@@ -62,12 +60,10 @@ def fit(encoder, images, params, threads):
 
 
 def network_encoder(inputs, params, threads, options):
-    """(encoder, shape of what it puts out)"""
-    network, layer, statistics = networks.from_params(params), params["features_layer"], Statistics.load(inputs["normalized"])
-    values = weights.load(inputs["weights"].path(weights.file_name(network)), network)
-    return Inference(network, params["variant"], values, statistics.scale, statistics.offset, threads, until=layer,
-                     data_residency=options["data_residency"],
-                     products=multipliers.products(params, options["multiplier"])), network.layer(layer).output_shape
+    """(encoder, shape of its output)"""
+    layer, statistics = params["features_layer"], Statistics.load(inputs["normalized"])
+    encoder = Inference.load(params, inputs["weights"], statistics, threads, options, layer)
+    return encoder, encoder.network.layer(layer).output_shape
 
 
 def pixel_encoder(inputs, params, threads, options):

@@ -1,10 +1,10 @@
-"""Stage `patches`: layers fitted to patches of the training images, one after the other, without labels and without gradients.
+"""Stage `patches`: fit layers to patches of the training images, one after another, without labels and without gradients.
 
 params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening, patches_iterations (absent
-for random atoms), seed.
+for random filters), seed.
 inputs: normalized, initial.  options: data_residency.
-Writes the weights, weights.bin or weights.safetensors, those of layers that are not fitted as they were, and atoms.npy: float32
-(filters, kernel, kernel, channels), the first layer's atoms as patches.
+Writes the weights, weights.bin or weights.safetensors, with the initial ones for layers that are not fitted, and atoms.npy:
+float32 (filters, kernel, kernel, channels), the filters of layer 1 as patches.
 """
 
 import threadpoolctl
@@ -17,14 +17,14 @@ from ladder.training import plan
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
-ROWS = 500   # images of the first layer at once
+ROWS = 500   # images per batch of the first layer
 
 
 def make(work, inputs, params, options):
     network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
     images = inputs["normalized"].array("train.npy")
-    initial = weights.load(inputs["initial"].path(weights.file_name(network)), network)
+    initial = weights.of_artifact(inputs["initial"], network)
     settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
                                 tuple(params["patches_whitening"]), params["seed"])
     pieces = patches.Pieces(work.threads, arrays_of(params["variant"]))
@@ -52,7 +52,7 @@ def make(work, inputs, params, options):
 
 
 def arrays_of(variant):
-    """The array library of the variant's machine: CuPy on a GPU."""
+    """The array library of the variant: CuPy on a GPU, else NumPy."""
     if VARIANTS[variant].executor == "cuda":
         import cupy
         return cupy
@@ -61,19 +61,19 @@ def arrays_of(variant):
 
 
 class Maps:
-    """What layer `source` puts out, computed by the variant; for the network's input what the network sees.
+    """The output of layer `source`, computed by the variant, or the network's input.
 
-    seconds: by kind of work, of the layers before; device: what computes them, in words.
+    seconds: category -> time of the previous layers; device: description of the device.
     """
 
     def __init__(self, network, source, variant, values, statistics, threads, data_residency):
         self.statistics, self.seconds = statistics, {}
-        self.encoder = Inference(network, variant, values, statistics.scale, statistics.offset, threads,
-                                 until=None if source == networks.INPUT else source, data_residency=data_residency)
+        self.encoder = Inference(network, variant, values, statistics, threads, None if source == networks.INPUT else source,
+                                 data_residency)
         self.device = self.encoder.executor.device()
 
     def batches(self, images):
-        """Yield (start, float32 (n, H, W, C)) for images (N, H, W, C) as they are stored."""
+        """Yield (start, float32 (n, H, W, C)) for stored images (N, H, W, C)."""
         if self.encoder.until is None:
             for start in range(0, len(images), ROWS):
                 yield start, self.statistics.apply(images[start:start + ROWS])
@@ -83,7 +83,7 @@ class Maps:
 
 
 def metrics(network, variant, before, after):
-    """What the report says of the network."""
+    """Metrics of the network for the report."""
     made = plan.inference_plan(network, variant, 1, plan.Dataset(1, "uint8"))
     return {"parameters": network.parameter_count, "layer_movement": weights.movement(before, after), "network": network.table,
             "kernels": made.kernel_table}

@@ -1,36 +1,26 @@
-"""Stage `ridge`: classify the test features by kernel ridge regression on the training features.
+"""Stage `ridge`: classify the test features (or the hold-out set) by kernel ridge regression on the training features.
 
-params: seed (of the rows that choose its settings).  inputs: features, data (for the labels and the classes' names).
+params: seed (of the validation rows that choose the settings).  inputs: features, data (for the labels and the class names).
 Writes predictions.npy uint8 (test rows,).
 """
 
 import time
 
-import numpy as np
-
-from ladder.classifiers import metrics
-from ladder.classifiers import ridge as kernel_ridge
-from ladder.progress import duration, log, size
-from ladder.store import scores as scoring_record
+from ladder.classifiers import ridge, scoring
+from ladder.progress import log, size
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    data, features = inputs["data"], inputs["features"]
-    train = features.array("train.npy")
+    started = time.perf_counter()
+    train, labels, test = scoring.load(inputs)
     log.info("kernel ridge: %d rows x %d features, about %s of memory", *train.shape,
              size(2 * len(train) ** 2 + 2 * train.nbytes))
-    start = time.perf_counter()
-    model = kernel_ridge.fit(train, np.asarray(data.array("train_labels.npy")), params["seed"], work.threads)
-    predictions = kernel_ridge.predict(model, features.array("test.npy"), work.threads).astype(np.uint8)
-    work.write_array("predictions.npy", predictions)
-    work.metrics = {**metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"]),
-                    "width": model.width, "strength": model.strength,
-                    "validation": {f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()}}
-    scoring_record.record(work, inputs)
-    log.info("kernel ridge, width %g, strength %g: %s accuracy %.1f %%, in %s", model.width, model.strength,
-             metrics.scored_on(data.manifest["spec"]["params"]), 100 * work.metrics["accuracy"],
-             duration(time.perf_counter() - start))
+    model = ridge.fit(train, labels, params["seed"], work.threads)
+    predictions = ridge.predict(model, test, work.threads)
+    scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
+                  width=model.width, strength=model.strength,
+                  validation={f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Stage `initial`: the network's weights before training, drawn at random or read from a file.
 
-params: network with its options, image, classes where it classifies; seed, or file_sha256.  inputs: none.
-options: file: the path of a weights file, with file_sha256.
+params: network with its options, image, classes if it classifies; seed, or file_sha256.  inputs: none.
+options: file (with file_sha256): the path of a weights file.
 Writes weights.bin or weights.safetensors (see ladder/network/weights.py).
 """
 

@@ -1,7 +1,7 @@
-"""Stage `joined`: the features of several layers or networks side by side.
+"""Stage `joined`: the concatenated features of several layers or networks.
 
 params: weights, one for each part.  inputs: part1, part2, ...: features artifacts of the same images.
-Writes train.npy and test.npy, float32 (N, dimensions): the parts' columns one after the other, each times its part's weight.
+Writes train.npy and test.npy, float32 (N, dimensions): the columns of all parts in order, each multiplied by its part's weight.
 """
 
 import numpy as np
@@ -10,20 +10,20 @@ from ladder import progress
 from ladder.progress import log
 from ladder.workflow import stage_script
 
-ROWS = 2048   # rows at a time
+ROWS = 2048   # rows per block
 
 
 def make(work, inputs, params):
     parts = [inputs[f"part{number}"] for number in range(1, 1 + len(params["weights"]))]
     widths = [part.metrics["dimensions"] for part in parts]
-    log.info("%s features side by side: %d", " + ".join(map(str, widths)), sum(widths))
+    log.info("%s concatenated features: %d", " + ".join(map(str, widths)), sum(widths))
     for name in ("train.npy", "test.npy"):
         join(work, name, [part.array(name) for part in parts], params["weights"])
     work.metrics = {"dimensions": sum(widths), "parts": widths}
 
 
 def join(work, name, parts, weights):
-    """Write the rows (N, D1), (N, D2), ... of the parts as one file (N, D1 + D2 + ...), each times its weight."""
+    """Write the parts (N, D1), (N, D2), ..., multiplied by their weights, as one file (N, D1 + D2 + ...)."""
     ends = np.cumsum([part.shape[1] for part in parts])
     with work.new_array(name, (len(parts[0]), ends[-1]), np.float32) as out:
         for start in progress.bar(range(0, len(out), ROWS), f"joining {name}", "block"):

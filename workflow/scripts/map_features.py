@@ -1,7 +1,7 @@
-"""Stage `map`: test images laid out in the plane by their features, for the report.
+"""Stage `map`: a two-dimensional embedding of the test images' features, for the report.
 
 params: seed (of the sample and of t-SNE).  inputs: features.
-Writes rows.npy int64 (n,), which test rows, and places.npy float32 (n, 2), from 0 to 1; n is 0 where there are too few.
+Writes rows.npy int64 (n,), the indices of the test rows, and places.npy float32 (n, 2) in [0, 1]; n is 0 for too few rows.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     vectors = inputs["features"].array("test.npy")
     rows = feature_map.rows(len(vectors), params["seed"])
-    log.info("t-SNE of %d test images: seconds", len(rows))
+    log.info("t-SNE of %d test images, which takes seconds", len(rows))
     places = feature_map.layout(vectors[rows], params["seed"]) if len(rows) else np.empty((0, 2), np.float32)
     work.write_array("rows.npy", rows)
     work.write_array("places.npy", places)

@@ -1,8 +1,8 @@
-"""Stage `normalized`: the images as the network will see them, and the statistics that say how to get back to pixels.
+"""Stage `normalized`: the network's input images, and the statistics for the inverse transformation.
 
 params: normalization (unit, standardize or zca).  inputs: data.
-Writes statistics.safetensors, and train.npy and test.npy (N, 32, 32, 3): the uint8 pixels for unit and standardize,
-whose scale and offset are applied where rows are loaded; float32 whitened values for zca.
+Writes statistics.safetensors, and train.npy and test.npy (N, H, W, C): uint8 pixels for unit and standardize, whose scale
+and offset are applied when batches are loaded; whitened float32 values for zca.
 """
 
 import time
@@ -41,15 +41,15 @@ def _write_whitened(work, name, images, statistics):
 
 
 def _estimate(train, test):
-    """Say how long whitening will take, from the speed of one small product, and what it will write."""
+    """Log the expected time of whitening, extrapolated from a small matrix product, and its disk space."""
     values = train[0].size
     sample = np.ones((256, values), np.float32)
     square = np.ones((values, values), np.float32)
-    sample @ square   # BLAS starts its threads
+    sample @ square   # warm-up: BLAS starts its threads
     started = time.perf_counter()
     sample @ square
     per_row = (time.perf_counter() - started) / len(sample)
-    # Covariance: half a product per row, as it is symmetric. Eigenvectors: as long as 40 products of whole matrices.
+    # Covariance: half a product per row, by symmetry. Eigenvectors: about the time of 40 matrix products.
     seconds = per_row * (1.5 * len(train) + len(test) + 40 * values)
     written = 4 * values * (len(train) + len(test) + 2 * values)
     log.info("ZCA of %d values per image: about %s, and %s on disk", values, progress.duration(seconds),

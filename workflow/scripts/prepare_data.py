@@ -1,10 +1,10 @@
-"""Stage `data`: the images, labels and class names of a dataset, from its source.
+"""Stage `data`: the images, labels and class names of a dataset.
 
 params: dataset, train_limit; holdout or test_limit; cifar10_sha256 with cifar10.
-options: urls (a JSON list: of mirrors with cifar10, of the four files with mnist), downloads (the folder that keeps what
-was downloaded); needed with both of these.
+options: urls (a JSON list: mirrors of cifar10, or the four files of mnist) and downloads (the folder of downloaded files),
+both for these two datasets only.
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
-with holdout, test_images.npy and test_labels.npy are the training rows set aside, and the test images are not read.
+with holdout, test_images.npy and test_labels.npy are the hold-out set of training rows, and the test set is not read.
 """
 
 import json
@@ -20,7 +20,7 @@ def make(work, inputs, params, options):
     dataset = datasets.limited(_load(params, options, not holdout), params["train_limit"], params.get("test_limit", "all"))
     if holdout:
         dataset = datasets.held_out(dataset, holdout)
-        log.info("%d training images are held out to score on, %d are left to train on", holdout, len(dataset.train_labels))
+        log.info("%d training images are held out, %d remain for training", holdout, len(dataset.train_labels))
     for name in ("train_images", "train_labels", "test_images", "test_labels"):
         work.write_array(f"{name}.npy", getattr(dataset, name))
     work.metrics = {"classes": list(dataset.classes), "train": len(dataset.train_labels),

@@ -1,17 +1,16 @@
 """Stage `train`: train the network, with a checkpoint after each epoch.
 
-params: network with its options, image, classes where it classifies, training, variant, batch_size, epochs or steps,
-decoder_epochs (how long the decoder of a fitted encoder is trained alone, first or, for `patches`, at all), optimizer,
+params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
+decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (those that the others make meaningless
-are absent).
-inputs: normalized, initial or patches, data where the network classifies.
-options: data_residency, monitor (log the loss whenever so many steps are done, 0 for never), multiplier: what the parameter
-stands for, a name or the file of a table.
-Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` by step and, where the network
-classifies, `hits`: how many of the batch's images it named right; else reconstructions.npy: uint8 (16, H, W, C), the first
-test (or held-out) images as the network gives them back.
-Killed and started again, it goes on after the last checkpoint and ends in the same bytes.
+warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (absent if they have no effect).
+inputs: normalized, initial or patches, data if the network classifies.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
+table of the parameter `multiplier`.
+Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
+classifies, `hits`: correct predictions in the batch; else reconstructions.npy: uint8 (16, H, W, C) of the first test (or
+held-out) images.
+After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
 import dataclasses
@@ -33,15 +32,13 @@ SAMPLES = 16
 def make(work, inputs, params, options):
     network = networks.from_params(params)
     statistics = Statistics.load(inputs["normalized"])
-    initial = weights.load(inputs.get("patches", inputs.get("initial")).path(weights.file_name(network)), network)
+    initial = weights.of_artifact(inputs.get("patches", inputs.get("initial")), network)
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
-    products = multipliers.products(params, options["multiplier"])
 
     values, parts = initial, []
-    for name, part in phases(network, params, products):
-        run = training.Training(part, images, statistics.scale, statistics.offset, values, work.threads,
-                                options["data_residency"], labels)
+    for name, part in phases(network, params, options["multiplier"]):
+        run = training.Training(part, images, statistics, values, work.threads, options["data_residency"], labels)
         train(run, work, work.folder / f"checkpoint{name}.safetensors", int(options["monitor"]))
         values, measured = run.values, metrics(run)
         parts.append((run.history, measured))
@@ -56,30 +53,33 @@ def make(work, inputs, params, options):
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
-def phases(network, params, products):
-    """(name, training.Settings) of each part of the training: of a fitted encoder's decoder alone, of all layers."""
-    whole = settings(network, params, products)
+def phases(network, params, multiplier):
+    """(name, plan.Settings) of each part of the training: the decoder of a fitted encoder alone, then all layers."""
+    whole = settings(network, params, multiplier)
     if params["training"] == "gradient":
         return [("", whole)]
     decoder = dataclasses.replace(whole, epochs=params["decoder_epochs"], steps=None, frozen=network.encoder)
     return [("_decoder", decoder)] + ([("", whole)] if params["training"] == "patches_then_gradient" else [])
 
 
-def settings(network, params, products):
+def settings(network, params, multiplier):
     schedule = {"schedule": params["schedule"], "warmup_steps": params["warmup_steps"]}
     if params["schedule"] == "step":
         schedule |= {"step_epochs": params["schedule_step_epochs"], "step_factor": params["schedule_step_factor"]}
-    return training.Settings(
-        network, params["variant"], params["batch_size"], params.get("epochs"),
-        Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
-        params["learning_rate"], schedule, params.get("gradient_scale", "mean"), params["seed"], params.get("steps"),
-        plan.Augmentation(params["augment_flip"], params["augment_crop"]), products, params.get("loss_scale", 1))
+    return plan.Settings(
+        network=network,
+        optimizer=Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
+        schedule=schedule,
+        augmentation=plan.Augmentation(params["augment_flip"], params["augment_crop"]),
+        multipliers=multipliers.from_params(params, multiplier),
+        **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
+        **{key: params[key] for key in ("epochs", "steps", "gradient_scale", "loss_scale") if key in params})
 
 
 def train(run, work, checkpoint, monitor):
     if run.restore(checkpoint):
         work.seconds_before += run.seconds
-        log.info("going on after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
+        log.info("resuming after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
@@ -91,13 +91,13 @@ def train(run, work, checkpoint, monitor):
 
 
 def reconstruct(run, samples, statistics, threads):
-    decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics.scale, statistics.offset,
-                        threads, products=multipliers.Products(forward=run.settings.products.forward))
+    forward = multipliers.ByDirection(forward=run.settings.multipliers.forward)
+    decoder = Inference(run.settings.network, run.settings.variant, run.values, statistics, threads, multipliers=forward)
     return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
 
 
 def metrics(run):
-    """Of one part of the training."""
+    """The metrics of one part of the training."""
     return {
         "loss": run.losses,
         "accuracy": run.accuracies,
@@ -115,7 +115,7 @@ def metrics(run):
 
 
 def joined(parts):
-    """The metrics of the whole training: lengths and times added up; what describes the program, of its last part."""
+    """The metrics of the whole training: sums of lengths and times; memory, kernels and device of the last part."""
     last, operations = parts[-1], {}
     for part in parts:
         for name, seconds in part["seconds_by_operation"].items():

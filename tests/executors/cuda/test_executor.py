@@ -8,6 +8,7 @@ import pytest
 
 import emulator_executor
 import fake_cupy
+from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
@@ -45,9 +46,9 @@ def train(executor, epochs=2, images=IMAGES, variant="gpu_basic", network=SMALL,
         "images": images, "labels": LABELS, "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
         "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
         "learning_rates": optimizers.learning_rates(0.05, length), **counts, **values})
-    plans = {batch: plan.training_plan(network, variant, batch, plan.Dataset(len(images), images.dtype.name),
-                                       optimizers.Optimizer("sgd"), length, **settings)
-             for batch in sorted(set(BATCHES), reverse=True)}
+    plans = {batch: plan.training_plan(
+        plan.Settings(network=network, variant=variant, batch_size=batch, **settings),
+        plan.Dataset(len(images), images.dtype.name), length) for batch in sorted(set(BATCHES), reverse=True)}
     bound = {batch: executor.allocate(one, placed) for batch, one in plans.items()}
     counted = []
     for epoch in range(epochs):
@@ -302,8 +303,8 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
     executor = cuda_executor.Executor(1, "device")
     train(executor)   # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
     launches = {}
-    for one in plan.training_plan(SMALL, "gpu_basic", 4, plan.Dataset(13, "uint8"), optimizers.Optimizer("sgd"),
-                                  plan.Length(8, 4)).steps:
+    settings = plan.Settings(network=SMALL, variant="gpu_basic", batch_size=4)
+    for one in plan.training_plan(settings, plan.Dataset(13, "uint8"), plan.Length(8, 4)).steps:
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
     assert executor.seconds == pytest.approx({work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()})
     assert len(gpu.launched) == 8 * sum(launches.values())
@@ -427,9 +428,10 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
 # ---- what runs above it
 
 def trainer(residency, network=SMALL):
-    settings = training.Settings(network, "gpu_basic", 4, 2, optimizers.Optimizer("adam"), 0.01, {}, "mean", 7)
+    settings = plan.Settings(network=network, variant="gpu_basic", batch_size=4, epochs=2,
+                             optimizer=optimizers.Optimizer("adam"), learning_rate=0.01, seed=7)
     values = {**weights.initialize(network, 0), **weights.initial_state(network)}
-    return training.Training(settings, IMAGES, np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), values, 1, residency,
+    return training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), values, 1, residency,
                              LABELS if network.classifies else None)
 
 
@@ -457,7 +459,7 @@ def test_a_training_that_is_interrupted_ends_in_the_same_bytes(pretend, monkeypa
 def test_inference_gives_every_image_its_own_values(pretend, monkeypatch, residency, network):
     pretend()
     monkeypatch.setattr(inference_module, "BATCH", 4)
-    arguments = (parity.initial(network), np.full(2, 1 / 255, np.float32), np.zeros(2, np.float32), 1, network.features)
+    arguments = (parity.initial(network), normalization.measure("unit", IMAGES), 1, network.features)
     encoder = inference_module.Inference(network, "gpu_basic", *arguments, data_residency=residency)
     reference = inference_module.Inference(network, "cpu", *arguments)
     for flip in (False, True):

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 
 import tqdm
 
@@ -44,6 +45,11 @@ def duration(seconds):
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def utc(seconds=None):
+    """Seconds since the epoch, by default now, as '2026-01-31T23:59:59Z'."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def size(count):

@@ -1,12 +1,12 @@
 """Matrix products on the CPU under a multiplier of multipliers.py: C(m, n) = sum over k of multiply(A(m, k), B(k, n)).
 
-Sums are in float32 and in the order of k, from +0, for every element of C: the same bytes whatever the threads, the blocks
-below and the instruction set, and the same as a GPU kernel that adds one product after the other.
+Every element of C is summed in float32 in the order of k, from +0: bit-identical for any number of threads, any block size and
+any instruction set, and to a GPU kernel that adds one product after the other.
 
-B is kept in panels of 256 columns at most. Numba compiles one loop nest for each multiplier, in which LLVM computes 8 or 16
-columns at once on the bit patterns of the numbers; what depends on A's element alone is worked out once for a row of a panel.
-Almost always no product can overflow and no number is infinite or NaN; that is seen from the largest magnitudes before the
-loops start, which then need no test for it. Otherwise a slower nest does the same with every special case.
+B is stored in panels of at most 256 columns. Numba compiles one loop nest for each multiplier, in which LLVM computes 8 or 16
+columns at once on the bit patterns of the numbers; values that depend only on A's element are computed once per row of a panel.
+In nearly all cases no product can overflow and all numbers are finite; this follows from the largest magnitudes, so the loops
+need no test for it. Otherwise a slower loop nest handles all special cases.
 """
 
 import dataclasses
@@ -18,19 +18,19 @@ from numba.extending import intrinsic
 
 from ladder.arithmetic.multipliers import Table, find
 
-PANEL = 256    # columns of B whose sums are kept at hand
-DEPTH = 64     # rows of B between two rows of A: such a block of a panel stays in the level-2 cache
-VECTOR = 16    # columns per instruction, at most; divides PANEL
-# A result is below four times the product of its operands: one carry more than the exact product's, of a table's entry.
+PANEL = 256    # columns per panel of B
+DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
+VECTOR = 16    # most columns per instruction; divides PANEL
+# A result is below four times the exact product: a table's entry may carry once more than the exact product.
 LARGEST_SAFE = 2.0 ** 126
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Packed:
-    """A matrix B as product() reads it, for many A.
+    """A matrix B prepared for product() with many A.
 
-    values: float32 (k, n), B itself; panels: float32 (panels, k, 256), or less wide where one is enough, padded with zeros;
-    largest: B's largest magnitude.
+    values: float32 (k, n), B itself; panels: float32 (panels, k, at most 256), padded with zeros; largest: B's largest
+    magnitude.
     """
 
     values: np.ndarray
@@ -40,7 +40,7 @@ class Packed:
 
 
 def pack(b, multiplier):
-    """B, float32 (k, n) with any strides, made ready for product(); it must not change as long as that is in use."""
+    """The Packed of B, float32 (k, n) with any strides; B must not change while it is in use."""
     _check(b)
     multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
     prepare = OPERANDS.get(multiplier.name) if not isinstance(multiplier, Table) else None
@@ -50,11 +50,11 @@ def pack(b, multiplier):
 def product(a, b, multiplier, out=None):
     """C = A B under a multiplier: sums of products in float32, in the order of k.
 
-    a: float32 (m, k); b: float32 (k, n), or Packed for the same multiplier; both with any strides, so that the transposed
-    factors of the gradients are a.T and b.T. multiplier: a Multiplier, a Table or the name of a multiplier. Returns `out`,
-    float32 (m, n), a new array if it is not given. Runs on the calling thread without Python's lock and shares nothing:
-    threads may share out the rows of `a` and `out` and one Packed b. Raises ValueError for factors of another dtype and for
-    shapes that do not fit, UserError for an unknown multiplier.
+    a: float32 (m, k); b: float32 (k, n), or Packed for the same multiplier; both with any strides, so transposed factors need
+    no copy. multiplier: a Multiplier, a Table or the name of a multiplier. Returns `out`, float32 (m, n), by default a new
+    array. Runs on the calling thread without the GIL and without shared state: threads may divide the rows of `a` and `out` and
+    use one Packed b. Raises ValueError for factors of another dtype and for shapes that do not match, UserError for an unknown
+    multiplier.
     """
     multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
     _check(a)
@@ -76,7 +76,7 @@ def _product(a, b, out):
     sums, general = _LOOPS["table" if isinstance(b.multiplier, Table) else b.multiplier.name]
     table = (b.multiplier.words, 23 - b.multiplier.bits) if isinstance(b.multiplier, Table) else _NO_TABLE
     panels = b.panels
-    if general and not _largest(a) * b.largest < LARGEST_SAFE:   # infinity times zero is NaN, and not less
+    if general and not _largest(a) * b.largest < LARGEST_SAFE:   # `not <` is also true for NaN, e.g. infinity times zero
         sums, panels = general, _panels(b.values)
     direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
@@ -101,7 +101,7 @@ def _check(factor):
 
 
 def _work(rows, columns):
-    """What rows x columns of C take: vectors, and about one more for each row."""
+    """Relative cost of rows x columns of C: the number of vectors, and about one more for each row."""
     return rows * (-(-columns // VECTOR) + 1)
 
 
@@ -116,11 +116,11 @@ def _panels(b):
 
 
 def _largest(matrix):
-    """The largest magnitude, NaN where there is one."""
+    """The largest magnitude; NaN if the matrix holds one."""
     return max(float(matrix.max(initial=0)), -float(matrix.min(initial=0)))
 
 
-# ---- B's elements, made what the products below take
+# ---- B's elements, prepared for the products below
 
 def _cut(b):
     return (np.ascontiguousarray(b).view(np.uint32) & np.uint32(0xffff0000)).view(np.float32)
@@ -144,7 +144,7 @@ _NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
 OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves}
 
 
-# ---- products of bit patterns, int32: left(a) once for an element of A, times(left(a), b) for each of B's it meets
+# ---- products of bit patterns, int32: left(a) once per element of A, times(left(a), b) for each element of B in its row
 
 compiled = numba.njit(error_model="numpy", nogil=True, forceinline=True)
 kept = numba.njit(error_model="numpy", nogil=True, cache=True)
@@ -189,9 +189,9 @@ def _times_exact(a, b, table):
 def _half(value):
     """`value` rounded to the nearest half, ties to even.
 
-    Adding 1.5 times 2^13 the power of two below `value`, 2^e, leaves no bits below 2^(e - 10), nor below the last of a
-    subnormal half, 2^-24; both sums round as float32 does. Powers beyond a half's do not matter: the result is infinite.
-    What rounds to -0 becomes +0, which is the same to a sum.
+    With 2^e the power of two below `value`, adding 1.5 * 2^(e + 13) rounds off all bits below 2^(e - 10), and below 2^-24, the
+    last bit of a subnormal half; both additions round as float32 does. For powers beyond the range of a half the result is
+    infinite. -0 becomes +0, which makes no difference in a sum.
     """
     power = min(max(np.int32(_bits(value) & EXPONENT), np.int32(113 << 23)), np.int32(143 << 23))
     shift = _float(np.int32(power + np.int32((13 << 23) + 0x00400000)))
@@ -223,14 +223,14 @@ def _times_acc16(a, b, table):
 
 @compiled
 def _least(a, correction):
-    """The least magnitude of b whose product with a is a normal number; LEAST_NORMAL at least, for b must be one too.
+    """The least magnitude of b whose product with a is a normal number; at least LEAST_NORMAL, since b must be normal too.
 
-    The product's exponent is the sum of both, and one more from x + y + correction >= 1 on (two more never). So b needs the
-    exponent with which the sum is one too small, and then a mantissa that makes up for it.
+    The product's exponent is the sum of both exponents, plus one if x + y + correction >= 1 (never plus two). So b needs at
+    least the exponent for which the sum is one too small, and then a mantissa large enough to carry.
     """
     magnitude = np.int32(a & MAGNITUDE)
     exponent = np.int32(BIAS - (magnitude & EXPONENT))
-    mantissa = np.int32(BIAS + CARRY - correction - magnitude)   # with that exponent: the magnitude where 1 is reached
+    mantissa = np.int32(BIAS + CARRY - correction - magnitude)   # with that exponent: the magnitude at which x + y reaches 1
     return NEVER if magnitude < LEAST_NORMAL else max(exponent, mantissa, LEAST_NORMAL)
 
 
@@ -247,16 +247,16 @@ def _left_mit16(a, table):
 @compiled
 def _times_mit(left, b, table):
     shifted, least = left
-    # One addition: the mantissas carry into the exponents, and the signs add up to their exclusive or.
+    # One addition: the mantissas carry into the exponents, and the sum of the signs is their exclusive or.
     return _float(np.int32(shifted + b) if np.int32(b & MAGNITUDE) >= least else ZERO)
 
 
 @compiled
 def _correction(below):
-    """What MBM adds to Mitchell's bits where x + y = 1 - below / 2^23.
+    """The correction that MBM adds to Mitchell's bits for x + y = 1 - below / 2^23.
 
-    2^23 c as long as that does not carry; then the mantissa becomes (x + y + c - 1) / 2, which grows half as fast; c / 2 from
-    x + y = 1 on; and nothing where that would carry.
+    With c = 5/64: 2^23 c as long as that does not carry; if it does, the mantissa is (x + y + c - 1) / 2, which grows half as
+    fast; half of 2^23 c for x + y >= 1; and 0 if that would carry.
     """
     correction = np.int32((min(max(below, ZERO), CORRECTION) + CORRECTION) >> ONE)
     return ZERO if below <= np.int32((CORRECTION >> ONE) - CARRY) else correction
@@ -269,7 +269,7 @@ def _left_am(a, table):
 
 @compiled
 def _left_am16(a, table):
-    # Two odd mantissas have an even sum, and half the correction no more bits than they: the result is as short.
+    # Two odd mantissas have an even sum, and half the correction has no more bits: the result has 7 bits without truncation.
     return _left_am(np.int32((a & UPPER) | LOWEST), table)
 
 
@@ -283,7 +283,7 @@ def _times_am(left, b, table):
 @compiled
 def _left_table(a, table):
     exponent = np.int32(a & EXPONENT)
-    # With a zero for one operand no exponent of the other lifts the product to a normal number.
+    # If one operand is zero, no exponent of the other makes the product a normal number.
     shifted = np.int32(exponent - BIAS) if exponent else np.int32(-EXPONENT)
     return shifted, np.int32(a & SIGN), table[0][np.uint32((a & MANTISSA) >> table[1])]
 
@@ -296,11 +296,11 @@ def _times_table(left, b, word):
     return _float(np.int32(bits | (sign ^ (b & SIGN))) if live else ZERO)
 
 
-# ---- the same for any operands and results
+# ---- the same for all operands and results, special cases included
 
 @compiled
 def _finished(a, b, bits):
-    """The product that has these bits, apart from operands that are zero, subnormal or not finite."""
+    """The product with these bits, except for operands that are zero, subnormal or not finite."""
     a_magnitude, b_magnitude = np.int32(a & MAGNITUDE), np.int32(b & MAGNITUDE)
     bits = ZERO if min(a_magnitude, b_magnitude) < LEAST_NORMAL else bits
     exact = _float(a) * _float(b)
@@ -310,7 +310,7 @@ def _finished(a, b, bits):
 
 @compiled
 def _ranged(a, b, doubled):
-    """The product whose magnitude has the bits `doubled`, with the exponent 127 too large."""
+    """The product whose magnitude has the bits `doubled`, in which the exponent is too large by 127."""
     sign, doubled = np.int32((a ^ b) & SIGN), np.uint32(doubled)
     bits = np.int32(np.uint32(doubled - np.uint32(BIAS))) | sign
     bits = np.int32(EXPONENT | sign) if doubled >= np.uint32(0xbf000000) else np.int32(bits)
@@ -355,14 +355,14 @@ def _any_table(a, b, table):
     return _ranged(a, b, np.uint32(a & EXPONENT) + np.uint32(b & EXPONENT) + words[np.uint32(row), np.uint32(column)])
 
 
-# ---- one product, for loops that make them one by one
+# ---- a single product, for loops that multiply one pair at a time
 
 CODES = {name: np.int64(code) for code, name in enumerate(("fp16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
 FP16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
 
 
 def coded(multiplier):
-    """What single() takes for a multiplier; None, without a test in the loop, for the exact one."""
+    """The argument of single() for a multiplier; None for the exact one, which then costs no test in the loop."""
     if isinstance(multiplier, Table):
         return CODES["table"], (multiplier.words, np.int64(23 - multiplier.bits))
     return None if multiplier.name == "exact" else (CODES[multiplier.name], (_NO_TABLE[0], np.int64(_NO_TABLE[1])))
@@ -370,7 +370,7 @@ def coded(multiplier):
 
 @compiled
 def single(a, b, multiplier):
-    """The product of two float32 numbers; multiplier: see coded(). Of any float type where that is None."""
+    """The product of two float32 numbers, or of any float type if multiplier (see coded()) is None."""
     if multiplier is None:
         return a * b
     code, table = multiplier
@@ -399,7 +399,7 @@ def _sums(add, left, times, table, a, panels, out):
     for panel in range(len(panels)):
         first = panel * PANEL
         width = min(PANEL, out.shape[1] - first)
-        whole = (width + VECTOR - 1) // VECTOR * VECTOR   # so that no column is left for a slower loop
+        whole = (width + VECTOR - 1) // VECTOR * VECTOR   # whole vectors, so no columns remain for a slower loop
         for start in range(0, max(depth, 1), DEPTH):
             stop = min(depth, start + DEPTH)
             for row in range(rows):
@@ -414,7 +414,7 @@ def _sums(add, left, times, table, a, panels, out):
 def _add_products(left, times, table, a, row, panels, panel, start, stop, total, width):
     """total[n] += the products of a[row, k] and panels[panel, k, n] for k from start to stop."""
     odd = stop - (stop - start) % 4
-    for k in range(start, odd, 4):   # four at once: total is read and written a quarter as often
+    for k in range(start, odd, 4):   # four rows at once: a quarter of the loads and stores of total
         a0, a1 = left(a[row, k], table), left(a[row, k + 1], table)
         a2, a3 = left(a[row, k + 2], table), left(a[row, k + 3], table)
         for n in range(width):
@@ -425,7 +425,7 @@ def _add_products(left, times, table, a, row, panels, panel, start, stop, total,
 
 @compiled
 def _add_singly(left, times, table, a, row, panels, panel, start, stop, total, width):
-    """As _add_products."""
+    """The same as _add_products, one row of B at a time."""
     for k in range(start, stop):
         a0 = left(a[row, k], table)
         for n in range(width):
@@ -434,7 +434,7 @@ def _add_singly(left, times, table, a, row, panels, panel, start, stop, total, w
 
 @compiled
 def _add_table_products(left, times, table, a, row, panels, panel, start, stop, total, width):
-    """As _add_products; the table is read by a loop of its own, for LLVM makes no vectors of one that reads and writes."""
+    """The same as _add_products; the table has a loop of its own, since LLVM does not vectorise one that gathers and stores."""
     shift, found = np.uint32(table[1]), np.empty(PANEL, np.int32)
     for k in range(start, stop):
         a0 = left(a[row, k], table)
@@ -515,7 +515,7 @@ def _any_table_sums(table, a, panels, out):
     _sums(_add_singly, _as_it_is, _any_table, table, a, panels, out)
 
 
-_LOOPS = {   # multiplier -> the loops where nothing overflows and all is finite, those for anything (None: the same)
+_LOOPS = {   # multiplier -> (loops for finite numbers without overflow, loops for all numbers; None: the same)
     "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
     "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),
     "am32": (_am32_sums, _any_am32_sums), "am16": (_am16_sums, _any_am16_sums), "table": (_table_sums, _any_table_sums)}

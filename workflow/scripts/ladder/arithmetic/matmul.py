@@ -1,4 +1,4 @@
-"""Matrix products in float32, in pieces that do not depend on the number of threads, so that their bits do not either."""
+"""float32 matrix products cut into fixed-size pieces, so results are bit-identical for any number of threads."""
 
 import concurrent.futures
 
@@ -7,8 +7,8 @@ import threadpoolctl
 
 from ladder.progress import bar
 
-SHARE = 256   # rows of a product at a time
-TILE = 512    # columns of a matrix's product with itself at a time
+SHARE = 256   # rows per piece of a product
+TILE = 512    # columns per piece of a Gram matrix
 
 
 def product(rows, matrix, threads):
@@ -23,7 +23,7 @@ def product(rows, matrix, threads):
 
 
 def gram(columns, threads):
-    """columns.T @ columns: the upper triangle, and some of what lies below it, float32 (D, D), of columns (N, D) float32."""
+    """columns.T @ columns, float32 (D, D), of columns (N, D) float32; below the diagonal only part of it is computed."""
     size = columns.shape[1]
     out = np.zeros((size, size), np.float32, order="F")
 
@@ -35,9 +35,9 @@ def gram(columns, threads):
 
 
 def for_each(work, items, threads, label="", unit=""):
-    """Call work(item) for each of the items, on so many threads, each with BLAS on one; returns the results in order.
+    """The results of work(item) for all items in order, computed on `threads` threads, each with single-threaded BLAS.
 
-    label, unit: of a progress bar; none without a label.
+    label, unit: of the progress bar; without a label there is none.
     """
     with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(threads) as pool:
         found = pool.map(work, items)

@@ -1,4 +1,4 @@
-"""Cheap multipliers: what hardware with a simpler multiplier would make of a product of two float32 numbers, to the bit.
+"""Approximate multipliers: bit-exact models of simplified hardware for the product of two float32 numbers.
 
 A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and `fp16` add the exponents, take the sign as the exclusive or
 of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
@@ -8,15 +8,15 @@ of the signs and approximate (1 + x)(1 + y). They share their special cases, in 
     the result's exponent is too small    +0 (there are no subnormal results)
     the result's exponent is too large    infinity with the product's sign
 
-The order matters where rules meet: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
-nearest, ties to even, with subnormals, signed zeros and infinities as there; only its NaN is made 0x7fc00000 too.
+The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
+nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000.
 
     mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
                                                                      logarithms, 1962
-    mbm        Mitchell's plus 5/64, which makes its mean error      the minimally biased multiplier, Saadat et al., 2018
-               small; no correction where it would carry
+    mbm        Mitchell's plus 5/64, which reduces its bias; no      the minimally biased multiplier, Saadat et al., 2018
+               correction if it would carry
 
-The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate.py for matrix products.
+The same formulas are in kernels/common/multiplier.cuh for GPUs and in approximate_matmul.py for matrix products.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ CORRECTION = np.uint32(655360)      # 5/64 of 2^23
 
 @dataclasses.dataclass(frozen=True)
 class Multiplier:
-    """A multiplier by formula; `text` says what it is."""
+    """A multiplier given by a formula; text: its description."""
 
     name: str
     text: str
@@ -54,7 +54,7 @@ class Multiplier:
 
 MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
     "exact": "float32",
-    "acc16": "bfloat16: operands and product cut to 7 bits of mantissa",
+    "acc16": "bfloat16: operands and product truncated to 7 bits of mantissa",
     "am32": "minimally biased multiplier (MBM), 23 bits of mantissa",
     "am16": "minimally biased multiplier (MBM), 7 bits of mantissa",
     "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
@@ -65,10 +65,10 @@ MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """A multiplier given by the product of every two mantissas of m bits; longer mantissas are cut to m bits.
+    """A multiplier given by the products of all pairs of m-bit mantissas; longer mantissas are truncated to m bits.
 
-    entries: uint8 (2^m, 2^m); entries[i, j] is what (1 + i / 2^m)(1 + j / 2^m) becomes: its low m bits the mantissa f of the
-    result, bit 7 the carry c, so that the result is (1 + f / 2^m) 2^c. Nothing says that it is symmetric.
+    entries: uint8 (2^m, 2^m); entries[i, j] stands for (1 + i / 2^m)(1 + j / 2^m): its low m bits are the mantissa f of the
+    result and bit 7 the carry c, so the result is (1 + f / 2^m) 2^c. The table need not be symmetric.
     """
 
     name: str
@@ -91,23 +91,23 @@ class Table:
 
     @functools.cached_property
     def digest(self):
-        """Of the entries, 16 hexadecimal digits."""
+        """16 hexadecimal digits of the sha256 of the entries."""
         return hashlib.sha256(self.entries.tobytes()).hexdigest()[:16]
 
     @functools.cached_property
     def words(self):
-        """uint32 (2^m, 2^m): the entries with mantissa and carry where a float32 has its mantissa and its exponent."""
+        """uint32 (2^m, 2^m): the entries with mantissa and carry shifted to the mantissa and the exponent of a float32."""
         entries = self.entries.astype(np.uint32)
         return (entries & CARRY) << 16 | (entries & (CARRY - 1)) << (23 - self.bits)
 
     @functools.cached_property
     def flipped(self):
-        """The same with the operands exchanged."""
+        """The same multiplier with the operands exchanged."""
         return Table(self.name, np.ascontiguousarray(self.entries.T))
 
 
 def find(name):
-    """The multiplier that `name` says: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
+    """The multiplier called `name`: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
     if pathlib.Path(name).is_file():
@@ -118,7 +118,7 @@ def find(name):
 
 
 def identity(name):
-    """What the multiplier that `name` says is called in versions: its name, or 'table' and the digest of its entries.
+    """The identity of the multiplier `name` in versions: its name, or 'table' and the digest of its entries.
 
     Raises UserError as find().
     """
@@ -127,8 +127,8 @@ def identity(name):
 
 
 @dataclasses.dataclass(frozen=True)
-class Products:
-    """Which multiplier makes the products of convolutions and dense layers, by direction (DIRECTIONS)."""
+class ByDirection:
+    """The multiplier that convolutions and dense layers use in the forward pass, the input and the weight gradient."""
 
     forward: object = MULTIPLIERS["exact"]
     input_grad: object = MULTIPLIERS["exact"]
@@ -136,37 +136,37 @@ class Products:
 
     @property
     def exact(self):
-        """Whether all are."""
+        """Whether all three are the exact one."""
         return all(getattr(self, direction) is MULTIPLIERS["exact"] for direction in DIRECTIONS)
 
 
-DIRECTIONS = tuple(field.name for field in dataclasses.fields(Products))
-EXACT = Products()
+DIRECTIONS = tuple(field.name for field in dataclasses.fields(ByDirection))
+EXACT = ByDirection()
 
 
-def products(params, name):
-    """The Products that a stage's parameters ask for: `multiplier` and `multiplier_in`; without the first all are exact.
+def from_params(params, name):
+    """The ByDirection of a stage's parameters `multiplier` and `multiplier_in`; EXACT without the former.
 
-    name: what find() takes; without `multiplier_in` all directions use it. Raises UserError as find(), and where the table in
-    the file is not the one that the run was planned with.
+    name: argument of find(), used in all directions if there is no `multiplier_in`. Raises UserError as find(), and if the
+    file no longer holds the table that the run was planned with.
     """
     if "multiplier" not in params:
         return EXACT
     if identity(name) != params["multiplier"]:
         raise UserError(f"{name} changed after this run was planned; run it again")
-    return Products(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
+    return ByDirection(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
 
 
 def load_table(path):
-    """The Table in a file (see read_entries). Raises UserError where it is none."""
+    """The Table in a file (see read_entries). Raises UserError if the file holds none."""
     return Table(str(path), read_entries(path))
 
 
 def read_entries(path):
-    """The entries in a file, uint8 (2^m, 2^m), whatever faults they have.
+    """The unchecked entries in a file, uint8 (2^m, 2^m).
 
-    The file holds 4^m bytes, m from 1 to 7, entry [i, j] at place (i << m) | j; or as a .npy those entries, flat or square.
-    Raises UserError for a file that cannot be read, another number of entries, and another dtype than uint8.
+    The file holds 4^m bytes, m from 1 to 7, entry [i, j] at offset (i << m) | j; or these entries as a .npy, flat or square.
+    Raises UserError for a file that cannot be read, a wrong number of entries, and any dtype but uint8.
     """
     path = pathlib.Path(path)
     try:
@@ -179,7 +179,7 @@ def read_entries(path):
                         f"{', '.join(map(str, sizes))}")
     side = math.isqrt(entries.size)
     if entries.shape not in ((side * side,), (side, side)):
-        raise UserError(f"{path} is {entries.shape}, but a multiplier table of so many entries is {(side * side,)} or "
+        raise UserError(f"{path} is {entries.shape}, but a multiplier table of {entries.size} entries is {(side * side,)} or "
                         f"{(side, side)}")
     entries = np.ascontiguousarray(entries).reshape(side, side)
     entries.flags.writeable = False
@@ -198,19 +198,19 @@ def _read_npy(path):
 
 
 def stray_bits(entries):
-    """Places (i, j) of the entries that have bits between their mantissa and their carry."""
+    """Indices (i, j) of the entries with bits between their mantissa and their carry."""
     meant = CARRY | (len(entries) - 1)
     return [(int(i), int(j)) for i, j in np.argwhere(entries & np.uint8(0xff - meant))]
 
 
 def tabulated(kind, bits):
-    """The entries, uint8 (2^bits, 2^bits), of `exact`, `mitchell` or `mbm` with mantissas of so many bits, results cut.
+    """The entries, uint8 (2^bits, 2^bits), of `exact`, `mitchell` or `mbm` with mantissas and results truncated to `bits` bits.
 
     With 7 bits these are acc16, mit16 and am16.
     """
     mantissas = np.arange(2 ** bits, dtype=np.uint32) << (23 - bits)
     if kind == "mbm":
-        mantissas |= np.uint32(1 << (23 - bits))   # it sets the lowest bit of both operands
+        mantissas |= np.uint32(1 << (23 - bits))   # MBM sets the lowest bit of both operands
     values = (mantissas | ONE).view(np.float32)
     by = {"exact": "exact", "mitchell": "mit32", "mbm": "am32"}[kind]
     results = multiply(values[:, None], values[None, :], by).view(np.uint32)
@@ -219,7 +219,7 @@ def tabulated(kind, bits):
 
 
 def kernel_defines(multiplier):
-    """What to compile kernels that include common/multiplier.cuh with: texts NAME=VALUE."""
+    """Macro definitions NAME=VALUE for kernels that include common/multiplier.cuh."""
     if not isinstance(multiplier, Table):
         return (f"MULTIPLIER={multiplier.name}",)
     return ("MULTIPLIER=table", f"MULTIPLIER_TABLE_BITS={multiplier.bits}",
@@ -229,7 +229,7 @@ def kernel_defines(multiplier):
 # ---- products
 
 def multiply(a, b, multiplier):
-    """a * b element by element, as `multiplier` (a Multiplier, a Table, or what find() takes) makes it.
+    """a * b element by element under `multiplier` (a Multiplier, a Table, or an argument of find()).
 
     a, b: float32 arrays or numbers whose shapes broadcast; returns a float32 array. Raises TypeError for another dtype,
     UserError for an unknown multiplier.
@@ -285,30 +285,30 @@ def _tabular(a, b, table):
 
 
 def _mitchell(a, b):
-    """Exponent and mantissa of the product's magnitude, one after the other, with the exponent 127 too large."""
-    return (a & MAGNITUDE) + (b & MAGNITUDE)   # a carry out of the mantissas is what x + y >= 1 asks for
+    """The bits of the product's magnitude, with the exponent too large by 127."""
+    return (a & MAGNITUDE) + (b & MAGNITUDE)   # if x + y >= 1, the mantissas carry into the exponent, as the formula requires
 
 
 def _mbm(a, b):
-    """As _mitchell."""
+    """The same as _mitchell for MBM."""
     total = (a & MANTISSA) + (b & MANTISSA)
     carry = total >> 23
     fraction = (total & MANTISSA) + (CORRECTION >> carry)
-    too_large = fraction >= LEAST_NORMAL   # the correction would carry: leave it out, or renormalise
+    too_large = fraction >= LEAST_NORMAL   # the correction would carry: omit it, or renormalise
     fraction = np.where(too_large, np.where(carry, total & MANTISSA, (fraction - LEAST_NORMAL) >> 1), fraction)
     exponents = (a & EXPONENT) + (b & EXPONENT)
     return exponents + np.where(carry | too_large, LEAST_NORMAL, np.uint32(0)) + fraction
 
 
 def _by_exponent(a, b, doubled):
-    """The product whose magnitude has the bits `doubled`, with the exponent 127 too large."""
+    """The product whose magnitude has the bits `doubled`, in which the exponent is too large by 127."""
     sign = (_bits(a) ^ _bits(b)) & SIGN
     bits = np.where(doubled < ONE + EXPONENT, (doubled - ONE) | sign, EXPONENT | sign)
     return _special_cases(a, b, np.where(doubled < ONE + LEAST_NORMAL, 0, bits))
 
 
 def _special_cases(a, b, bits):
-    """The float32 of `bits`, apart from operands that are zero, subnormal or not finite."""
+    """The float32 of `bits`, except for operands that are zero, subnormal or not finite."""
     a_magnitude, b_magnitude = _bits(a) & MAGNITUDE, _bits(b) & MAGNITUDE
     least, largest = np.minimum(a_magnitude, b_magnitude), np.maximum(a_magnitude, b_magnitude)
     bits = np.where(least < LEAST_NORMAL, 0, bits)
@@ -320,7 +320,7 @@ def _bits(values):
 
 
 def _float(bits):
-    """float32 of `bits`, with the one NaN."""
+    """float32 of `bits`, with every NaN replaced by NAN."""
     values = np.asarray(bits, np.uint32).view(np.float32)
     return np.where(np.isnan(values), NAN.view(np.float32), values)
 

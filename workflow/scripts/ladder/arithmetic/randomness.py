@@ -1,37 +1,37 @@
-"""Random numbers that depend on a key alone, never on what was drawn before (Philox4x64-10; Salmon et al., 2011)."""
+"""Counter-based random numbers: they depend on a key only, not on earlier draws (Philox4x64-10; Salmon et al., 2011)."""
 
 import numpy as np
 
-# What a stream of numbers is for; a dropout layer has the stream DROPOUT + its place among the network's layers.
+# One stream for each purpose; a dropout layer uses DROPOUT + its index among the network's layers.
 INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT = range(1, 9)
 DROPOUT = 16
 
-WORDS_PER_BLOCK = 8   # 32-bit numbers of one counter
+WORDS_PER_BLOCK = 8   # 32-bit numbers per counter value
 
 
 def generator(seed, stream, index):
-    """A NumPy generator of its own for (seed, stream, index)."""
+    """An independent NumPy generator for (seed, stream, index)."""
     return np.random.Generator(_bits(seed, stream, index))
 
 
 def dropout_mask(seed, stream, step, start, count, rate):
-    """uint8 (count,): 1 for each of the batch's values start, start + 1, ... that is kept, 0 with probability `rate`.
+    """uint8 (count,): 0 with probability `rate`, else 1, for the values start, start + 1, ... of a batch.
 
-    stream: the layer's place in its network. Any share of a batch is drawn alike whoever draws it: ValueError where `start` is
-    no multiple of 8, the 32-bit numbers of a block.
+    stream: the layer's index in its network. A part of a batch gets the same mask however the batch is divided, which needs a
+    `start` that is a multiple of WORDS_PER_BLOCK; ValueError otherwise.
     """
     block, within = divmod(start, WORDS_PER_BLOCK)
     if within:
-        raise ValueError(f"a share of a dropout mask starts at a multiple of {WORDS_PER_BLOCK}, not at {start}")
+        raise ValueError(f"a part of a dropout mask starts at a multiple of {WORDS_PER_BLOCK}, not at {start}")
     drawn = _bits(seed, DROPOUT + stream, step, block).random_raw(-(-count // 2))
     words = drawn.astype("<u8", copy=False).view("<u4")[:count]
     return (words >= np.uint32(int(rate * 2 ** 32))).view(np.uint8)
 
 
 def augmentation(seed, step, count, crop, flip):
-    """int32 (count, 3): for each row of a batch (rows down, columns right, mirrored); shifts are -crop to crop.
+    """int32 (count, 3): (vertical shift, horizontal shift, mirrored) of each image of a batch; shifts are -crop to crop.
 
-    mirrored: 0 or 1, by a coin; 0 without `flip`.
+    mirrored: 0 or 1 with equal probability; 0 without `flip`.
     """
     drawn = _bits(seed, AUGMENTATION, step).random_raw((count, 4))
     shifts = (drawn[:, :2] % np.uint64(2 * crop + 1)).astype(np.int32) - crop
@@ -40,7 +40,7 @@ def augmentation(seed, step, count, crop, flip):
 
 
 def _bits(seed, stream, index, block=0):
-    """The bits of (seed, stream, index) from a block of four 64-bit numbers on."""
-    # As arrays of their type: NumPy makes floats, and roundings, of a list with a number that int64 does not hold.
+    """The bit generator of (seed, stream, index), starting at a block of four 64-bit numbers."""
+    # Typed arrays, because NumPy converts a list with a number beyond int64 to float, which rounds.
     key, counter = np.array([seed, stream], np.uint64), np.array([block, 0, 0, index], np.uint64)
     return np.random.Philox(key=key, counter=counter)

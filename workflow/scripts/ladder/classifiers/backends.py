@@ -1,4 +1,4 @@
-"""Which SVM library this machine can run. Standard library only: the Snakefile imports it on every start.
+"""The SVM libraries that this machine can run. Standard library only, because the Snakefile imports it on every start.
 
 | backend | library | needs |
 |---|---|---|
@@ -12,13 +12,13 @@ import importlib.util
 from ladder.errors import UserError
 from ladder.machine.driver import gpu_count
 
-BACKENDS = ("cuml", "sklearnex", "sklearn")   # in the order in which `auto` takes them
+BACKENDS = ("cuml", "sklearnex", "sklearn")   # in the order of preference of `auto`
 
 
 def resolve_backend(name):
-    """The backend that `name` stands for: itself, or for 'auto' the first of BACKENDS that this machine can run.
+    """`name` itself, or for 'auto' the first of BACKENDS that this machine can run.
 
-    Raises UserError for a name that is no backend.
+    Raises UserError for an unknown name.
     """
     if name == "auto":
         return next(backend for backend in BACKENDS if unavailable(backend) is None)
@@ -28,7 +28,7 @@ def resolve_backend(name):
 
 
 def unavailable(name):
-    """One line saying why this machine cannot run the backend `name` and what it can run instead; None where it can."""
+    """The reason why this machine cannot run the backend `name`, in one line with alternatives; None if it can."""
     if name == "cuml" and gpu_count() == 0:
         return f"svm_backend cuml needs an NVIDIA GPU and no driver answers here; {_instead()}"
     if name == "cuml" and not (_installed("cupy") and _installed("cuml")):

@@ -1,4 +1,4 @@
-"""Kernel functions of two sets of rows, in float32, and the gamma that `scale` and `auto` stand for."""
+"""Kernel functions of two sets of rows in float32, and the values of gamma `scale` and `auto`."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ import numpy as np
 
 KERNELS = ("rbf", "linear", "poly")
 DEGREE, COEF0 = 3, 0.0   # of poly, scikit-learn's defaults
-CHUNK = 256              # rows at a time where the work is elementwise: they stay in the cache
+CHUNK = 256              # rows per piece of elementwise work, which stays in the cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Kernel:
     coef0: float = COEF0
 
     def settings(self):
-        """The same as scikit-learn's, scikit-learn-intelex's and cuML's SVC take it."""
+        """Keyword arguments of SVC in scikit-learn, scikit-learn-intelex and cuML."""
         return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
 
     def block(self, x, x_norms, y, y_norms):
@@ -55,7 +55,7 @@ def squared_norms(rows):
 
 
 def resolve_gamma(gamma, features):
-    """The number that 'scale' or 'auto' stands for, as scikit-learn defines them."""
+    """gamma as a number; 'scale' and 'auto' as defined by scikit-learn."""
     if gamma == "auto":
         return 1.0 / features.shape[1]
     if gamma == "scale":
@@ -65,7 +65,7 @@ def resolve_gamma(gamma, features):
 
 
 def _variance(features):
-    """Variance of all the elements, in float64, without a float64 copy of them."""
+    """Variance of all elements in float64, without a float64 copy of the features."""
     count = math.prod(features.shape)
     chunks = [slice(start, start + CHUNK) for start in range(0, len(features), CHUNK)]
     mean = sum(np.sum(features[chunk], dtype=np.float64) for chunk in chunks) / count

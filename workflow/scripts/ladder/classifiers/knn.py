@@ -1,20 +1,19 @@
-"""k nearest neighbours: the class that most of a row's nearest training rows have."""
+"""k nearest neighbours: the majority class among the nearest training rows."""
 
 import numpy as np
 
-from ladder.arithmetic import matmul as products
+from ladder.arithmetic import matmul
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 
 DISTANCES = ("cosine", "euclidean")
-ROWS = 512   # rows classified at a time by a thread, each with its distances to all training rows
+ROWS = 512   # rows per piece of a thread, each with its distances to all training rows
 
 
 def predict(train, labels, rows, k, distance, threads=1):
     """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and labels (N,).
 
-    distance: cosine or euclidean. Of classes with equally many of the k neighbours it is the lowest. Rows may be memory-mapped.
-    The bits do not depend on the number of threads. Raises UserError where there are fewer than k training rows, and for
-    features that are not finite.
+    distance: cosine or euclidean. Ties go to the lowest class. Rows may be memory-mapped. Results are bit-identical for any
+    number of threads. Raises UserError for fewer than k training rows, RunFailed for features that are not finite.
     """
     if k > len(train):
         raise UserError(f"knn_k is {k}, but there are {len(train)} training images; at most {len(train)}")
@@ -25,7 +24,7 @@ def predict(train, labels, rows, k, distance, threads=1):
 
     def block(start):
         some = _prepared(rows[start:start + ROWS], center, distance)
-        # |x - y|^2 but for |x|^2, which is the same for all neighbours of x; -x.y orders as 1 - cosine does.
+        # |x - y|^2 without |x|^2, which is equal for all neighbours of x; -x.y has the order of 1 - cosine.
         apart = some @ known.T
         apart *= -2 if distance == "euclidean" else -1
         apart += offsets
@@ -34,11 +33,11 @@ def predict(train, labels, rows, k, distance, threads=1):
         np.add.at(votes, (np.arange(len(some))[:, None], codes[nearest]), 1)
         return classes[votes.argmax(axis=1)]
 
-    return np.concatenate(products.for_each(block, range(0, len(rows), ROWS), threads, "nearest neighbours", "block"))
+    return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads, "nearest neighbours", "block"))
 
 
 def _prepared(rows, center, distance):
-    """A float32 copy of the rows minus the centre, which changes no distance and leaves more digits, or of length 1."""
+    """A float32 copy of the rows, normalised to length 1 for cosine, else centred, which reduces rounding errors."""
     rows = np.asarray(rows, np.float32) - center
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     if not np.isfinite(norms).all():

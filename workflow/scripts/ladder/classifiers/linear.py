@@ -1,9 +1,9 @@
-"""A linear classifier: least squares on the classes with an L2 penalty (ridge), solved in closed form.
+"""A linear classifier: ridge regression (least squares with an L2 penalty) on the classes, solved in closed form.
 
-Of X (N, D), the training rows minus their mean, and Y (N, k), +1 for a row's class and -1 elsewhere, minus its mean, the
-weights are W = (X'X + strength s I)^-1 X'Y, which is X'(XX' + strength s I)^-1 Y: the smaller system is solved. s = |X|^2 / D,
-the mean eigenvalue of X'X, so a strength means the same for features of any scale. The strength is that of STRENGTHS which,
-fitted to the other rows, names most right of a tenth of the training rows drawn by the seed; the larger of equally good ones.
+With X (N, D) the training rows minus their mean and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean, the
+weights are W = (X'X + strength s I)^-1 X'Y = X'(XX' + strength s I)^-1 Y; the smaller system is solved. s = |X|^2 / D, the mean
+eigenvalue of X'X, makes the strength independent of the scale of the features. The strength is chosen from STRENGTHS by the
+accuracy on a validation set, a tenth of the training rows drawn by the seed; ties go to the larger strength.
 """
 
 import dataclasses
@@ -12,21 +12,20 @@ import numpy as np
 import scipy.linalg
 import threadpoolctl
 
-from ladder.arithmetic import matmul as products
-from ladder.arithmetic import randomness
+from ladder.arithmetic import matmul, randomness
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
 
 STRENGTHS = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
-HELD_OUT = 10    # one training row in so many chooses the strength
-ROWS = 4096      # rows at a time
+HELD_OUT = 10    # one training row in HELD_OUT is in the validation set
+ROWS = 4096      # rows per block
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     """classes (k,): labels, ascending; weights (D, k) and intercept (k,) float32; strength: the one chosen.
 
-    validation: strength -> share of the held-out tenth that it named right.
+    validation: strength -> accuracy on the validation set.
     """
 
     classes: np.ndarray
@@ -36,19 +35,19 @@ class Model:
     validation: dict
 
     def tensors(self):
-        """The arrays, as they are saved: all that predictions need."""
+        """The arrays as saved: all that predictions need."""
         return {name: getattr(self, name) for name in ("classes", "weights", "intercept")}
 
 
 def fit(features, labels, seed, threads=1):
     """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
 
-    The bits do not depend on the number of threads. Raises UserError for fewer than two classes, fewer than 20 rows, or
+    Bit-identical for any number of threads. Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for
     features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2 or len(labels) < 2 * HELD_OUT:
-        raise UserError(f"a linear classifier needs two classes and {2 * HELD_OUT} training images, here are {len(classes)} "
+        raise UserError(f"a linear classifier needs two classes and {2 * HELD_OUT} training images, not {len(classes)} "
                         f"and {len(labels)}; raise train_limit")
     center = np.mean(features, axis=0, dtype=np.float64)
     if not np.isfinite(center).all():
@@ -57,11 +56,11 @@ def fit(features, labels, seed, threads=1):
     system = (_Primal if features.shape[1] <= len(features) else _Dual)(features, center.astype(np.float32), targets, threads)
     drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(labels))
     held, rest = np.sort(drawn[:len(drawn) // HELD_OUT]), np.sort(drawn[len(drawn) // HELD_OUT:])
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):   # LAPACK's bits depend on its threads
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):   # LAPACK's rounding depends on its threads
         system.leave_out(held, rest)
         found = {strength: float(np.mean(system.scores(held, strength).argmax(axis=1) == codes[held]))
                  for strength in bar(STRENGTHS, "linear", "strength")}
-        strength = max(found, key=found.get)   # the first of equals, which is the strongest
+        strength = max(found, key=found.get)   # the first maximum, which has the largest strength
         weights = system.weights(strength)
     intercept = targets.mean(axis=0) - center @ weights
     return Model(classes, weights.astype(np.float32), intercept.astype(np.float32), strength, found)
@@ -72,11 +71,11 @@ def predict(model, rows, threads=1):
     def block(start):
         return model.classes[(np.asarray(rows[start:start + ROWS]) @ model.weights + model.intercept).argmax(axis=1)]
 
-    return np.concatenate(products.for_each(block, range(0, len(rows), ROWS), threads))
+    return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads))
 
 
 class _Primal:
-    """Where there are no more features than rows: sums over rows of x x' and x y', all and without those that are left out."""
+    """For D <= N: sums of x x' and x y' over all rows, and over the rows outside the validation set."""
 
     def __init__(self, features, center, targets, threads):
         self._features, self._center, self._targets, self._threads = features, center, targets, threads
@@ -97,7 +96,7 @@ class _Primal:
         total = [0, np.zeros(width), np.zeros(classes), np.zeros((width, width), order="F"), np.zeros((width, classes))]
         for some in bar(list(_blocks(rows)), f"linear, {label}", "block"):
             x, y = self._centred(some), self._targets[some]
-            for of, part in zip(total[1:], (x.sum(axis=0, dtype=np.float64), y.sum(axis=0), products.gram(x, self._threads),
+            for of, part in zip(total[1:], (x.sum(axis=0, dtype=np.float64), y.sum(axis=0), matmul.gram(x, self._threads),
                                             x.T @ y.astype(np.float32)), strict=True):
                 of += part
             total[0] += len(some)
@@ -108,7 +107,7 @@ class _Primal:
 
 
 def _solve(sums, strength):
-    """(weights (D, k), mean of x, mean of y) of what _Primal sums up."""
+    """(weights (D, k), mean of x, mean of y) from the sums of _Primal."""
     count, x, y, squares, with_y = sums
     squares = squares - np.outer(x, x) / count
     squares[np.diag_indices(len(x))] += _penalty(np.trace(squares), len(x), strength)
@@ -118,11 +117,11 @@ def _solve(sums, strength):
 
 
 class _Dual:
-    """Where there are more features than rows: the products of all rows with each other."""
+    """For D > N: the dot products of all pairs of rows."""
 
     def __init__(self, features, center, targets, threads):
         self._x, self._targets = features - center, targets
-        upper = np.triu(products.gram(self._x.T, threads)).astype(np.float64)
+        upper = np.triu(matmul.gram(self._x.T, threads)).astype(np.float64)
         self._products = upper + np.triu(upper, 1).T
 
     def leave_out(self, held, rest):
@@ -130,7 +129,7 @@ class _Dual:
 
     def scores(self, rows, strength):
         within, across = (self._products[np.ix_(some, self._rest)] for some in (self._rest, rows))
-        # Of rows minus the mean of the rest, which takes the mean out of both sides of every product.
+        # Subtract the mean of the rest from both factors of every dot product.
         means = within.mean(axis=0)
         across = across - across.mean(axis=1, keepdims=True) - means + means.mean()
         mean_y = self._targets[self._rest].mean(axis=0)
@@ -142,13 +141,13 @@ class _Dual:
         return self._x.T @ self._coefficients(self._products.copy(), targets, strength).astype(np.float32)
 
     def _coefficients(self, within, targets, strength):
-        """(XX' + penalty)^-1 Y of the products of some rows, which it overwrites, and their targets."""
+        """(XX' + penalty)^-1 Y; within: XX', which is overwritten; targets: Y."""
         within[np.diag_indices(len(within))] += _penalty(np.trace(within), self._x.shape[1], strength)
         return scipy.linalg.solve(within, targets, assume_a="pos", overwrite_a=True, check_finite=False)
 
 
 def _penalty(squares, width, strength):
-    """strength x |X|^2 / D; any where all features are constant."""
+    """strength x |X|^2 / D; 1 if all features are constant."""
     return strength * squares / width or 1.0
 
 

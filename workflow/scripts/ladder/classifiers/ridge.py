@@ -1,13 +1,13 @@
-"""Kernel ridge regression: least squares on the classes in the space of the RBF kernel, solved in closed form.
+"""Kernel ridge regression on the classes with the RBF kernel, solved in closed form.
 
-Of rows X (N, D) and Y (N, k), +1 for a row's class and -1 elsewhere, minus its mean m, a row r scores k(r, X) A + m with
+With rows X (N, D) and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean m, the scores of a row r are
+k(r, X) A + m with
     A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's `svm_gamma: scale`
-and is of the class with the highest score: each class against all others, where the SVM here weighs every two classes. Width
-and strength are those of WIDTHS and STRENGTHS which, fitted to some of the training rows, name most right of some others, both
-drawn by the seed.
+and its class is the one with the highest score: one-vs-rest, whereas the SVM is one-vs-one. Width and strength are chosen from
+WIDTHS and STRENGTHS by the accuracy on a validation set, fitted to a subset of the training rows; both are drawn by the seed.
 
-K's lower half alone is held, in square tiles, and becomes its Cholesky factor in place: 2 N^2 bytes. What a tile holds is
-computed by one thread, in one order, so that the bits do not depend on the number of threads.
+Only K's lower half is stored, in square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed by one
+thread in a fixed order, so results are bit-identical for any number of threads.
 """
 
 import dataclasses
@@ -15,24 +15,23 @@ import dataclasses
 import numpy as np
 import scipy.linalg
 
-from ladder.arithmetic import matmul as products
-from ladder.arithmetic import randomness
+from ladder.arithmetic import matmul, randomness
 from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
 
 WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
-TRIED = 5000   # at most so many rows are fitted, and as many others scored, to choose the two
-TILE = 1024    # rows and columns of a tile
+TRIED = 5000   # most rows of the subset, and of the validation set, that choose width and strength
+TILE = 1024    # rows and columns per tile
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel: kernel_functions.Kernel.
 
-    classes (k,): labels, ascending; width, strength: the ones chosen; validation: (width, strength) -> share of the rows held
-    out that they named right.
+    classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength) -> accuracy on the
+    validation set.
     """
 
     classes: np.ndarray
@@ -49,11 +48,11 @@ class Model:
 def fit(features, labels, seed, threads=1):
     """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
 
-    Raises UserError for fewer than two classes, fewer than 20 rows, or features that are not finite.
+    Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2 or len(labels) < 20:
-        raise UserError(f"kernel ridge needs two classes and 20 training images, here are {len(classes)} and {len(labels)}; "
+        raise UserError(f"kernel ridge needs two classes and 20 training images, not {len(classes)} and {len(labels)}; "
                         "raise train_limit")
     center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(center).all():
@@ -78,11 +77,11 @@ def predict(model, rows, threads=1):
         scores = model.kernel.block(some, squared_norms(some), model.rows, norms) @ model.coefficients
         return model.classes[(scores + model.intercept).argmax(axis=1)]
 
-    return np.concatenate(products.for_each(block, range(0, len(rows), TILE), threads, "kernel ridge", "block"))
+    return np.concatenate(matmul.for_each(block, range(0, len(rows), TILE), threads, "kernel ridge", "block"))
 
 
 def _validate(rows, codes, targets, gamma, seed, threads):
-    """(width, strength) -> the share it names right, the narrowest and strongest first."""
+    """(width, strength) -> accuracy on the validation set, the narrowest kernel and largest strength first."""
     drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows))
     count = min(TRIED, len(rows) // 2)
     held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
@@ -99,18 +98,18 @@ def _validate(rows, codes, targets, gamma, seed, threads):
             found[width, strength] = float(np.mean((across @ coefficients + mean).argmax(axis=1) == codes[held]))
         return found
 
-    each = products.for_each(shares, WIDTHS[::-1], threads, "kernel ridge, settings", "width")
+    each = matmul.for_each(shares, WIDTHS[::-1], threads, "kernel ridge, settings", "width")
     return {setting: share for found in each for setting, share in found.items()}
 
 
 def _solve(rows, targets, kernel, strength, threads):
-    """(K + strength I)^-1 targets, float32, by Cholesky's factor of K + strength I, tile by tile."""
+    """(K + strength I)^-1 targets, float32, by a tiled Cholesky factorisation."""
     norms = squared_norms(rows)
     parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
     tiles = {}
 
     def tile(i, j):
-        """Tile (i, j) of K + strength I minus what the columns of the factor before j make up of it."""
+        """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
         made = kernel.block(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]])
         if i == j:
             made[np.diag_indices(len(made))] = 1 + strength
@@ -120,18 +119,18 @@ def _solve(rows, targets, kernel, strength, threads):
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
         below = range(j, len(parts))
-        tiles.update(zip(((i, j) for i in below), products.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
+        tiles.update(zip(((i, j) for i in below), matmul.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
         tiles[j, j] = corner = scipy.linalg.cholesky(tiles[j, j], lower=True, overwrite_a=True, check_finite=False)
 
         def divide(i, j=j, corner=corner):
             tiles[i, j] = scipy.linalg.solve_triangular(corner, tiles[i, j].T, lower=True, check_finite=False).T
 
-        products.for_each(divide, below[1:], threads)
+        matmul.for_each(divide, below[1:], threads)
     return _substitute(tiles, parts, targets)
 
 
 def _substitute(tiles, parts, targets):
-    """(L L')^-1 targets, float32, of the factor's tiles."""
+    """(L L')^-1 targets, float32, from the tiles of the factor L."""
     found = targets.astype(np.float32)
     last = len(parts)
     for i in range(last):

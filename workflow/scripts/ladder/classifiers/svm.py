@@ -1,22 +1,21 @@
-"""One-vs-one support vector machines on many wide rows: fit, predict, and the arrays a fitted one consists of.
+"""One-vs-one support vector machines on many rows with many features: fit, predict, save and load.
 
-The dual problem is solved exactly, by a library:
+The dual problem is solved by a library:
 
 | backend | solver |
 |---|---|
 | sklearn | libsvm, in scikit-learn, on Gram matrices from BLAS |
-| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH the way of `sklearn`, which is faster there |
+| sklearnex | oneDAL, in scikit-learn-intelex; above ONEDAL_REACH as `sklearn`, which is faster there |
 | cuml | cuML, one class pair at a time |
 
-The Gram way. libsvm computes kernel values one by one in float64; on thousands of features that is nearly all of its
-time. A one-vs-one machine is a two-class problem for each pair of classes, and a pair's kernel matrix is two blocks
-within a class and one across. So the blocks within classes are computed once (float32 GEMM, symmetric half only) and
-kept; a block across is computed when its pair is solved, and freed. Pairs are solved side by side, each with its share
-of the BLAS threads and its own libsvm, which runs outside the interpreter lock. libsvm solves the same problem as ever,
-so the machine is SVC's own.
+Gram matrices. libsvm computes kernel values one by one in float64, which takes nearly all of its time for thousands of
+features. A one-vs-one machine is a two-class problem for each pair of classes, and a pair's kernel matrix consists of two
+blocks within a class and one across. The blocks within classes are computed once (float32 GEMM, symmetric half only) and kept;
+a block across is computed when its pair is solved, then freed. Pairs are solved in parallel, each with its share of the BLAS
+threads and its own libsvm, which runs without the GIL. libsvm solves the same problem as before, so the result is that of SVC.
 
-Prediction is the same for every backend, needs the saved arrays alone, and follows libsvm's voting: each pair's machine
-votes for one of its two classes, the class with most votes wins, the lower one where votes are equal.
+Prediction is the same for every backend, needs only the saved arrays, and follows libsvm's voting: each pair votes for one of
+its two classes, and the class with most votes wins, the lower one in case of a tie.
 """
 
 import concurrent.futures
@@ -39,14 +38,14 @@ from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
 
 # rows^2 x features up to which oneDAL needs 10 s or less. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000
-# rows in 1.6 s and 8000 in 12.8 s, where Gram blocks and libsvm take 0.5 s and 3.1 s.
+# rows in 1.6 s and 8000 in 12.8 s; Gram blocks and libsvm take 0.5 s and 3.1 s.
 ONEDAL_REACH = 4e11
-LIBSVM_CACHE = 420e6              # bytes of kernel rows that each libsvm keeps as float32: all of a pair of 10,000 rows
-PAIRS_MEMORY = 5e9                # bytes that pairs being solved side by side may take together
-PROBE_ROWS = 1000                 # of each class, in the short run from which the time is estimated
-# libsvm's time goes with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
+LIBSVM_CACHE = 420e6              # bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
+PAIRS_MEMORY = 5e9                # most bytes of all pairs that are solved in parallel
+PROBE_ROWS = 1000                 # rows per class in the short run from which the time is estimated
+# libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
 SOLVE_POWER = {"rbf": 2.2, "poly": 2.3, "linear": 2.9}
-PREDICT_VALUES = 2**25            # kernel values at a time in prediction
+PREDICT_VALUES = 2**25            # kernel values per block in prediction
 
 
 @dataclasses.dataclass
@@ -55,14 +54,14 @@ class Model:
 
     classes (k,): labels, ascending. support (s,) int64: rows of the training set, grouped by class, n_support (k,) int64
     of each. support_vectors (s, D) float32: those rows minus `center` (D,) float32, which is the training rows' mean for
-    rbf (a shift changes no distance, and small numbers lose fewer digits) and zero for the other kernels.
+    rbf (distances do not change, and rounding errors are smaller) and zero for the other kernels.
     dual_coef (k-1, s) float64, in libsvm's layout: a vector of class i has its coefficient against class j in row j-1
-    where j > i, in row j where j < i. intercept (k(k-1)/2,) float64, of the pairs (0,1), (0,2) .. (k-2,k-1).
-    A pair's decision is sum(coefficient x kernel value) + intercept; above 0 it votes for the pair's first class, else
+    if j > i, in row j if j < i. intercept (k(k-1)/2,) float64, of the pairs (0,1), (0,2) .. (k-2,k-1).
+    A pair's decision is sum(coefficient x kernel value) + intercept; if positive, it votes for the pair's first class, else
     for the second.
 
-    The vectors themselves are kept, 4 s D bytes (1.3 GB for all of CIFAR-10 at 8192 features), so that a saved machine
-    needs nothing beside its file.
+    The support vectors themselves are stored, 4 s D bytes (1.3 GB for all of CIFAR-10 at 8192 features), so predictions need
+    only this file.
     """
 
     kernel: Kernel
@@ -76,9 +75,9 @@ class Model:
     center: np.ndarray
 
     def save(self, path):
-        """Write it as safetensors: numbers as float64 arrays of one element, the kernel's name as its ASCII codes.
+        """Write the model as safetensors: numbers as float64 arrays of one element, the kernel's name as ASCII codes.
 
-        All are arrays, because safetensors writes text metadata in an order that changes from run to run.
+        No metadata, because safetensors writes it in an order that changes from run to run.
         """
         artifacts.save_tensors(path, {
             "kernel": np.frombuffer(self.kernel.name.encode(), np.uint8),
@@ -92,7 +91,7 @@ _ARRAYS = ("classes", "n_support", "support", "support_vectors", "dual_coef", "i
 
 
 def load(path):
-    """The Model that Model.save wrote to `path`. Raises UserError where it is not one."""
+    """The Model that Model.save wrote to `path`. Raises UserError for any other file."""
     tensors = artifacts.load_tensors(pathlib.Path(path))
     try:
         name = tensors["kernel"].tobytes().decode("ascii", "replace")
@@ -108,10 +107,10 @@ def load(path):
 def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):
     """Fit a one-vs-one machine to features (N, D) float, which may be memory-mapped, and labels (N,) integer.
 
-    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. threads change the speed and,
-    by other summation orders in BLAS, last digits. Returns (Model, name of the solver).
-    Raises UserError for settings out of range, a backend this machine cannot run, features that are not finite, or
-    fewer than two classes.
+    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. The number of threads affects the
+    last digits, since BLAS sums in another order. Returns (Model, name of the solver).
+    Raises UserError for hyperparameters out of range, a backend that this machine cannot run, or fewer than two classes,
+    RunFailed for features that are not finite.
     """
     _check_settings(backend, kernel, C, gamma)
     classes = np.unique(labels)
@@ -135,7 +134,7 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
 def predict(model, features):
     """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
 
-    Raises UserError for features that are not finite or not as wide as the training rows.
+    Raises RunFailed for features that are not finite, UserError for another number of features than in training.
     """
     predicted = np.empty(len(features), model.classes.dtype)
     for start, decisions in decision_blocks(model, features):
@@ -144,7 +143,7 @@ def predict(model, features):
 
 
 def votes(model, decisions):
-    """How many of its k - 1 pairs each of model.classes wins, (rows, k) int64, by decisions (rows, pairs)."""
+    """Votes for each of model.classes, 0 to k - 1, (rows, k) int64, from decisions (rows, pairs)."""
     counts = np.zeros((len(decisions), len(model.classes)), np.int64)
     for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
         counts[:, i] += decision > 0
@@ -153,9 +152,9 @@ def votes(model, decisions):
 
 
 def margins(model, decisions, of):
-    """By how much class of[row], an index into model.classes, wins against each class, (rows, k) float64; 0 against itself.
+    """Decision values of class of[row], an index into model.classes, against each class, (rows, k) float64; 0 against itself.
 
-    1 is how far support vectors within the penalty lie from the border between two classes; below 0 it lost.
+    1 is the margin of a pair of classes; a negative value means that the other class won.
     """
     found = np.zeros((len(decisions), len(model.classes)))
     for decision, (i, j) in zip(decisions.T, _pairs(len(model.classes)), strict=True):
@@ -165,7 +164,7 @@ def margins(model, decisions, of):
 
 
 def decision_blocks(model, features):
-    """Yields (first row, decisions (rows, pairs) float64) of block after block of features (M, D)."""
+    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D)."""
     if features.shape[1] != len(model.center):
         raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
     coefficients = _pair_coefficients(model)
@@ -186,7 +185,7 @@ def decision_blocks(model, features):
 class _Rows:
     """Training rows (N, D) float32 minus `center`, grouped by class: those of class i are rows[slices[i]].
 
-    order (N,): which row of the training set each one is. norms (N,) float32: their squared_norms.
+    order (N,): index of each row in the training set. norms (N,) float32: their squared_norms.
     """
 
     rows: np.ndarray
@@ -201,7 +200,7 @@ class _Rows:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         rows, total = np.empty(features.shape, np.float32), np.zeros(features.shape[1])
-        for start in range(0, len(features), CHUNK):   # in the file's order, so that it is read once from end to end
+        for start in range(0, len(features), CHUNK):   # in the file's order, so the file is read once sequentially
             chunk = np.asarray(features[start:start + CHUNK], np.float32)
             _check_finite(chunk, start)
             total += chunk.sum(axis=0, dtype=np.float64)
@@ -241,8 +240,8 @@ def _check_settings(backend, kernel, C, gamma):
         raise UserError(f"svm_gamma is {gamma!r}; it can be scale, auto, or a number above 0")
 
 
-# The solvers. One class pair's solution: (support, coefficients, intercept) with support (s,) counting the rows of the
-# first class, then the second's, and a decision > 0 for the second, as scikit-learn and cuML have it for two classes.
+# The solvers. One class pair's solution: (support, coefficients, intercept), where support (s,) indexes the rows of the first
+# class, then of the second, and a decision > 0 means the second class, as for two classes in scikit-learn and cuML.
 
 
 def _pairs(count):
@@ -250,7 +249,7 @@ def _pairs(count):
 
 
 def _solve_pairs(rows, kernel, C, threads):
-    """Solutions of all class pairs, several pairs at a time."""
+    """Solutions of all class pairs, several pairs in parallel."""
     pairs = _pairs(len(rows.slices))
     largest = sum(sorted(rows.counts)[-2:])
     workers = int(max(1, min(threads, len(pairs), PAIRS_MEMORY // _pair_bytes(largest))))
@@ -266,14 +265,14 @@ def _solve_pairs(rows, kernel, C, threads):
 
 
 def _solve_pair(first, second, across, kernel, C):
-    """libsvm's solution for two classes with these Gram blocks: (n, n), (m, m) and (n, m) float32."""
+    """libsvm's solution for two classes with the Gram blocks (n, n), (m, m) and (n, m) float32."""
     n = len(first)
     gram = np.empty((n + len(second), n + len(second)))   # float64 is what libsvm reads
     gram[:n, :n], gram[n:, n:], gram[:n, n:] = first, second, across
     gram[n:, :n] = across.T
     second_class = np.arange(len(gram)) >= n
-    # Shrinking, libsvm's heuristic of leaving out settled rows, changes the time alone: 1/4 less for the many steps that
-    # linear and poly take on a pair of 10,000 rows, 1/4 more for rbf.
+    # Shrinking, libsvm's heuristic of skipping rows at their bounds, only affects the time: 1/4 less for the many iterations
+    # of linear and poly on a pair of 10,000 rows, 1/4 more for rbf.
     svc = sklearn.svm.SVC(kernel="precomputed", C=C, shrinking=kernel.name != "rbf", cache_size=LIBSVM_CACHE / 2**20)
     with sklearn.config_context(assume_finite=True):
         svc.fit(gram, second_class)
@@ -283,8 +282,8 @@ def _solve_pair(first, second, across, kernel, C):
 def _solve_pairs_on_gpu(rows, kernel, C):
     """Solutions of all class pairs by cuML.
 
-    Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_); it has been run
-    against a stand-in with these attributes only, not on a GPU.
+    Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_) and tested only with
+    a mock with these attributes, not on a GPU.
     """
     import cupy
     from cuml.svm import SVC
@@ -302,10 +301,10 @@ def _solve_pairs_on_gpu(rows, kernel, C):
 
 
 def _fit_onedal(rows, classes, kernel, C, threads):
-    """The Model by scikit-learn-intelex's SVC: libsvm's layout, but with signs turned where there are two classes."""
+    """The Model of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for two classes."""
     from sklearnex.svm import SVC
 
-    log.info("SVM: %d rows x %d features by oneDAL: seconds", *rows.rows.shape)
+    log.info("SVM: %d rows x %d features by oneDAL, which takes seconds", *rows.rows.shape)
     position = np.repeat(np.arange(len(classes)), rows.counts)
     svc = SVC(C=C, **kernel.settings(), n_jobs=threads)
     svc.fit(rows.rows, position)
@@ -316,7 +315,7 @@ def _fit_onedal(rows, classes, kernel, C, threads):
 
 
 def _assemble(rows, classes, kernel, C, solutions):
-    """The Model that the class pairs' solutions make together."""
+    """The Model assembled from the solutions of all class pairs."""
     dual, intercepts = np.zeros((len(classes) - 1, len(rows.rows))), []
     for (i, j), (support, coefficients, intercept) in zip(_pairs(len(classes)), solutions, strict=True):
         is_second = support >= rows.counts[i]
@@ -328,7 +327,7 @@ def _assemble(rows, classes, kernel, C, solutions):
 
 
 def _model(rows, classes, kernel, C, support, dual_coef, intercept):
-    """The Model whose support vectors are rows.rows[support], `support` ascending."""
+    """The Model with support vectors rows.rows[support], `support` ascending."""
     n_support = [np.count_nonzero((support >= part.start) & (support < part.stop)) for part in rows.slices]
     return Model(kernel, float(C), classes, np.array(n_support, np.int64), rows.order[support].astype(np.int64),
                  rows.rows[support], np.asarray(dual_coef, np.float64), np.asarray(intercept, np.float64), rows.center)
@@ -347,16 +346,16 @@ def _pair_coefficients(model):
 
 
 def _side_by_side(workers, function, items):
-    """Yields function(item) in the items' order, `workers` computed at a time; where it is left early, few more are."""
+    """Yields function(item) in the items' order, `workers` items in parallel; ending the iteration early cancels the rest."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(function, items)   # map cancels what has not begun
+        yield from pool.map(function, items)   # map cancels tasks that have not started
 
 
-# What it will cost
+# Time and memory
 
 
 def _announce(rows, kernel, C, pairs, workers):
-    """Log rows, pairs, expected time and memory before the work."""
+    """Log rows, pairs, expected time and memory before the fit."""
     working = sum(4 * count**2 for count in rows.counts) + workers * _pair_bytes(sum(sorted(rows.counts)[-2:]))
     log.info("SVM: %d rows x %d features, %d class pairs, %d at a time: about %s, up to %s of memory; the model's file "
              "takes up to %s", *rows.rows.shape, len(pairs), workers,
@@ -369,12 +368,12 @@ def _announce(rows, kernel, C, pairs, workers):
 
 
 def _pair_bytes(count):
-    """Bytes one pair of `count` rows takes: its float64 Gram matrix, the float32 block across, libsvm's cache."""
+    """Bytes of one pair of `count` rows: float64 Gram matrix, float32 block across, libsvm's cache."""
     return 8 * count**2 + count**2 + min(LIBSVM_CACHE, 4 * count**2)
 
 
 def _expected_seconds(rows, kernel, C, pairs, workers):
-    """Time expected for all Gram blocks, which goes with the products of their sides, and for libsvm, from a probe."""
+    """Expected time of all Gram blocks (proportional to their areas) and of libsvm, extrapolated from a probe."""
     power = SOLVE_POWER[kernel.name]
     (x, x_norms), (y, y_norms) = ([part[:PROBE_ROWS] for part in rows.of(i)] for i in (0, 1))
     start = time.perf_counter()
@@ -389,7 +388,7 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
 
 
 def _free_memory():
-    """Bytes that programs can still have, as Linux says; infinite where the system does not say."""
+    """Available memory in bytes from /proc/meminfo; infinite on systems without it."""
     try:
         lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""The data: uint8 images, labels and class names of each dataset, all of it or a class-balanced part.
+"""Datasets: uint8 images, labels and class names, complete or as a class-balanced subset.
 
-Images are NHWC; dataset_facts.py says how large those of each dataset are. Nothing in an archive is written to disk under
-a name of its own: members are read one by one, and each is held against what the format allows before it is believed.
+Images are NHWC; their shapes are in facts.py. No member of an archive is extracted to disk: members are read one by one and
+validated against the format before use.
 """
 
 import dataclasses
@@ -25,20 +25,20 @@ CIFAR10_BYTES = 170_052_171
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 IMAGE = (32, 32, 3)
-RECORD = 1 + 32 * 32 * 3            # bytes: the label, then the red, the green and the blue plane
-RECORDS = 10_000                    # at most, in one batch file; the official ones have all of them
+RECORD = 1 + 32 * 32 * 3            # bytes: label, red plane, green plane, blue plane
+RECORDS = 10_000                    # most records of one batch file; the official files have this many
 TRAIN_MEMBERS = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
 TEST_MEMBER = "cifar-10-batches-bin/test_batch.bin"
 NAMES_MEMBER = "cifar-10-batches-bin/batches.meta.txt"
-# name -> most bytes
+# Member -> most bytes
 MEMBERS = {**dict.fromkeys((*TRAIN_MEMBERS, TEST_MEMBER), RECORDS * RECORD), NAMES_MEMBER: 10_000}
-MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, whatever else it holds
+MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, other members included
 MOST_MEMBERS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Idx:
-    """One of MNIST's files: bytes of this shape behind a header; md5: of all of it, unpacked."""
+    """One of MNIST's files: a header, then bytes of this shape; what: its content in words; md5: of the unpacked file."""
 
     name: str
     what: str
@@ -52,7 +52,7 @@ class Idx:
 
     @property
     def length(self):
-        """Bytes, unpacked."""
+        """Bytes of the unpacked file."""
         return len(self.header) + math.prod(self.shape)
 
 
@@ -62,7 +62,7 @@ MNIST_FILES = (
     Idx("t10k-images-idx3-ubyte", "test images", (10_000, 28, 28), "2646ac647ad5339dbf082846283269ea"),
     Idx("t10k-labels-idx1-ubyte", "test labels", (10_000,), "27ae3e4e09519cfbb04c329615203637"),
 )
-MNIST_BYTES = 11_594_722   # of the four official files, packed
+MNIST_BYTES = 11_594_722   # of the four official files, gzipped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +76,13 @@ class Dataset:
     classes: tuple
 
 
-# Where `with_test` is false, the test images are not read, and the Dataset has none.
+# With with_test=False the test images are not read, and the Dataset has none.
 
 def digits(with_test=True):
-    """The 1,797 handwritten digits that come with scikit-learn, every fifth of each class a test image.
+    """The 1,797 handwritten digits of scikit-learn; every fifth of each class is a test image.
 
-    8x8 pixels of 0..16 become 32x32 pixels of 0..255 by bilinear interpolation between pixel centres, in integers and
-    so exactly; the three channels are equal.
+    8x8 pixels of 0..16 become 32x32 pixels of 0..255 by bilinear interpolation between pixel centres in exact integer
+    arithmetic; the three channels are equal.
     """
     from sklearn.datasets import load_digits
 
@@ -97,7 +97,7 @@ def digits(with_test=True):
 
 def _enlarge(images):
     """(N, 8, 8) integers 0..16 -> (N, 32, 32) uint8 0..255, bilinear with clamped edges, rounded half up."""
-    eighths = 2 * np.arange(32) - 3                 # where the centre of each new pixel lies between old ones, in 1/8
+    eighths = 2 * np.arange(32) - 3                 # centre of each new pixel relative to the old ones, in 1/8
     left, share = eighths // 8, eighths % 8
     weights = np.zeros((32, 8), np.int64)           # each row sums to 8
     np.add.at(weights, (np.arange(32), np.clip(left, 0, 7)), 8 - share)
@@ -107,10 +107,9 @@ def _enlarge(images):
 
 
 def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
-    """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) where it is not there yet.
+    """CIFAR-10 from its binary archive, downloaded to `downloads` (a folder) unless it is there.
 
-    sha256: of the archive; None to take what the addresses give. Raises UserError where it cannot be had or is not a CIFAR-10
-    archive.
+    sha256: of the archive; None to accept any. Raises UserError if it cannot be downloaded or is not a CIFAR-10 archive.
     """
     name = sha256.lower() if sha256 else hashlib.sha256("\n".join(urls).encode()).hexdigest()
     path = pathlib.Path(downloads) / name[:12] / CIFAR10_FILE
@@ -129,7 +128,7 @@ def cifar10(urls, downloads, sha256=CIFAR10_SHA256, with_test=True):
 def read_cifar10(path, with_test=True):
     """The Dataset in a CIFAR-10 binary archive (.tar.gz); batch files may hold fewer records than the official 10,000.
 
-    Raises UserError where the archive is damaged, or holds anything that a CIFAR-10 archive does not.
+    Raises UserError if the archive is damaged or not in the format of CIFAR-10.
     """
     tested = (TEST_MEMBER,) if with_test else ()
     try:
@@ -144,11 +143,11 @@ def read_cifar10(path, with_test=True):
 
 
 class _BadArchive(Exception):
-    """Says in a few words what is wrong with an archive or another file."""
+    """Short description of a fault in an archive or another file."""
 
 
 class _Limited:
-    """A stream that ends with an error after MOST_BYTES, so that a small file cannot unpack to any amount."""
+    """A stream that raises _BadArchive after MOST_BYTES, as protection against decompression bombs."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -163,7 +162,7 @@ class _Limited:
 
 
 def _read_members(path, wanted):
-    """{name: bytes} of the wanted ones of MEMBERS."""
+    """{name: bytes} of the `wanted` members."""
     found = {}
     try:
         with gzip.open(path) as unpacked:
@@ -188,7 +187,7 @@ def _read_members(path, wanted):
 
 
 def _checked_name(member):
-    """The member's name without './'; raises _BadArchive for what could reach outside a folder, were it extracted."""
+    """The member's name without './'; raises _BadArchive for names and types that could reach outside a folder."""
     shown = ascii(member.name[:80])
     name = pathlib.PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
@@ -209,7 +208,7 @@ def _read_member(archive, member, name):
 
 
 def _records(members, names):
-    """(images, labels) of all records in the named members."""
+    """(images, labels) of all records in the members `names`."""
     batches = []
     for name in names:
         records = np.frombuffer(members[name], np.uint8).reshape(-1, RECORD)
@@ -233,12 +232,12 @@ def _check_names(text):
 
 
 def mnist(urls, downloads, with_test=True):
-    """MNIST from its four official files, downloaded to `downloads` (a folder) where they are not there yet.
+    """MNIST from its four official files, downloaded to `downloads` (a folder) unless they are there.
 
     urls: of the training images, the training labels, the test images and the test labels, each gzipped or not. In
-    DOWNLOADS/mnist the files have their official names, with .gz (also where the address gave one that is not gzipped)
-    or, put there by hand, without. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError where there are not four
-    addresses, where a file cannot be had, and where one is not MNIST's.
+    DOWNLOADS/mnist the files have their official names with .gz (even if the download is not gzipped), or without if put
+    there by hand. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError unless there are four addresses, if a file
+    cannot be downloaded, and if it is not MNIST's.
     """
     if len(urls) != len(MNIST_FILES):
         raise UserError(f"mnist_urls has {len(urls)} addresses; it needs {len(MNIST_FILES)}: {_mnist_order()}")
@@ -260,18 +259,18 @@ def _mnist_order():
 
 
 def _kept(folder, file):
-    """Where a file of MNIST is, or will be."""
+    """The path of a file of MNIST, whether it exists or not."""
     plain = folder / file.name
     return plain if plain.exists() else folder / f"{file.name}.gz"
 
 
 def _fetch_idx(file, url, folder):
     path = _kept(folder, file)
-    if path.exists():   # it is checked when it is read
+    if path.exists():   # checked when it is read
         return
     missing = [f"{other.name}.gz" for other in MNIST_FILES if not _kept(folder, other).exists()]
     names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-    # Enough for any of the four, so that one in the place of another is told by its header; badly packed data may grow.
+    # Enough for any of the four files, so the header reveals swapped addresses; gzip may enlarge incompressible data.
     largest = 2 * max(other.length for other in MNIST_FILES)
     download.fetch_checked([url], path, lambda found: _idx_fault(found, file), largest,
                            setting=f"mnist_urls ({_mnist_order()})",
@@ -279,9 +278,9 @@ def _fetch_idx(file, url, folder):
 
 
 def read_idx(path, file):
-    """The array, uint8 of file.shape, in the IDX file at `path`, gzipped or not; file: the Idx that it has to be.
+    """The array, uint8 of file.shape, in the IDX file at `path`, gzipped or not; file: the expected Idx.
 
-    No more is unpacked than that file holds. Raises UserError where `path` holds anything else.
+    At most file.length + 1 bytes are unpacked. Raises UserError for any other content.
     """
     try:
         data = _read_idx(path, file)
@@ -292,7 +291,7 @@ def read_idx(path, file):
 
 
 def _idx_fault(path, file):
-    """What is wrong with the file at `path`, in a few words; "" where it is the Idx `file`."""
+    """Short description of the fault of the file at `path`; "" if it is the Idx `file`."""
     try:
         _read_idx(path, file)
     except _BadArchive as fault:
@@ -301,15 +300,15 @@ def _idx_fault(path, file):
 
 
 def _read_idx(path, file):
-    """The bytes of an IDX file, header and all; raises _BadArchive where they are not those of `file`."""
+    """The bytes of an IDX file, header included; raises _BadArchive unless they are those of `file`."""
     try:
         with open(path, "rb") as packed:
             gzipped = packed.read(2) == b"\x1f\x8b"
             packed.seek(0)
             with gzip.GzipFile(fileobj=packed) if gzipped else packed as stream:
-                start = stream.read(16)   # the longest header
+                start = stream.read(16)   # length of the longest header
                 _check_header(start, file)
-                data = start + stream.read(file.length - len(start) + 1)   # one more, to see that there is no more
+                data = start + stream.read(file.length - len(start) + 1)   # one more byte, to detect a longer file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
     except OSError as error:
@@ -319,7 +318,7 @@ def _read_idx(path, file):
 
 
 def _check_header(start, file):
-    """start: the first 16 bytes."""
+    """Raise _BadArchive unless `start`, the first 16 bytes, begins with the header of `file`."""
     if start.startswith(file.header):
         return
     for other in MNIST_FILES:
@@ -341,10 +340,10 @@ def _check_content(data, file, it_has):
 
 
 def limited(dataset, train_limit, test_limit):
-    """The dataset's class-balanced part with this many training and test rows; "all" keeps every row.
+    """A class-balanced subset with `train_limit` training and `test_limit` test rows; "all" keeps every row.
 
-    A smaller part is within a larger one, and rows keep their order. Raises UserError for a limit above the number of
-    rows or below the number of classes.
+    Smaller subsets are contained in larger ones, and rows keep their order. Raises UserError for a limit above the number
+    of rows or below the number of classes.
     """
     train = _limited_rows(dataset.train_labels, train_limit, "train_limit", len(dataset.classes))
     test = _limited_rows(dataset.test_labels, test_limit, "test_limit", len(dataset.classes))
@@ -358,23 +357,22 @@ def _limited_rows(labels, limit, key, classes):
     if not classes <= limit <= len(labels):
         raise UserError(f"{key} {limit} does not fit: it may be {classes} (one row of each class) to {len(labels)} "
                         "(the rows there are), or all")
-    # The first of each class, then the second of each, ...: as balanced as the data allows.
+    # The first row of each class, then the second of each, ...: as balanced as possible.
     return np.sort(np.lexsort((labels, _rank_in_class(labels)))[:limit])
 
 
 def held_out(dataset, count):
-    """The dataset with `count` of its training rows in the place of its test rows, and without them to train on.
+    """The dataset with a hold-out set of `count` training rows, which replaces the test set.
 
-    Every class gives the same share of its rows, to a row. They are always the same ones, whatever a run's seed, so that runs
-    can be held against each other; a smaller hold-out is within a larger one, and rows keep their order. Raises UserError where
-    a class would be without a row on either side.
+    The hold-out set is stratified by class and does not depend on a run's seed, so runs can be compared; smaller hold-out sets
+    are contained in larger ones, and rows keep their order. Raises UserError if a class would have no row on either side.
     """
     labels = dataset.train_labels
     order = randomness.generator(0, randomness.HOLD_OUT, 0).permutation(len(labels))
     places = np.empty(len(labels))
     places[order] = _rank_in_class(labels[order])
     sizes = np.bincount(labels, minlength=len(dataset.classes))
-    shares = (places + 0.5) / sizes[labels]   # where in its class, drawn by lot, a row lies: 0 to 1
+    shares = (places + 0.5) / sizes[labels]   # random position of a row within its class, 0 to 1
     held = np.zeros(len(labels), bool)
     held[np.lexsort((labels, shares))[:count]] = True
     if any(len(np.unique(labels[rows])) < len(dataset.classes) for rows in (held, ~held)):
@@ -384,7 +382,7 @@ def held_out(dataset, count):
 
 
 def _rank_in_class(labels):
-    """For each row, how many rows before it have its label."""
+    """For each row, the number of earlier rows with the same label."""
     ranks = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)

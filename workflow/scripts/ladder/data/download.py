@@ -1,4 +1,4 @@
-"""Downloads that survive broken transfers: mirrors, resume, retries, a checksum, and one writer at a time."""
+"""Robust downloads: mirrors, resume, retries, a checksum, and one writer at a time."""
 
 import contextlib
 import dataclasses
@@ -19,14 +19,14 @@ from ladder.store import artifacts
 
 ATTEMPTS = 3            # per mirror, in a row without progress
 FIRST_WAIT = 1.0        # seconds before the second attempt; doubled before each further one
-TIMEOUT = 30            # seconds without an answer or a byte
+TIMEOUT = 30            # seconds without a response or data
 BLOCK = 1 << 20         # bytes
-LARGEST = 2 * 10**9     # bytes; taken from a server that does not say how many it will send
-PASSING = {408, 425, 429, 500, 502, 503, 504}   # HTTP statuses that another attempt may not meet
+LARGEST = 2 * 10**9     # most bytes from a server that does not send a length
+PASSING = {408, 425, 429, 500, 502, 503, 504}   # HTTP statuses worth a retry
 
 
 class _Broken(Exception):
-    """The transfer broke; another attempt may go on from there."""
+    """The transfer was interrupted; another attempt may resume it."""
 
 
 class _Unusable(Exception):
@@ -34,30 +34,30 @@ class _Unusable(Exception):
 
 
 class _Another(_Unusable):
-    """This mirror has another file in its place."""
+    """This mirror has a different file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Wanted:
-    """What a file has to be, and what a person can do where it is not."""
+    """Requirements on a file, and advice for the user if they are not met."""
 
-    fault: object          # function of a path: what is wrong with that file in a few words, "" where it is the wanted one;
-                           # None where any will do
-    size: int | None       # bytes, where known
-    largest: int | None    # bytes that it has at most, where known
-    another: str           # advice where an address gives another file; "" or ends in "; "
-    kept: str              # advice where another file lies at the path, besides removing it; "" or begins with a comma
-    by_hand: str           # how to do without the addresses
+    fault: object          # function of a path: short description of the file's fault, "" if it is the wanted file; None to
+                           # accept any file
+    size: int | None       # bytes, if known
+    largest: int | None    # most bytes, if known
+    another: str           # advice if an address serves a different file; "" or ends in "; "
+    kept: str              # advice if a different file exists at the path, besides removing it; "" or begins with a comma
+    by_hand: str           # how to provide the file without the addresses
 
 
 def fetch(urls, path, sha256, size=None, setting="sha256"):
-    """Have the file with this sha256 at `path`, downloading it where it is not there yet.
+    """Download the file with this sha256 to `path` unless it is there.
 
-    urls: http(s) and file: addresses, tried in order. A broken transfer is resumed, also by the next mirror and by the
-    next run: what has come is kept in PATH.part. PATH appears only whole and verified, and two processes never write it
-    at once.
-    sha256: 64 hex digits.  size: bytes, where known.  setting: the configuration key of the sha256, for messages.
-    Returns the absolute path. Raises UserError where no mirror gives the file, or where another file lies at `path`.
+    urls: http(s) and file: addresses, tried in order. An interrupted transfer is resumed, also from the next mirror and in the
+    next run: partial data stay in PATH.part. PATH appears only complete and verified, and two processes never write it at the
+    same time.
+    sha256: 64 hex digits.  size: bytes, if known.  setting: the configuration key of the sha256, for messages.
+    Returns the absolute path. Raises UserError if no mirror has the file, or if a different file exists at `path`.
     """
     path = pathlib.Path(path).absolute()
     wanted = sha256.lower()
@@ -77,11 +77,11 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
 
 
 def fetch_checked(urls, path, fault, largest, setting, by_hand):
-    """Like `fetch`, for a file that is known by what it holds.
+    """Like `fetch`, for a file that is verified by its content.
 
-    fault: function of a path: what is wrong with the file there, in a few words that follow "its address: ", or "" where
-    it is the file that is wanted; None where any will do.  largest: the bytes that it has at most, where known; no more are
-    taken.  setting: the configuration key of the addresses.  by_hand: what to put where by hand instead, "put ... in ...".
+    fault: function of a path: short description of the file's fault, for a message "ADDRESS: FAULT", "" if it is the wanted
+    file; None to accept any file.  largest: most bytes, if known; longer transfers are refused.  setting: the configuration key
+    of the addresses.  by_hand: instruction for a manual download, "put ... in ...".
     """
     path = pathlib.Path(path).absolute()
     return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))
@@ -94,9 +94,9 @@ def _fetch(urls, path, wanted):
             if not path.exists():
                 _download(urls, path, wanted)
                 return path
-    # Put there by an earlier run or by hand.
+    # The file comes from an earlier run or was put there by hand.
     if fault := wanted.fault and wanted.fault(path):
-        raise UserError(f"{path} is not the file that is wanted: {fault}; remove it to download it again{wanted.kept}")
+        raise UserError(f"{path} is not the wanted file: {fault}; remove it to download it again{wanted.kept}")
     return path
 
 
@@ -119,7 +119,7 @@ def _download(urls, path, wanted):
 
 
 def _from_mirror(url, part, wanted):
-    """Leave the whole, verified file at `part`."""
+    """Download the complete, verified file to `part`."""
     started = time.monotonic()
     resumed = _transfer(url, part, wanted)
     fault = wanted.fault and wanted.fault(part)
@@ -136,7 +136,7 @@ def _from_mirror(url, part, wanted):
 
 
 def _transfer(url, part, wanted):
-    """Bring `part` to its full length, in several attempts if need be; True where it holds bytes of earlier ones."""
+    """Complete `part` in one or more attempts; True if it was resumed from earlier data."""
     idle = 0
     while True:
         held = _length(part)
@@ -158,7 +158,7 @@ def _length(part):
 
 
 def _receive(url, part, held, wanted):
-    """One request: append what comes to the `held` bytes of `part`; True where it went on from them."""
+    """One request that appends to the `held` bytes of `part`; True if the server resumed after them."""
     stream, start, total = _open(url, held)
     with contextlib.closing(stream), open(part, "ab", buffering=0) as file:
         _check_length(total, wanted)
@@ -180,24 +180,24 @@ def _receive(url, part, held, wanted):
 
 
 def _check_length(total, wanted):
-    """Before anything is transferred, where the server says how much it will send."""
+    """Refuse a wrong length before the transfer, if the server sends one."""
     if total is None:
         return
     if wanted.size and total != wanted.size:
         raise _Another(f"it is {total:,} bytes, not {wanted.size:,}")
     if wanted.largest and total > wanted.largest:
-        raise _Another(f"it is {total:,} bytes, and the file that is wanted has at most {wanted.largest:,}")
+        raise _Another(f"it is {total:,} bytes, and the wanted file has at most {wanted.largest:,}")
 
 
 def _read(stream):
     try:
-        return stream.read1(BLOCK)   # what has come, without waiting for a whole block
+        return stream.read1(BLOCK)   # available data, without waiting for a whole block
     except (OSError, http.client.HTTPException) as error:
         raise _Broken(f"the transfer broke ({_reason(error)})") from error
 
 
 def _open(url, held):
-    """(stream, offset of its first byte, bytes of the whole file or None), asked to begin after the `held` bytes."""
+    """(stream, offset of its first byte, bytes of the whole file or None); requests the data after the `held` bytes."""
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError as error:
@@ -224,7 +224,7 @@ def _open_file(parts, held):
 
 
 def _open_http(url, held):
-    # Any other encoding than the file's own bytes would break lengths, ranges and the checksum.
+    # Any content encoding would change lengths, ranges and the checksum.
     headers = {"User-Agent": "kernel-ladder", "Accept-Encoding": "identity"}
     if held:
         headers["Range"] = f"bytes={held}-"
@@ -232,7 +232,7 @@ def _open_http(url, held):
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and held:   # more is held than the file has: what is held is of no use
+        if error.code == 416 and held:   # `part` is longer than the file, so it is useless
             return _open_http(url, 0)
         kind = _Broken if error.code in PASSING else _Unusable
         raise kind(f"HTTP {error.code} {http.client.responses.get(error.code, '')}".strip()) from error
@@ -247,12 +247,12 @@ def _open_http(url, held):
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if span is None or int(span[1]) != held:
         response.close()
-        raise _Unusable(f"answers another range than was asked for ({response.headers.get('Content-Range')!r})")
+        raise _Unusable(f"answers with another range than requested ({response.headers.get('Content-Range')!r})")
     return response, held, int(span[2]) if span[2] != "*" else None
 
 
 def _reason(error):
-    """What went wrong, in one line, without the wrapping that urllib puts around it."""
+    """The cause of an error in one line, without urllib's wrapper."""
     reason = getattr(error, "reason", error)
     return _line(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)
 

@@ -1,11 +1,11 @@
-"""What is known of every dataset before any of it is read. Standard library only."""
+"""Shapes and sizes of the datasets, known without reading them. Standard library only."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """shape: of an image, (height, width, channels).  classes: how many.  train, test: images of either part, unlimited."""
+    """shape: (height, width, channels) of an image; classes: their number; train, test: number of images without limits."""
 
     shape: tuple
     classes: int

@@ -1,14 +1,14 @@
-"""From pixels 0..255 to the values a network sees, and back.
+"""Normalization of pixels 0..255 to the network's input, and its inverse.
 
 unit         value = pixel / 255
 standardize  value = (pixel - mean) / standard deviation, per channel
 zca          value = W (pixel / 255 - mean), W = V diag(1 / sqrt(eigenvalue + ZCA_EPSILON)) V', the columns of V being
              the eigenvectors of the covariance of the flattened images: decorrelates all values and, of all such maps,
-             changes the image least (Bell and Sejnowski 1997; Krizhevsky 2009, appendix A). Directions whose variance
-             is well below the epsilon stay small instead of being blown up with their noise.
+             changes the image least (Bell and Sejnowski 1997; Krizhevsky 2009, appendix A). The epsilon prevents the
+             amplification of noise in directions of small variance.
 
-Statistics come from training rows only. Sums over rows are sums of integers that their type holds exactly, so they do
-not depend on the number of threads or the order of additions.
+Statistics are measured on training rows only. Sums over rows are exact sums of integers, so they do not depend on the
+number of threads or the order of additions.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import numpy as np
 
 from ladder.errors import UserError
 
-ZCA_EPSILON = 1e-2      # added to the variances along the eigenvectors, of pixels in [0, 1]
+ZCA_EPSILON = 1e-2      # added to the variances along the eigenvectors, for pixels in [0, 1]
 # Rows per product of centred pixels: 1000 * 128**2 < 2**24, so float32 holds every partial sum exactly.
 ROWS = 1000
 FILE = "statistics.safetensors"
@@ -26,10 +26,10 @@ FILE = "statistics.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What was measured on the training rows; D = height * width * channels.
+    """Statistics of the training rows; D = height * width * channels.
 
-    scale, offset: float32 (channels,), value = stored * scale + offset on every row that a normalized artifact stores.
-    zca only (there scale = 1 and offset = 0, the rows are stored whitened): mean float32 (D,) of pixel / 255; whitening
+    scale, offset: float32 (channels,), value = stored * scale + offset for every row stored in a normalized artifact.
+    zca only (with scale = 1 and offset = 0, because rows are stored whitened): mean float32 (D,) of pixel / 255; whitening
     and its inverse unwhitening float32 (D, D), both symmetric.
     """
 
@@ -41,7 +41,7 @@ class Statistics:
 
     @classmethod
     def load(cls, artifact):
-        """Statistics of a normalized artifact (artifacts.Artifact); raises UserError where they are damaged."""
+        """Statistics of a normalized artifact (artifacts.Artifact); raises UserError if they are damaged."""
         tensors = artifact.tensors(FILE)
         if not {"scale", "offset"} <= set(tensors) <= {field.name for field in dataclasses.fields(cls)}:
             raise UserError(f"{artifact.folder / FILE} does not hold statistics; remove {artifact.folder} and run "
@@ -49,19 +49,19 @@ class Statistics:
         return cls(**tensors)
 
     def tensors(self):
-        """The arrays by name, as they are saved."""
+        """The arrays by name, as saved."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def apply(self, images, out=None):
-        """float32 values, what a network sees, of stored rows (N, H, W, C) uint8 or float32.
+        """float32 network input for stored rows (N, H, W, C) uint8 or float32.
 
-        out: C-contiguous float32 array of that shape to write to; one is made where it is None.
+        out: C-contiguous float32 array of that shape to write to; by default a new one.
         """
         if out is None:
             out = np.empty(images.shape, np.float32)
         if out.shape != images.shape or out.dtype != np.float32 or not out.flags.c_contiguous:
             raise ValueError(f"out must be C-contiguous float32 {images.shape}")
-        # Rows of a whole image: NumPy is seven times slower where its inner loop runs over three channels only.
+        # Whole images as rows: NumPy is seven times slower if its inner loop has only three channels.
         values = math.prod(images.shape[1:])
         flat = out.reshape(-1, values)
         np.multiply(images.reshape(-1, values), np.tile(self.scale, values // len(self.scale)), out=flat)
@@ -69,7 +69,7 @@ class Statistics:
         return out
 
     def to_pixels(self, values):
-        """uint8 images to show, of float values (N, H, W, C) as `apply` gives them: its inverse, rounded, clipped."""
+        """uint8 images from values (N, H, W, C): the inverse of `apply`, rounded and clipped."""
         if self.unwhitening is None:
             pixels = (values - self.offset) / self.scale
         else:
@@ -77,7 +77,7 @@ class Statistics:
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
     def whiten(self, images, out):
-        """zca: write the values of uint8 pixels `images` to `out`, float32, both (N, H, W, C)."""
+        """zca: write the whitened uint8 pixels `images` to `out`, float32, both (N, H, W, C)."""
         centred = images.reshape(len(images), -1) * np.float32(1 / 255) - self.mean
         out[...] = (centred @ self.whitening).reshape(images.shape)
 
@@ -85,13 +85,13 @@ class Statistics:
 def measure(normalization, images):
     """Statistics of uint8 training images (N, H, W, C), read in chunks.
 
-    normalization: unit, standardize or zca. Raises UserError where a channel is constant and standardize must scale it.
+    normalization: unit, standardize or zca. Raises UserError if a channel is constant and normalization is standardize.
     """
     return {"unit": _unit, "standardize": _standardize, "zca": _zca}[normalization](images)
 
 
 def chunks(images):
-    """Slices of ROWS images, the last one perhaps shorter, in order."""
+    """Consecutive slices of ROWS images; the last one may be shorter."""
     for start in range(0, len(images), ROWS):
         yield images[start:start + ROWS]
 
@@ -110,7 +110,7 @@ def _standardize(images):
         total += pixels.sum(axis=0)
         squares += (pixels * pixels).sum(axis=0)
     count = images.size // channels
-    # Python's integers: the products do not fit in 64 bits.
+    # Python integers, because the products exceed 64 bits.
     variance = np.array([(count * square - pixel * pixel) / count ** 2
                          for pixel, square in zip(total.tolist(), squares.tolist(), strict=True)])
     if not variance.all():

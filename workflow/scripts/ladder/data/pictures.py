@@ -1,11 +1,11 @@
-"""A person's own pictures, read safely and made into images of a dataset.
+"""Users' own pictures, read safely and converted to images of a dataset.
 
-Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, turned as their EXIF says, the first frame of an animation,
-what is transparent laid on white, to 8-bit RGB.
+Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, rotated by their EXIF orientation, the first frame of an
+animation, transparency on white, as 8-bit RGB.
 
-Fitting, by the dataset (RULES). A photograph is scaled until its shorter side fits and cropped around its centre. A digit is
-made as its dataset's were: to grey, dark on light inverted, its ink cut out, scaled to a box and centred. A picture that has
-exactly the dataset's size is taken pixel by pixel, a digit's inverted where it is dark on light.
+Fitting, by dataset. A photograph is scaled to the dataset's shorter side and cropped around its centre. A digit is preprocessed
+like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A picture of exactly the
+dataset's size is used as it is; a digit is inverted if dark on light.
 """
 
 import dataclasses
@@ -27,22 +27,22 @@ MOST_BYTES = 50_000_000     # of a file
 MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
 MOST_PICTURES = 500         # of one request
 
-ORIGINAL = 320  # pixels that are kept of it, to show
-WIDEST = 1000   # pixels at which the ink of a larger picture is looked for
-FAINTEST = 24   # levels that ink must stand out from its ground at least
-NOISE = 0.25    # share of the darkest ink's contrast below which grey is the ground's: shadows, paper, noise
+ORIGINAL = 320  # largest side in pixels of the thumbnail of the original
+WIDEST = 1000   # largest side in pixels of a picture in which ink is searched; larger ones are reduced
+FAINTEST = 24   # least contrast of ink to the background, in grey levels
+NOISE = 0.25    # share of the largest contrast below which grey counts as background: shadows, paper, noise
 
 
 class PictureError(UserError):
-    """Says in a few words why a picture cannot be taken."""
+    """Short reason why a picture is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A picture made into an image of a dataset.
+    """A picture converted to an image of a dataset.
 
-    pixels: uint8 (H, W, C) of the dataset's shape; original: PIL, RGB, upright, no larger than ORIGINAL; remarks: what was done
-    to it, in words.
+    pixels: uint8 (H, W, C) of the dataset's shape; original: PIL, RGB, upright, no larger than ORIGINAL; remarks: the steps of
+    the conversion, in words.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Digit:
-    """How the digits of a dataset were made: scaled to `box` pixels, placed in grid x grid by their centre of mass (of_mass) or
-    of their box, then enlarged to the dataset's size."""
+    """Preprocessing of a dataset's digits: scaled to `box` pixels, centred in grid x grid by their centre of mass (of_mass) or
+    their bounding box, then enlarged to the dataset's size."""
 
     box: int
     grid: int
@@ -68,10 +68,10 @@ DIGITS = {"mnist": Digit(20, 28, True), "digits": Digit(8, 8, False)}
 # Finding.
 
 def find(paths):
-    """(pictures, left out): files below each of `paths`, which are files or folders, in order, each once.
+    """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
 
-    A folder's are those with a picture's suffix, hidden ones and links to folders apart; a file that is named counts whatever
-    its name. Raises UserError for a path that is not there, where nothing is found, and above MOST_PICTURES.
+    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones and links to folders; a
+    path of a file is accepted with any name. Raises UserError for a missing path, if nothing is found, and above MOST_PICTURES.
     """
     if not paths:
         raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
@@ -105,14 +105,14 @@ def _files(folder):
 
 
 def shown(path):
-    """A path as text that can be written, whatever bytes it is made of."""
+    """A path as printable text, also if it is not valid UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 # Reading.
 
 def take(source, dataset, name=None):
-    """The Picture that `source`, a path or the bytes of a file, makes for a dataset; raises PictureError where none."""
+    """The Picture of `source`, a path or the bytes of a file, for a dataset; raises PictureError."""
     image, remarks = read(source)
     pixels, steps = fit(image, dataset)
     image.thumbnail((ORIGINAL, ORIGINAL))
@@ -125,7 +125,7 @@ def read(source):
         _check_bytes(len(source))
         return _decode(io.BytesIO(source))
     try:
-        if not pathlib.Path(source).is_file():   # a pipe would wait for ever
+        if not pathlib.Path(source).is_file():   # a pipe would block forever
             raise PictureError("not a plain file")
         with open(source, "rb") as file:
             _check_bytes(os.fstat(file.fileno()).st_size)
@@ -152,7 +152,7 @@ def _decode(file):
         raise PictureError("not a picture that can be read here (PNG, JPEG, WebP, GIF or BMP)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
-    except Exception as error:   # decoders raise all sorts of errors for damaged files
+    except Exception as error:   # decoders raise many types of errors for damaged files
         raise PictureError(f"damaged or cut short ({' '.join(str(error).split()) or type(error).__name__})") from error
 
 
@@ -162,7 +162,7 @@ def _opened(image):
         raise PictureError(f"too large: {width:,} × {height:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
     remarks = []
     frames = getattr(image, "n_frames", 1)
-    if frames > 1 and image.format != "MPO":   # a camera's JPEG with a preview beside it
+    if frames > 1 and image.format != "MPO":   # MPO: a camera's JPEG with a preview
         remarks.append(f"animated: the first of {frames} frames")
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):
@@ -174,7 +174,7 @@ def _opened(image):
 
 
 def _to_rgb(image):
-    """(8-bit RGB, whether anything was transparent)."""
+    """(8-bit RGB image, whether any pixel was transparent)."""
     if image.mode.startswith(("I", "F")):   # 16 bits of grey
         levels = np.clip(np.rint(np.asarray(image, np.float64) / 257), 0, 255)
         return Image.fromarray(levels.astype(np.uint8)).convert("RGB"), False
@@ -188,8 +188,7 @@ def _to_rgb(image):
 # Fitting.
 
 def fit(image, dataset):
-    """(uint8 (H, W, C) of the dataset's shape, what was done, in words) of a PIL RGB image; raises PictureError for a blank
-    digit."""
+    """(uint8 (H, W, C) of the dataset's shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
     height, width, channels = FACTS[dataset].shape
     if dataset in DIGITS:
         grey, steps = _digit(_grey(image), DIGITS[dataset], (height, width))
@@ -200,7 +199,7 @@ def fit(image, dataset):
 
 
 def rule(dataset):
-    """How `fit` fits pictures to the dataset, as sentences for a page."""
+    """Description of `fit` for the dataset, as sentences for a page."""
     height, width, _ = FACTS[dataset].shape
     if dataset not in DIGITS:
         return (f"Each picture is scaled until its shorter side has {min(height, width)} pixels, and cropped around its centre "
@@ -230,12 +229,12 @@ def _photograph(image, target):
 def _grey(image):
     """float64 (H, W), 0 to 255, no larger than WIDEST."""
     grey = image.convert("L")
-    grey.thumbnail((WIDEST, WIDEST), Image.Resampling.BOX)   # leaves smaller ones alone
+    grey.thumbnail((WIDEST, WIDEST), Image.Resampling.BOX)   # does not enlarge
     return np.asarray(grey, np.float64)
 
 
 def _digit(grey, digit, target):
-    """grey: float64 (H, W), 0 to 255. Returns uint8 `target` and the steps."""
+    """(uint8 image of shape `target`, steps in words) of grey: float64 (H, W), 0 to 255."""
     ground, dark = _ground(grey)
     if grey.shape in (target, (digit.grid, digit.grid)):
         taken = 255 - grey if dark else grey
@@ -248,8 +247,8 @@ def _digit(grey, digit, target):
 
 
 def _ground(grey):
-    """(level of the ground, whether the ink is darker than it) of grey (H, W): the border's median, and on which side of it
-    the rest lies further away."""
+    """(level of the background, whether the ink is darker) of grey (H, W): the border's median, and the side of it with the
+    larger sum of squared differences."""
     height, width = grey.shape
     y, x = max(1, height // 16), max(1, width // 16)
     border = np.concatenate([grey[:y].ravel(), grey[-y:].ravel(), grey[:, :x].ravel(), grey[:, -x:].ravel()])
@@ -259,7 +258,7 @@ def _ground(grey):
 
 
 def _cut(ink):
-    """The part of ink (H, W) that holds any, 0 to 1, its noise taken off."""
+    """The bounding box of ink (H, W), 0 to 1, with noise removed."""
     strongest = ink.max()
     if strongest < FAINTEST:
         raise PictureError("blank: nothing on it stands out as a digit")
@@ -273,7 +272,7 @@ def _place(ink, digit):
     height, width = ink.shape
     scale = digit.box / max(height, width)
     small = np.asarray(_resized(255 * ink, (max(1, round(width * scale)), max(1, round(height * scale)))), np.float64)
-    small *= 255 / small.max()   # thin lines are faint when they are made small
+    small *= 255 / small.max()   # reduction makes thin lines faint
     placed = np.zeros((digit.grid, digit.grid))
     y, x = (_corner(small.sum(axis=1 - axis), digit) for axis in (0, 1))
     placed[y:y + small.shape[0], x:x + small.shape[1]] = small
@@ -281,13 +280,13 @@ def _place(ink, digit):
 
 
 def _corner(masses, digit):
-    """Where ink begins along an axis so that it is centred, and within the grid; masses: of its rows or columns."""
+    """Offset of the ink along an axis that centres it within the grid; masses: sums of its rows or columns."""
     positions = np.arange(len(masses)) + 0.5
     centre = (masses @ positions) / masses.sum() if digit.of_mass else len(masses) / 2
     return int(np.clip(round(digit.grid / 2 - centre), 0, digit.grid - len(masses)))
 
 
 def _resized(grey, size):
-    """8-bit PIL image of (width, height) = size, of values (H, W) 0 to 255."""
+    """8-bit PIL image of (width, height) = size from values (H, W) 0 to 255."""
     image = Image.fromarray(np.clip(np.rint(grey), 0, 255).astype(np.uint8))
     return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)

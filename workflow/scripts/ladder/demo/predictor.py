@@ -4,12 +4,11 @@ import dataclasses
 
 import numpy as np
 
-from ladder.arithmetic import multipliers
 from ladder.classifiers import kernel_functions, metrics, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features
-from ladder.network import networks, weights
+from ladder.network import networks
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.training.inference import Inference
@@ -49,7 +48,8 @@ class Predictor:
     """
 
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
-        self.inputs, self._threads, self._data_residency, self._multiplier = inputs, threads, data_residency, multiplier
+        self.inputs, self._threads = inputs, threads
+        self._options = {"data_residency": data_residency, "multiplier": multiplier}
         made = inputs.get("train", inputs.get("patches"))
         self.network = networks.from_params(made.manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
@@ -75,10 +75,7 @@ class Predictor:
         """The Inference that a stage's parameters name, with the weights of an artifact."""
         if reason := variants.unavailable(params["variant"]):
             raise UserError(reason)
-        network = networks.from_params(params)
-        values = weights.load(artifact.path(weights.file_name(network)), network)
-        return Inference(network, params["variant"], values, statistics.scale, statistics.offset, self._threads, until,
-                         self._data_residency, multipliers.products(params, self._multiplier))
+        return Inference.load(params, artifact, statistics, self._threads, self._options, until)
 
     def _encoder(self, artifact):
         """Function from uint8 images to vectors (N, D) float32, as those of an artifact of stage `features` or `joined`."""

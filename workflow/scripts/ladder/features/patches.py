@@ -1,18 +1,18 @@
-"""Weights of convolutions found from patches, layer by layer, without labels and without gradients.
+"""Unsupervised fitting of convolutions to patches, layer by layer, without labels and without gradients.
 
-A patch p is what one window of the layer reads, as a vector of D = kernel * kernel * channels numbers; m and S are the mean and
-the covariance of many of them, V and l the eigenvectors and eigenvalues of S, e = `whitening` * the mean of l.
-    whitening   zca: M = V diag(1 / sqrt(l + e)) V'   pca: M = diag(1 / sqrt(l + e)) V', the largest l alone
-                rotation: M = V', the largest l alone  none: M = 1, m = 0
-    atoms       unit vectors d_j among the whitened patches M (p - m): random ones of them, or spherical k-means (Coates and
-                Ng, 2012) over them, that is the d_j for which the mean of max_j |d_j . x| is large
-All that is linear, so the layer is the convolution it was before, with
-    weight_j = d_j M C / s_j    bias_j = b - weight_j . m    s_j: the deviation of d_j M (p - m)
-and without atoms weight = M C, bias = -M m. C takes off each patch's own mean, or is 1. Where patches are also divided by their
-own deviation, which is not linear, the network has a layer for it behind the convolution; then m = 0 and there is no bias.
+A patch p is one window of the layer's input as a vector of D = kernel * kernel * channels values; m and S are the mean and the
+covariance of the sampled patches, V and l the eigenvectors and eigenvalues of S, e = `whitening` * mean(l).
+    whitening   zca: M = V diag(1 / sqrt(l + e)) V'   pca: M = diag(1 / sqrt(l + e)) V', largest l only
+                rotation: M = V', largest l only      none: M = 1, m = 0
+    filters     unit vectors d_j from the whitened patches x = M (p - m): a random sample of them, or spherical k-means (Coates
+                and Ng, 2012), which increases the mean of max_j |d_j . x|
+These maps are linear, so the layer stays a convolution, with
+    weight_j = d_j M C / s_j    bias_j = b - weight_j . m    s_j: the standard deviation of d_j M (p - m)
+or, if the filters are the PCA components, weight = M C, bias = -M m. C subtracts each patch's mean, or is 1. Dividing patches
+by their standard deviation is not linear: the network then has a layer for it after the convolution, m = 0 and no bias.
 
-Sums over patches are formed piece by piece, each piece by one thread, and added up in their order, so that the bytes do not
-depend on the number of threads.
+Sums over patches are computed in fixed-size pieces, one thread each, and added in order, so results are bit-identical for any
+number of threads.
 """
 
 import dataclasses
@@ -21,21 +21,20 @@ import time
 import numpy as np
 
 from ladder import progress
-from ladder.arithmetic import matmul as products
-from ladder.arithmetic import randomness
+from ladder.arithmetic import matmul, randomness
 from ladder.errors import UserError
 from ladder.progress import log
 
-ROWS = 8192    # patches of a piece
-PLACES = 10    # patches of an image, where there are images enough
+ROWS = 8192    # patches per piece
+PLACES = 10    # patches per image, if there are enough images
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How layers are fitted; samples and whitening: for the first layer, for the second, ..., the last for all after it.
+    """Hyperparameters of the fits. samples, whitening: one value per layer; the last one applies to all further layers.
 
-    atoms: 'kmeans' or 'random'; samples: patches; iterations: of k-means; whitening: what is added to variances, in units of
-    their mean.
+    atoms: how filters are found, 'kmeans' or 'random'; samples: number of patches; iterations: of k-means; whitening:
+    regularisation added to variances, in units of their mean.
     """
 
     atoms: str
@@ -45,7 +44,7 @@ class Settings:
     seed: int
 
     def of_layer(self, number):
-        """(patches, whitening) of the layer with this number among those fitted, from 0 on."""
+        """(patches, whitening) of the fitted layer with this index, from 0."""
         return tuple(values[min(number, len(values) - 1)] for values in (self.samples, self.whitening))
 
 
@@ -53,7 +52,7 @@ class Settings:
 class Fitted:
     """One layer's result. weight: float32 (filters, kernel, kernel, channels); bias: float32 (filters,), None without one.
 
-    pictures: float32 as weight, each atom as the patch it stands for, before whitening; None without atoms.
+    pictures: float32 as weight, each filter as a patch before whitening; None if the filters are the PCA components.
     facts: JSON-able.
     """
 
@@ -64,16 +63,16 @@ class Fitted:
 
 
 class Pieces:
-    """Work on many rows, piece by piece: on CPU threads, or with `xp` CuPy on a GPU."""
+    """Work on many rows in fixed-size pieces: on CPU threads, or on a GPU with CuPy as `xp`."""
 
     def __init__(self, threads, xp=np):
         self.threads, self.xp = threads, xp
 
     def each(self, rows, work):
-        """What work(piece of `rows`, as an array of xp) returns of each piece, a list of NumPy arrays, in order."""
+        """The results of work(piece of `rows` as an array of xp), a list of NumPy arrays for each piece, in order."""
         pieces = [rows[start:start + ROWS] for start in range(0, len(rows), ROWS)]
         if self.xp is np:
-            return products.for_each(work, pieces, self.threads)
+            return matmul.for_each(work, pieces, self.threads)
         return [[self.xp.asnumpy(result) for result in work(self.xp.asarray(piece))] for piece in pieces]
 
     def place(self, array):
@@ -81,14 +80,13 @@ class Pieces:
 
 
 def fit(layer, spec, patches, settings, number, pieces):
-    """The Fitted of convolution `layer` (layers.Layer) as `spec` (networks.Fit) says.
+    """The Fitted of convolution `layer` (layers.Layer) by `spec` (networks.Fit).
 
-    patches: float32 (n, D), overwritten; number: of the layer among those fitted. Raises UserError where there are too few
-    patches.
+    patches: float32 (n, D), overwritten; number: index of the layer among those fitted. Raises UserError for too few patches.
     """
     started, filters = time.monotonic(), layer.attributes["filters"]
     if len(patches) < filters:
-        raise UserError(f"layer {layer.name} has {filters} filters and {len(patches)} patches to find them in; raise "
+        raise UserError(f"layer {layer.name} has {filters} filters and {len(patches)} patches to fit them to; raise "
                         "patches_samples, or train_limit")
     generator = randomness.generator(settings.seed, randomness.ATOMS, number)
     if spec.centred:
@@ -119,10 +117,10 @@ def fit(layer, spec, patches, settings, number, pieces):
 # Patches.
 
 def sample(layer, images, count, read, seed, number):
-    """float32 (n, D) patches of what convolution `layer` reads, n = count or a few more, each inside its image.
+    """float32 (n, D) patches of the input of convolution `layer`, n = count or a few more, without padding.
 
-    images: (N, H, W, C), of which PLACES patches each are taken, or more where there are too few images; read(images): yields
-    (start, what the layer reads of a batch of them). The choice depends on seed, number and count alone.
+    images: (N, H, W, C), with PLACES patches per image, or more if there are too few images; read(images): yields (start, input
+    of the layer for a batch). The choice depends only on seed, number and count.
     """
     kernel, (height, width, channels) = layer.attributes["kernel"], layer.input_shapes[0]
     generator = randomness.generator(seed, randomness.PATCHES, number)
@@ -142,7 +140,7 @@ def sample(layer, images, count, read, seed, number):
 
 
 def even_out(patches, contrast=None):
-    """Take off each patch's own mean and, where `contrast` is given, divide it by sqrt(its variance + contrast); in place."""
+    """Subtract each patch's mean and, if `contrast` is given, divide by sqrt(its variance + contrast), in place."""
     patches -= patches.mean(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
     if contrast is not None:
         variance = np.einsum("nd,nd->n", patches, patches) / patches.shape[1]
@@ -153,9 +151,9 @@ def even_out(patches, contrast=None):
 
 @dataclasses.dataclass(frozen=True)
 class Whitening:
-    """x = matrix (p - mean), float64: matrix (components, D), mean (D,); inverse (components, D): p - mean of x, x @ inverse.
+    """x = matrix (p - mean), float64: matrix (components, D), mean (D,); inverse (components, D): p - mean = x @ inverse.
 
-    explained: the share of the patches' variance that lies in the directions kept.
+    explained: share of the patches' variance in the PCA components.
     """
 
     matrix: np.ndarray
@@ -165,7 +163,7 @@ class Whitening:
 
     @classmethod
     def measure(cls, patches, kind, components, regularisation, pieces, about_zero=False):
-        """Of patches (n, D). kind: see networks.Fit; about_zero: take the mean for 0."""
+        """The Whitening fitted to patches (n, D). kind: as networks.Fit.whitening; about_zero: assume a mean of 0."""
         numbers = patches.shape[1]
         if kind == "none":
             return cls(np.eye(numbers), np.zeros(numbers), np.eye(numbers), 1.0)
@@ -175,7 +173,7 @@ class Whitening:
         kept = slice(0, components)
         deviations = np.sqrt(values + regularisation * values.mean()) if kind != "rotation" else np.ones(numbers)
         if kind != "rotation" and not deviations[kept].all():
-            raise UserError("a direction in which patches do not differ cannot be whitened; set patches_whitening above 0")
+            raise UserError("a direction without variance among the patches cannot be whitened; set patches_whitening above 0")
         matrix = (vectors[:, kept] / deviations[kept]).T
         inverse = (vectors[:, kept] * deviations[kept]).T
         if kind == "zca":
@@ -190,7 +188,7 @@ class Whitening:
 
 
 def mean_and_covariance(patches, pieces, about_zero=False):
-    """float64 mean (D,) and population covariance (D, D) of patches (n, D); about_zero: the mean is taken for 0."""
+    """float64 mean (D,) and population covariance (D, D) of patches (n, D); about_zero: the mean is 0."""
     numbers = patches.shape[1]
     if about_zero:
         mean = np.zeros(numbers)
@@ -207,14 +205,13 @@ def mean_and_covariance(patches, pieces, about_zero=False):
     return mean, covariance / len(patches)
 
 
-# Atoms.
+# Filters.
 
 def kmeans(points, atoms, iterations, pieces):
-    """(unit rows float64 (K, d), the mean of max |atom . point| before each iteration) from `atoms` on.
+    """Spherical k-means from `atoms` on: (unit rows float64 (K, d), mean of max |atom . point| before each iteration).
 
-    Each point belongs to the atom with the largest |atom . point|; each atom becomes the unit vector along the sum of its
-    points, those with a negative product turned round, for which their sum of |atom . point| is largest. Both raise the mean.
-    An atom without points stays.
+    Each point is assigned to the atom with the largest |atom . point|; each atom becomes the unit vector along the sum of its
+    points, negated if their product with the atom is negative. Both steps increase the mean. An atom without points stays.
     """
     xp, objective = pieces.xp, []
     for _ in progress.bar(range(iterations), "k-means"):
@@ -239,13 +236,13 @@ def kmeans(points, atoms, iterations, pieces):
 
 
 def unit_rows(rows):
-    """Rows divided by their length; zeros stay zeros."""
+    """Rows divided by their length; zero rows stay zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
 def deviations(points, atoms, pieces):
-    """float64 (K,): the deviation of atom . point over all points; 1 where it is 0."""
+    """float64 (K,): the standard deviation of atom . point over all points; 1 instead of 0."""
     placed = pieces.place(atoms.T.astype(np.float32))
 
     def moments(rows):
@@ -258,9 +255,10 @@ def deviations(points, atoms, pieces):
 
 
 def log_facts(facts):
-    """One line on a layer that is fitted."""
-    kept = f", {facts['components']} directions with {facts['explained']:.1%} of the variance" if facts["explained"] < 1 else ""
+    """Log one line on a fitted layer."""
+    kept = (f", {facts['components']} PCA components with {facts['explained']:.1%} of the variance"
+            if facts["explained"] < 1 else "")
     gained = (f", objective {facts['objective'][0]:.4f} to {facts['objective'][-1]:.4f} in {len(facts['objective'])} iterations"
               if facts["objective"] else "")
-    log.info("%s: %d patches of %d numbers, whitening %s%s%s: %s", facts["layer"], facts["patches"], facts["numbers"],
+    log.info("%s: %d patches of %d values, whitening %s%s%s: %s", facts["layer"], facts["patches"], facts["numbers"],
              facts["whitening"], kept, gained, progress.duration(facts["seconds"]))

@@ -1,7 +1,7 @@
-"""What a layer is: its attributes, its output's shape, its parameters and its work. No arithmetic on data.
+"""Layers: their attributes, output shapes, parameters and multiply-accumulates. No arithmetic on data.
 
 Shapes are (height, width, channels) of one image; a vector is (1, 1, units). Weights of a convolution are (filters, kernel,
-kernel, channels), of a dense layer (units, 1, 1, inputs): a convolution of 1x1 over a vector.
+kernel, channels), of a dense layer (units, 1, 1, inputs), as of a 1x1 convolution over a vector.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One layer of a network. `inputs` names the layers it reads, `input_shapes` and `output_shape` are resolved."""
+    """One layer of a network. inputs: names of the layers it reads; networks.resolve sets input_shapes and output_shape."""
 
     name: str
     kind: str
@@ -22,12 +22,12 @@ class Layer:
 
     @property
     def parameters(self):
-        """What training changes: name -> shape, as kept in memory: 'enc1.weight' -> (256, 3, 3, 3)."""
+        """Trained parameters: name -> shape in memory, e.g. 'enc1.weight' -> (256, 3, 3, 3)."""
         return self._named(KINDS[self.kind].parameters)
 
     @property
     def state(self):
-        """What the forward pass in training changes: name -> shape: 'bn1.running_mean' -> (64,)."""
+        """Values that the forward pass updates in training: name -> shape, e.g. 'bn1.running_mean' -> (64,)."""
         return self._named(KINDS[self.kind].state)
 
     @property
@@ -41,7 +41,7 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """Functions of a layer's attributes and its input shapes; has_gradient: whether a network with it can be trained."""
+    """Functions of a layer's attributes and input shapes; has_gradient: whether a network with this layer can be trained."""
 
     output_shape: Callable
     parameters: Callable = lambda attributes, *inputs: {}
@@ -55,7 +55,7 @@ def _same(attributes, image, *others):
 
 
 def _slid(attributes, image, window):
-    """Height and width of what a window sees that slides over the padded image; ValueError where it does not fit."""
+    """Height and width of the output of a sliding window over the padded image; ValueError if the window does not fit."""
     sizes = [(size + 2 * attributes["padding"] - window) // attributes["stride"] + 1 for size in image[:2]]
     if min(sizes) < 1:
         raise ValueError(f"a window of {window}x{window} does not fit {image[0]}x{image[1]} pixels")
@@ -85,7 +85,7 @@ def _dense_output(attributes, image):
 
 def _pool_output(attributes, image):
     if attributes["window"] > 15:
-        raise ValueError(f"a pooling window of {attributes['window']}: a place in it is kept in 8 bits, so at most 15")
+        raise ValueError(f"a pooling window of {attributes['window']}: the maximum's index has 8 bits, so at most 15")
     if 2 * attributes["padding"] > attributes["window"]:
         raise ValueError(f"a pooling window of {attributes['window']} with padding {attributes['padding']} may see no pixel")
     return *_slid(attributes, image, attributes["window"]), image[2]
@@ -130,21 +130,21 @@ KINDS = {
 
 
 def conv2d(name, filters, kernel=3, padding=1, stride=1, bias=True, inputs=()):
-    """Cross-correlation with zeros around the image, and a bias where asked for."""
+    """Cross-correlation with zero padding and, optionally, a bias."""
     return Layer(name, "conv2d", {"filters": filters, "kernel": kernel, "stride": stride, "padding": padding, "bias": bias},
                  inputs)
 
 
 def dense(name, units):
-    """Weighted sums of a whole vector (1, 1, inputs), with bias. Its attributes are those of the convolution it is."""
+    """Fully connected layer over a vector (1, 1, inputs), with bias; its attributes are those of a 1x1 convolution."""
     return Layer(name, "dense", {"filters": units, "kernel": 1, "stride": 1, "padding": 0, "bias": True})
 
 
 def batchnorm(name, decay=0.9, epsilon=1e-5):
-    """weight (x - mean) / sqrt(variance + epsilon) + bias by channel (Ioffe and Szegedy, 2015).
+    """weight (x - mean) / sqrt(variance + epsilon) + bias, per channel (Ioffe and Szegedy, 2015).
 
-    In training mean and variance are those of the batch, and what the running ones keep is decay old + (1 - decay) new, the
-    new variance with n - 1 for n; afterwards the running ones are used.
+    Training uses the mean and variance of the batch and updates the running ones to decay old + (1 - decay) new, the new
+    variance with n - 1 for n; inference uses the running ones.
     """
     return Layer(name, "batchnorm", {"decay": decay, "epsilon": epsilon})
 
@@ -155,12 +155,12 @@ def relu(name):
 
 
 def maxpool2d(name, window=2, stride=2, padding=0):
-    """Maximum of each window, of those of its pixels that lie in the image; the first maximum gets the gradient."""
+    """Maximum of each window, padding ignored; the gradient goes to the first maximum."""
     return Layer(name, "maxpool2d", {"window": window, "stride": stride, "padding": padding})
 
 
 def avgpool2d(name, window=2, stride=2, padding=0):
-    """Mean of each window; zeros around the image count as pixels."""
+    """Mean of each window; the zero padding is included."""
     return Layer(name, "avgpool2d", {"window": window, "stride": stride, "padding": padding})
 
 
@@ -175,22 +175,22 @@ def upsample2d(name):
 
 
 def pad(name, amount):
-    """Zeros on all four sides."""
+    """Zero padding on all four sides."""
     return Layer(name, "pad", {"amount": amount})
 
 
 def add(name, inputs):
-    """The sum of two layers of one shape."""
+    """The sum of two layers of the same shape."""
     return Layer(name, "add", {}, tuple(inputs))
 
 
 def flatten(name):
-    """The image as one vector, channel by channel (CHW), as other frameworks do it."""
+    """The image as one vector in CHW order, as in other frameworks."""
     return Layer(name, "flatten", {})
 
 
 def dropout(name, rate):
-    """In training each value is zero with probability `rate`, else divided by 1 - rate; afterwards nothing changes."""
+    """In training each value is zero with probability `rate`, else divided by 1 - rate; the identity in inference."""
     return Layer(name, "dropout", {"rate": rate})
 
 
@@ -200,18 +200,18 @@ def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
 
 
 def position_norm(name, epsilon=1e-6):
-    """x / sqrt(the sum of squares over the channels of its pixel + epsilon): every pixel's vector has the length 1."""
+    """x / sqrt(sum of squares over the channels of the pixel + epsilon), which normalises each pixel's vector to length 1."""
     return Layer(name, "position_norm", {"epsilon": epsilon})
 
 
 def local_contrast(name, kernel, inputs, epsilon):
-    """The first of two inputs over sqrt(variance + epsilon) of the window of the second that it was computed from.
+    """The first input divided by sqrt(variance + epsilon) of the window of the second input that it was computed from.
 
-    The variance is that of all numbers of a window of kernel x kernel pixels; the windows lie inside the image, at stride 1.
+    The variance is over all values of a window of kernel x kernel pixels; windows have stride 1 and no padding.
     """
     return Layer(name, "local_contrast", {"kernel": kernel, "epsilon": epsilon}, tuple(inputs))
 
 
 def soft_threshold(name, threshold):
-    """max(x - threshold, 0) of every channel, then max(-x - threshold, 0) of every channel (Coates and Ng, 2011)."""
+    """max(x - threshold, 0) of all channels, followed by max(-x - threshold, 0) of all channels (Coates and Ng, 2011)."""
     return Layer(name, "soft_threshold", {"threshold": threshold})

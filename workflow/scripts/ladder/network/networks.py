@@ -1,6 +1,6 @@
 """The networks, as tables of layers.
 
-Each table is made for the shape (height, width, channels) of its input and the number of classes.
+Each function returns the table for an input shape (height, width, channels) and a number of classes.
 """
 
 import dataclasses
@@ -31,13 +31,12 @@ CIFAR, CLASSES = (32, 32, 3), 10
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How the weights of convolution `layer` are found from patches of what it reads; patches.py has the formulas.
+    """How the weights of convolution `layer` are fitted to patches of its input; features/patches.py has the formulas.
 
-    whitening: 'zca', 'pca' or 'none', and 'rotation' for PCA whose directions keep their variances; components: how many
-    directions PCA keeps, None for as many as there are filters; atoms: whether the filters are unit vectors found among
-    the whitened patches, else they are the directions themselves; centred: each patch's own mean is taken off first;
-    contrast: what is added to a patch's variance before it is divided by its root, None where it is not; bias: added to
-    what an atom answers, whose deviation is 1.
+    whitening: 'zca', 'pca', 'none', or 'rotation' for PCA without scaling; components: number of PCA components, None for the
+    number of filters; atoms: whether the filters are unit vectors learned from the whitened patches, else they are the PCA
+    components; centred: subtract each patch's mean first; contrast: regularisation of the variance by whose root a patch is
+    divided, None for no division; bias: added to the responses of the filters, whose standard deviation is 1.
     """
 
     layer: str
@@ -53,9 +52,9 @@ class Fit:
 class Network:
     """A network with all shapes resolved.
 
-    features: the layer whose output is the feature vector; loss: what training minimises, 'mse' between output and input or
-    'cross_entropy' of the softmax of the output, None where the network can only be fitted; layers: in execution order;
-    fits: the Fit of each layer that can be fitted to patches, in execution order.
+    features: the layer whose output is the feature vector; loss: 'mse' between output and input, 'cross_entropy' of the softmax
+    of the output, or None if the network can only be fitted; layers: in execution order; fits: the Fit of each layer that can
+    be fitted to patches, in execution order.
     """
 
     name: str
@@ -72,7 +71,7 @@ class Network:
 
     @property
     def state(self):
-        """Name -> shape of what training keeps beside the parameters, such as running statistics."""
+        """Name -> shape of the values that training updates besides the parameters, i.e. running statistics."""
         return {name: shape for layer in self.layers for name, shape in layer.state.items()}
 
     @property
@@ -81,22 +80,22 @@ class Network:
 
     @property
     def classifies(self):
-        """Whether its output is a score for each class, and not an image."""
+        """Whether the output is a score for each class, not an image."""
         return self.loss == "cross_entropy"
 
     @property
     def encoder(self):
-        """The layers with parameters that the features are computed from, by name."""
+        """Names of the layers with parameters up to the features."""
         return tuple(layer.name for layer in self.needed_for(self.features) if layer.parameters)
 
     @property
     def trains(self):
-        """Whether it can be trained by gradient."""
+        """Whether the network can be trained by gradient descent."""
         return self.loss is not None
 
     @property
     def table(self):
-        """A JSON-able row for each layer: layer, kind, inputs, output (its shape), macs of an image, parameters (how many)."""
+        """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
                  "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
                 for layer in self.layers]
@@ -109,7 +108,7 @@ class Network:
         return [layer for layer in self.layers if name in layer.inputs]
 
     def needed_for(self, name):
-        """The layers that layer `name` is computed from, and itself, in execution order."""
+        """Layer `name` and all layers that it depends on, in execution order."""
         needed = {name}
         for layer in reversed(self.layers):
             if layer.name in needed:
@@ -117,18 +116,18 @@ class Network:
         return tuple(layer for layer in self.layers if layer.name in needed)
 
 
-FIRST_BIAS = -0.25           # of the autoencoder's first layer where it is fitted
-CODE = 0.25                  # the patch network's soft threshold, in deviations
-# What is added to the variance of a window: 10 of pixels 0..255 (Coates and Ng, 2012), here where their deviation is 1.
+FIRST_BIAS = -0.25           # of the autoencoder's first layer if it is fitted
+CODE = 0.25                  # the patch network's soft threshold, in standard deviations
+# Added to the variance of a window: 10 for pixels 0..255 (Coates and Ng, 2012), here scaled to a standard deviation of 1.
 CONTRAST = 10 / 64 ** 2
 
 
 def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
-    """3x3 convolutions with ReLU and pooling, as many as `filters` has numbers, and their mirror image.
+    """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
-    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: from the second on, each of the
-    encoder's convolutions is one of 3x3 with as many filters as it has channels, a normalisation of each pixel's vector, and
-    one of 1x1.
+    256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
+    encoder but the first by a 3x3 convolution with as many filters as channels, a normalisation of each pixel's vector and a
+    1x1 convolution.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
@@ -157,17 +156,17 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
 
 
 def patch_net(input_shape, classes, filters=(800, 256, 400, 1600)):
-    """Two layers of thresholded answers to whitened patches, pooled: fitted alone, never trained (after Coates and Ng, 2012).
+    """Two layers of filters on whitened patches, thresholded and pooled: fitted only, never trained (Coates and Ng, 2012).
 
-    filters: of the 6x6 convolution over patches of even contrast, directions kept of its answers, directions of the whitened
-    3x3 patches of those, atoms of the second layer, each of which gives two features in each of the places.
+    filters: filters of layer 1 (6x6, on contrast-normalised patches), PCA components of its output, PCA components of 3x3
+    patches of those, filters of layer 2, each of which gives two features at each position.
     800, 256, 400 and 1600 on 32x32x3 are 2.1 million parameters and 3x3x3200 = 28,800 features.
     """
     first, kept, whitened, second = filters
     for number, (count, most) in enumerate(((kept, 2 * first), (whitened, 9 * kept)), 2):
         if count > most:
-            raise UserError(f"config: number {number} of patch_net_filters is {count}, but the patches it keeps directions of "
-                            f"have {most} numbers; at most {most}")
+            raise UserError(f"config: number {number} of patch_net_filters is {count}, but there are only {most} principal "
+                            f"directions; at most {most}")
     return {"layers": (
         conv2d("conv1", first, kernel=6, padding=0, bias=False),
         local_contrast("contrast", 6, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
@@ -184,7 +183,7 @@ def _halvings(*sizes):
 
 
 def lenet_300_100(input_shape, classes):
-    """Two dense layers of 300 and 100 units before the last (LeCun et al., 1998)."""
+    """Dense layers of 300 and 100 units and the output layer (LeCun et al., 1998)."""
     return _classifier("fc2_relu", flatten("pixels"), dense("fc1", 300), relu("fc1_relu"), dense("fc2", 100),
                        relu("fc2_relu"), dense("fc3", classes))
 
@@ -192,7 +191,7 @@ def lenet_300_100(input_shape, classes):
 def lenet_5(input_shape, classes):
     """LeNet-5 (LeCun et al., 1998) with ReLU and max-pooling: 6 and 16 filters of 5x5, then 120 and 84 units.
 
-    It reads 32x32 pixels; smaller images get zeros around them.
+    Images smaller than 32x32 pixels are zero-padded.
     """
     missing = 32 - input_shape[0]
     padded = [pad("padded", missing // 2)] if missing > 0 else []
@@ -202,7 +201,7 @@ def lenet_5(input_shape, classes):
 
 
 def small_cnn(input_shape, classes):
-    """Two 3x3 convolutions of 16 and 32 filters, a pooling between them, and 128 units."""
+    """Two 3x3 convolutions of 16 and 32 filters with pooling between them, and a dense layer of 128 units."""
     return _classifier("fc1_relu", conv2d("conv1", 16, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
                        conv2d("conv2", 32, padding=0), relu("conv2_relu"), flatten("flat"), dense("fc1", 128),
                        relu("fc1_relu"), dense("fc2", classes))
@@ -210,14 +209,14 @@ def small_cnn(input_shape, classes):
 
 # Depth -> blocks in each of the four stages, and whether a block is a bottleneck (He et al., 2016).
 RESNETS = {18: ((2, 2, 2, 2), False), 34: ((3, 4, 6, 3), False), 50: ((3, 4, 6, 3), True), 101: ((3, 4, 23, 3), True)}
-EXPANSION = 4   # of a bottleneck: its last convolution has so many times the filters of the others
+EXPANSION = 4   # the last convolution of a bottleneck has EXPANSION times the filters of the others
 
 
 def resnet(depth):
-    """The table of a ResNet for images of 32x32 and more (the CIFAR form), or for smaller ones (the MNIST form).
+    """The table of a ResNet for images of at least 32x32 (the CIFAR form) or smaller ones (the MNIST form).
 
-    CIFAR form: activations before each convolution (He et al., 2016b), a 3x3 stem, no pooling. MNIST form: as for large
-    images (He et al., 2016a): a 7x7 stem of stride 2 and a 3x3 max-pool of stride 2, activations after.
+    CIFAR form: activations before each convolution (He et al., 2016b), a 3x3 stem, no pooling. MNIST form: activations after
+    each convolution, a 7x7 stem of stride 2 and a 3x3 max-pool of stride 2, as for large images (He et al., 2016a).
     """
     blocks, bottleneck = RESNETS[depth]
 
@@ -229,7 +228,7 @@ def resnet(depth):
 
 
 def _stages(blocks, width):
-    """(name, filters, stride) of each block; a stage halves the image in its first block, but not the first stage."""
+    """(name, filters, stride) of each block; the first block of every stage but the first halves the image."""
     for stage, count in enumerate(blocks):
         for block in range(count):
             yield f"stage{stage + 1}_{block + 1}", width * 2 ** stage, 2 if stage and not block else 1
@@ -301,22 +300,24 @@ OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencode
 def build(name, input_shape=CIFAR, classes=CLASSES, **options):
     """The Network `name` with every layer's inputs and shapes resolved.
 
-    options: what OPTIONS has for it. KeyError for a name that is not in NETWORKS, UserError for images that it cannot read.
+    options: see OPTIONS. Raises KeyError for a name that is not in NETWORKS, UserError for images that it cannot process.
     """
     return resolve(name, input_shape, **NETWORKS[name](tuple(input_shape), classes, **options))
 
 
 def from_params(params):
-    """The Network that a stage's parameters name: network, image (its input's shape), classes where it classifies, and the
-    keys of its options; an option that artifacts of before do not name is the table's own."""
+    """The Network for a stage's parameters: network, image (the input shape), classes if it classifies, and its options.
+
+    Options missing in older artifacts have their defaults.
+    """
     options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items() if key in params}
     return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
 
 
 def resolve(name, input_shape, layers, features, loss, fits=()):
-    """A Network from its table: a layer that names no inputs reads the layer before it.
+    """A Network from its table; a layer without `inputs` reads the previous layer.
 
-    Raises UserError where a layer cannot read what it is given.
+    Raises UserError if a layer cannot process its input's shape.
     """
     shapes, resolved, previous = {INPUT: tuple(input_shape)}, [], INPUT
     for layer in layers:

@@ -1,11 +1,11 @@
 """Optimizers and learning-rate schedules.
 
-With g the gradient, clipped element by element where asked, plus weight_decay * w (the gradient of an L2 penalty):
+With g the gradient, clipped element by element if clip > 0, plus weight_decay * w (the gradient of an L2 penalty):
     sgd        w -= lr g
     momentum   v = mu v + g;                                 w -= lr v
     rmsprop    s = 0.99 s + 0.01 g^2;                        w -= lr g / (sqrt(s) + 1e-8)
-    adam       m = 0.9 m + 0.1 g, s = 0.999 s + 0.001 g^2;   w -= lr m' / (sqrt(s') + 1e-8), m', s' free of their start's
-               bias (Kingma and Ba, 2015)
+    adam       m = 0.9 m + 0.1 g, s = 0.999 s + 0.001 g^2;   w -= lr m' / (sqrt(s') + 1e-8), m', s' bias-corrected
+               (Kingma and Ba, 2015)
 """
 
 import dataclasses
@@ -13,13 +13,13 @@ import math
 
 import numpy as np
 
-# Optimizer -> its running averages, each as large as the parameter.
+# Optimizer -> its running averages, each of the parameter's shape.
 AVERAGES = {"sgd": (), "momentum": ("velocity",), "rmsprop": ("square",), "adam": ("mean", "square")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """name: a key of AVERAGES; clip: largest absolute value of an element of the gradient, 0 for no limit."""
+    """name: a key of AVERAGES; clip: largest magnitude of an element of the gradient, 0 for no clipping."""
 
     name: str
     momentum: float = 0.9
@@ -28,7 +28,7 @@ class Optimizer:
 
 
 def attributes(optimizer):
-    """The attributes of its update operation."""
+    """The attributes of the optimizer's update operation."""
     common = {"weight_decay": optimizer.weight_decay, "clip": optimizer.clip}
     return {**common, "momentum": optimizer.momentum} if optimizer.name == "momentum" else common
 
@@ -39,12 +39,12 @@ def state_shapes(optimizer, parameters):
 
 
 def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor=1.0, warmup_steps=0):
-    """The learning rate of every step of a run, float64; length: plan.Length.
+    """The learning rate of every step of a run, float64 (length.steps,); length: plan.Length.
 
-    'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' falls from base to 0 along half a
-    cosine (Loshchilov and Hutter, 2017, without restarts). KeyError for any other name. The first warmup_steps steps have
-    1, 2, 3 ... parts in warmup_steps of that: Adam's first steps move every weight by the whole rate, all of a layer's
-    weights pull the same way, and at full rate about half of the autoencoder's latent maps die of it.
+    'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' decays from base to 0 along half a
+    cosine (Loshchilov and Hutter, 2017, without restarts). Raises KeyError for any other name. Step i of the first warmup_steps
+    has i / warmup_steps of that rate: Adam's first steps move every weight by the full rate in a common direction, after which
+    about half of the autoencoder's latent maps stay zero.
     """
     steps = np.arange(length.steps)
     factors = {

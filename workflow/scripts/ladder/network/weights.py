@@ -1,11 +1,11 @@
-"""Initial weights, and the files that weights are kept in.
+"""Initial weights and weights files.
 
-A network that rebuilds images, whose parameters are those of convolutions alone, has a weights.bin that other programs can
-read with `struct` and `numpy.frombuffer`: int32 0xAE2024, int32 version 1, then float32 weight and bias of each convolution in
-order, little endian. Any other network has a weights.safetensors, running statistics included, under the names 'layer.weight',
-'layer.bias', 'layer.running_mean', 'layer.running_var'.
+Autoencoders, whose only parameters are those of convolutions, use weights.bin, which other programs can read with `struct` and
+`numpy.frombuffer`: int32 0xAE2024, int32 version 1, then float32 weight and bias of each convolution in order, little endian.
+Other networks use weights.safetensors, running statistics included, with the names 'layer.weight', 'layer.bias',
+'layer.running_mean', 'layer.running_var'.
 
-In a file weights of convolutions are (filters, channels, kernel, kernel) ('OIHW') and of dense layers (units, inputs); in
+In files, weights of convolutions are (filters, channels, kernel, kernel) ('OIHW') and of dense layers (units, inputs); in
 memory they are (filters, kernel, kernel, channels) and (units, 1, 1, inputs).
 """
 
@@ -23,14 +23,14 @@ from ladder.store import artifacts
 
 MAGIC, VERSION = 0xAE2024, 1
 HEADER = struct.Struct("<ii")
-START = {"running_mean": 0, "running_var": 1}   # of what training keeps beside the parameters
+START = {"running_mean": 0, "running_var": 1}   # initial running statistics
 
 
 def initialize(network, seed):
-    """Parameter name -> float32 array: weights normal with deviation sqrt(2 / fan_in) (He et al., 2015), biases zero.
+    """Parameter name -> float32 array: weights normal with standard deviation sqrt(2 / fan_in) (He et al., 2015), biases zero.
 
-    Batch normalisation starts as the identity, but where it is the last of a residual branch at zero, so that the block starts
-    as its shortcut (Goyal et al., 2017).
+    Weights of batch normalisation are 1, but 0 in the last one of a residual branch, so the block starts as the identity
+    (Goyal et al., 2017).
     """
     parameters, at = {}, 0
     closing = {name for layer in network.layers if layer.kind == "add" for name in layer.inputs[:1]}
@@ -49,12 +49,12 @@ def initialize(network, seed):
 
 
 def initial_state(network):
-    """Name -> float32 array of what training keeps beside the parameters, before the first step."""
+    """Name -> float32 array of the running statistics before the first step."""
     return {name: np.full(shape, START[name.rpartition(".")[2]], np.float32) for name, shape in network.state.items()}
 
 
 def shapes(network):
-    """Name -> shape in memory of all that a weights file of the network holds."""
+    """Name -> shape in memory of all tensors in a weights file of the network."""
     return {name: shape for layer in network.layers for name, shape in {**layer.parameters, **layer.state}.items()}
 
 
@@ -64,7 +64,7 @@ def file_name(network):
 
 
 def save(path, network, values):
-    """Write values (name -> float32 array as in memory, for all of `shapes`) to a file of the format that file_name says."""
+    """Write values (name -> float32 array as in memory, for all of `shapes`) in the format of file_name(network)."""
     tensors = {name: np.ascontiguousarray(_to_file(values[name]).reshape(shape), "<f4")
                for name, shape in _file_shapes(network).items()}
     if network.loss != "mse":
@@ -77,15 +77,20 @@ def save(path, network, values):
 
 
 def load(path, network):
-    """Name -> float32 array as in memory, from a weights file of the network; UserError as `read`."""
+    """Name -> float32 array as in memory, from a weights file of the network; raises UserError as read()."""
     tensors = read(path, network)
     return {name: np.ascontiguousarray(_to_memory(tensors[name], shape)) for name, shape in shapes(network).items()}
 
 
-def read(path, network):
-    """Name -> float32 array as in the file, in the network's order; raises UserError for anything but its weights file.
+def of_artifact(artifact, network):
+    """load() of the weights file in an artifact (artifacts.Artifact) of the network."""
+    return load(artifact.path(file_name(network)), network)
 
-    Either format will do for any network.
+
+def read(path, network):
+    """Name -> float32 array as in the file, in the network's order; either format is accepted for any network.
+
+    Raises UserError for anything but a weights file of the network.
     """
     path, wanted = pathlib.Path(path), _file_shapes(network)
     try:
@@ -120,13 +125,13 @@ def _read_plain(path, data, wanted, network):
 
 
 def movement(before, after):
-    """Layer -> |after - before| / |before| over the layer's weights; what starts at zero, as biases do, is left out."""
+    """Layer -> |after - before| / |before| over the layer's weights; tensors that start at zero, e.g. biases, are omitted."""
     return {name.removesuffix(".weight"): float(np.linalg.norm(after[name] - before[name]) / np.linalg.norm(before[name]))
             for name in before if name.endswith(".weight") and before[name].any()}
 
 
 def _file_shapes(network):
-    """As `shapes`, in a file."""
+    """The same as `shapes`, with the shapes in a file."""
     found = {}
     for layer in network.layers:
         for name, shape in {**layer.parameters, **layer.state}.items():

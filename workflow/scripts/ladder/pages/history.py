@@ -6,8 +6,8 @@ import json
 import math
 import os
 import pathlib
-import time
 
+from ladder import progress
 from ladder.pages import templates as pages
 from ladder.store import artifacts, lineage
 
@@ -70,7 +70,7 @@ def _tags(params):
 def _changed(folder):
     """When anything in the folder was last written, as a manifest says it."""
     latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(latest))
+    return progress.utc(latest)
 
 
 def _size(path):

@@ -61,7 +61,8 @@ def plan_of(network, variant, batch, optimizer):
     dataset = plan.Dataset(batch, "uint8")
     if not network.trains:
         return plan.inference_plan(network, variant, batch, dataset)
-    return plan.training_plan(network, variant, batch, dataset, optimizers.Optimizer(optimizer), plan.Length(1, 1))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer(optimizer))
+    return plan.training_plan(settings, dataset, plan.Length(1, 1))
 
 
 def step_memory(step):

@@ -85,7 +85,8 @@ def measure(network, variant, batch, threads):
     executor = executors.create(variant, threads)
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
-    made = plan.training_plan(network, variant, batch, plan.Dataset(batch * most, "uint8"), Optimizer("adam"), length)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer("adam"))
+    made = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
     arrays = executor.allocate(made, executor.place({
         **parity.random_images(network, batch * most), **parity.initial(network),
         "learning_rates": learning_rates(1e-3, length)}))

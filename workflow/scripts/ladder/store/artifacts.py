@@ -16,6 +16,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from ladder import progress
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
@@ -140,7 +141,7 @@ class Making:
             "peak_memory_bytes": runtime.peak_memory_bytes(),
             "machine": runtime.machine(),
             "threads": self.threads,
-            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "made": progress.utc(),
             **({"failed": self.failed} if self.failed else {}),
         }
 

@@ -8,8 +8,8 @@ import csv
 import fcntl
 import os
 import pathlib
-import time
 
+from ladder import progress
 from ladder.store import artifacts
 
 NAME = "test_scores.csv"   # in results/
@@ -19,7 +19,7 @@ COLUMNS = ("when", "stage", "version", "weights", "dataset", "data", "rows")   #
 def record(work, inputs):
     """Append a line for the artifact `work`; inputs: its parents, among them data, and features or weights."""
     results = work.folder.parent.parent
-    line = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), work.spec["stage"], work.folder.name,
+    line = (progress.utc(), work.spec["stage"], work.folder.name,
             _weights(results, inputs), inputs["data"].manifest["spec"]["params"]["dataset"], inputs["data"].version,
             kind(inputs["data"]))
     _append(results / NAME, ",".join(line) + "\n")

@@ -1,31 +1,39 @@
-"""A network run forward over images, batch by batch."""
+"""The forward pass of a network over images, batch by batch."""
 
 import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.executors import create as executors
+from ladder.network import networks, weights
 from ladder.training import plan
 
 BATCH = 64
 
 
 class Inference:
-    """Runs a network forward over images and gives what layer `until` puts out.
+    """Computes the output of layer `until` (default: the last) of a network for images.
 
-    values: name -> float32 array, of all in weights.shapes(network); scale, offset: float32 (channels,), value = image * scale
-    + offset. The batch is BATCH whatever the training's was, so that features of the untrained network do not depend on it.
+    values: name -> float32 array for all of weights.shapes(network); statistics: normalization.Statistics; multipliers: a
+    multipliers.ByDirection. The batch size is always BATCH, so features of the untrained network do not depend on the training.
     """
 
-    def __init__(self, network, variant, values, scale, offset, threads, until=None, data_residency="auto",
-                 products=multipliers.EXACT):
-        self.network, self.variant, self.until, self.products = network, variant, until, products
-        self._bound = {**values, "scale": scale, "offset": offset}
+    def __init__(self, network, variant, values, statistics, threads, until=None, data_residency="auto",
+                 multipliers=multipliers.EXACT):
+        self.network, self.variant, self.until, self.multipliers = network, variant, until, multipliers
+        self._bound = {**values, "scale": statistics.scale, "offset": statistics.offset}
         self.executor = executors.create(variant, threads, data_residency)
+
+    @classmethod
+    def load(cls, params, artifact, statistics, threads, options, until=None):
+        """The Inference for a stage's params and options (data_residency, multiplier), with the weights of an artifact."""
+        network = networks.from_params(params)
+        return cls(network, params["variant"], weights.of_artifact(artifact, network), statistics, threads, until,
+                   options["data_residency"], multipliers.from_params(params, options["multiplier"]))
 
     def batches(self, images, flip=False):
         """Yield (start, float32 activations (n, H, W, C)) for images (N, H, W, C), mirrored left to right with `flip`.
 
-        The array may be the executor's own: use it before the next batch.
+        The array may be a buffer of the executor, overwritten by the next batch.
         """
         dataset = plan.Dataset(len(images), images.dtype.name)
         placed = self.executor.place({
@@ -34,8 +42,7 @@ class Inference:
         for batch in (BATCH, len(images) % BATCH):
             if not batch or start + batch > len(images):
                 continue
-            steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip,
-                                        products=self.products)
+            steps = plan.inference_plan(self.network, self.variant, batch, dataset, self.until, flip, self.multipliers)
             arrays = self.executor.allocate(steps, placed)
             while start + batch <= len(images):
                 self.executor.run(steps, arrays)

@@ -1,10 +1,10 @@
-"""The parity protocol: two ways of running a plan make the same few updates, then are compared.
+"""The parity protocol: two executors make the same few updates, and the results are compared.
 
-Every update begins where the reference's last one ended, so that a difference cannot grow from update to update: a network
-with batch normalisation over a few images turns one rounding into a different training. What is compared is each tensor's
-distance after an update, relative to how far the update moved it, so that a wrong gradient shows however small the learning
-rate is; of all updates, the median: where a rounding takes a value to the other side of a ReLU's zero, the update differs by
-up to 3e-2 in a ResNet. Running statistics and the optimizer's averages are compared as parameters are.
+Every update starts from the reference's state, so differences cannot accumulate: with batch normalisation over a few images,
+one rounding difference leads to a different training. The measure is each tensor's distance after an update relative to the
+size of the update, which reveals a wrong gradient at any learning rate; the median over the updates counts, because a rounding
+that moves a value across a ReLU's zero changes an update by up to 3e-2 in a ResNet. Running statistics and the optimizer's
+averages are compared in the same way as parameters.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ SEED = 0
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """tolerance: largest |w - w_reference| / |w_reference - w_before| of any tensor, in the median update."""
+    """tolerance: largest |w - w_reference| / |w_reference - w_before| of any tensor, median over the updates."""
 
     optimizer: Optimizer
     learning_rate: float
@@ -31,15 +31,15 @@ class Protocol:
     tolerance: float
 
 
-# Plain descent moves the weights so little that rounding them to float32 dominates, hence its tolerance. The second at 1e-3
-# makes the loss of the autoencoder grow to 4e4, and the clip then turns roundings of its gradients into whole steps.
+# The updates of plain SGD are so small that rounding the weights to float32 dominates, hence the tolerance. Momentum at 1e-3
+# increases the loss of the autoencoder to 4e4, where clipping amplifies rounding errors of the gradients to whole steps.
 PROTOCOLS = {
     "sgd": Protocol(Optimizer("sgd"), 1e-3, "mean", 2e-3),
     "momentum": Protocol(Optimizer("momentum", momentum=0.9, clip=5.0), 3e-4, "batch", 5e-5),
 }
-# Two float32 programs are apart by up to 1e-5 in small networks and 2e-4 in ResNets of 18 to 101 layers, float32 and float64,
-# whose weights are not rounded, by up to 4e-3 with the first and 3e-3 with the second. A gradient wrong by 1 % is 1e-2 with the
-# first, and with the second, where the velocity holds old gradients too, about half of that.
+# Two float32 programs differ by up to 1e-5 in small networks and 2e-4 in ResNets of 18 to 101 layers; float32 and float64,
+# whose weights are not rounded, by up to 4e-3 with SGD and 3e-3 with momentum. A gradient error of 1 % gives 1e-2 with SGD, and
+# about half of that with momentum, where the velocity includes older gradients.
 CLASSIFYING = {
     "sgd": Protocol(Optimizer("sgd"), 0.03, "batch", 8e-3),
     "momentum": Protocol(Optimizer("momentum", momentum=0.5, clip=5.0), 0.03, "batch", 4e-3),
@@ -47,20 +47,21 @@ CLASSIFYING = {
 
 
 def protocols(network):
-    """Name -> Protocol: PROTOCOLS of a network that rebuilds images, CLASSIFYING of one that classifies them."""
+    """Name -> Protocol: PROTOCOLS for autoencoders, CLASSIFYING for networks that classify."""
     return CLASSIFYING if network.classifies else PROTOCOLS
 
 
 def train(network, variant, executor, protocol, dtype="float32", follow=None, **settings):
     """Name -> array (UPDATES, ...): parameters, running statistics and the optimizer's averages after each update.
 
-    follow: what the training gave that each update but the first begins from; settings: more keyword arguments of
-    plan.training_plan. An update takes batch_size(network) random images.
+    follow: result of the training whose state each update but the first starts from; settings: more fields of plan.Settings.
+    An update takes batch_size(network) random images.
     """
     batch = batch_size(network)
-    made = plan.training_plan(network, variant, batch, plan.Dataset(batch * UPDATES, "uint8"), protocol.optimizer, LENGTH,
-                              protocol.gradient_scale, dtype, **settings)
-    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.get("frozen", ())))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=protocol.optimizer,
+                             gradient_scale=protocol.gradient_scale, **settings)
+    made = plan.training_plan(settings, plan.Dataset(batch * UPDATES, "uint8"), LENGTH, dtype)
+    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.frozen))
     start = {name: value.astype(dtype) for name, value in initial(network).items()}
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
     arrays = executor.allocate(made, executor.place({
@@ -78,12 +79,12 @@ def train(network, variant, executor, protocol, dtype="float32", follow=None, **
 
 
 def batch_size(network):
-    """Images of an update. Over 3 of them, the statistics of a ResNet's last stage, 1x1 pixels for MNIST, mean nothing."""
+    """Images per update. Batch statistics of a ResNet's last stage, 1x1 pixels for MNIST, need more than BATCH images."""
     return NORMALISED_BATCH if any(layer.kind == "batchnorm" for layer in network.layers) else BATCH
 
 
 def random_images(network, rows):
-    """What a plan reads of a data set of `rows` images: random ones, with random labels where the network has classes."""
+    """The arrays of a plan's dataset of `rows` random images, with random labels if the network classifies."""
     random = randomness.generator(SEED, randomness.SHUFFLE, 0)
     images = random.integers(0, 256, (rows, *network.input_shape), dtype=np.uint8)
     labels = {"labels": random.integers(0, network.layers[-1].output_shape[2], rows, dtype=np.uint8)}
@@ -92,11 +93,11 @@ def random_images(network, rows):
 
 
 def initial(network):
-    """Name -> float32 array of the parameters and running statistics that training starts from.
+    """Name -> float32 array of the initial parameters and running statistics.
 
-    Weights of batch normalisation are around 1, not at it, and those that end a residual branch, of whatever layer, a tenth of
-    what training starts with, or of 1 where that is 0: next to 1 and 0, nothing of a movement or of a gradient would be left
-    after rounding, and the gradients of a deep network with all its branches at full strength are chance.
+    Weights of batch normalisation are random around 1, and the last weights of every residual branch are scaled by 0.1: exactly
+    at 1 and 0, rounding would hide updates and gradients, and with all residual branches at full strength the gradients of a
+    deep network are dominated by rounding errors.
     """
     values = {**weights.initialize(network, SEED), **weights.initial_state(network)}
     ends = {name for layer in network.layers if layer.kind == "add" for name in layer.inputs[:1]}
@@ -113,7 +114,7 @@ def initial(network):
 
 
 def deviations(network, trained, reference):
-    """Tensor -> |trained - reference| / |reference - what it was before the update|, the median of all updates."""
+    """Tensor -> |trained - reference| / |reference - value before the update|, median over all updates."""
     start, found = initial(network), {}
     for name, after in reference.items():
         before = [start.get(name, np.zeros_like(after[0])), *after[:-1]]

@@ -1,7 +1,7 @@
-"""A plan: what one batch takes, step by step, over buffers that are allocated once.
+"""A plan: the steps that process one batch, over buffers that are allocated once.
 
-A step is data: an operation, the buffers it reads and writes, its attributes and its work. The plan does not know which
-device runs it; the executor does not know which network it runs.
+A step is data: an operation, the buffers it reads and writes, its attributes and its FLOPs. A plan is independent of the
+device that runs it; an executor is independent of the network.
 """
 
 import collections
@@ -13,14 +13,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ladder.arithmetic import multipliers
+from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
+from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import rung
 
-# Kind of work, by what is found in an operation's name; the first that fits.
+# (pattern of the operation's name, category its time is reported under); the first match counts.
 WORK = (
     (r"conv2d.*(grad|backward)", "convolution backward"),
     (r"conv2d|collapse", "convolution forward"),
@@ -39,9 +40,9 @@ WORK = (
     (r"", "other"),
 )
 
-# Operation -> the direction (multipliers.DIRECTIONS) of its products. Where their multiplier is not exact it is an attribute.
-PRODUCTS = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
-            for direction in multipliers.DIRECTIONS}
+# Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
+DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
+                for direction in DIRECTIONS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operation. `reads` and `writes` map the operation's argument names to buffer names; flop counts a whole batch.
+    """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
 
-    launches: the kernels that compute it, in order, on a GPU rung.
+    launches: on a GPU rung, the kernel launches that compute it, in order.
     """
 
     operation: str
@@ -78,15 +79,15 @@ class Step:
 
     @property
     def work(self):
-        """What it counts as where times are summed up: 'convolution forward', for example."""
+        """The category its time is reported under, e.g. 'convolution forward'."""
         return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """steps in order over buffers (name -> Buffer); output: the buffer that holds what the network computes.
+    """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
 
-    kernels: (layers of a group, operation that computes them forward), in order.
+    kernels: (layers of a group, operation of their forward pass), in order.
     """
 
     network: Network
@@ -104,11 +105,11 @@ class Plan:
 
     @property
     def kernel_table(self):
-        """A JSON-able row for each of `kernels`: layer ('conv1 + conv1_relu'), kernel."""
+        """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
         return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
 
     def bytes_by_kind(self):
-        """Bytes of the plan's buffers by kind of buffer."""
+        """Kind of buffer -> total bytes."""
         total = {}
         for buffer in self.buffers.values():
             total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
@@ -117,7 +118,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """The images a plan draws batches from: how many, and the dtype they are kept in."""
+    """The images that a plan draws batches from: their number and their stored dtype."""
 
     rows: int
     dtype: str
@@ -125,7 +126,7 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """How long a training run is, in steps."""
+    """Length of a training run in steps."""
 
     steps: int
     steps_per_epoch: int
@@ -133,7 +134,7 @@ class Length:
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """What happens to training images: shifted by up to `crop` pixels each way, zeros moving in, and mirrored by a coin."""
+    """Random shifts of training images by up to `crop` pixels in each axis, padded with zeros, and random horizontal flips."""
 
     flip: bool = False
     crop: int = 0
@@ -142,32 +143,55 @@ class Augmentation:
         return self.flip or self.crop > 0
 
 
-def training_plan(network, variant, batch, dataset, optimizer, length, gradient_scale="mean", dtype="float32",
-                  fuse_update=True, augmentation=Augmentation(), seed=0, products=multipliers.EXACT, loss_scale=1, frozen=()):
-    """One training step: load a batch, forward, loss, backward, update.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One training run of `steps` steps or, if that is None, of `epochs` epochs.
 
-    gradient_scale: 'mean' divides the gradient of the summed squared error by all elements of the batch, 'batch' by its
-    images only, as that of the cross-entropy always is. fuse_update: let a rung whose FUSES_UPDATE is set update weights where
-    their gradient is computed; without it every gradient is there before the first update. seed: of what is drawn in a step.
-    products: the multipliers; loss_scale: all gradients are so many times too large until the updates, for which they are
-    divided by it; exact where it is a power of two and nothing overflows. frozen: names of layers whose parameters stay as they
-    are; nothing leads a gradient to them. Raises ValueError where the variant has no operation for a layer or a frozen layer
-    reads one that learns, UserError where the network cannot be trained.
+    schedule: keyword arguments of optimizers.learning_rates. gradient_scale: 'mean' divides the gradient of the summed squared
+    error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
+    numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
+    divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
+    parameters are not trained; no gradient is computed for them.
     """
+
+    network: Network
+    variant: str
+    batch_size: int
+    optimizer: Optimizer = Optimizer("sgd")
+    learning_rate: float = 1e-3
+    schedule: Mapping = dataclasses.field(default_factory=dict)
+    epochs: int | None = None
+    steps: int | None = None
+    gradient_scale: str = "mean"
+    augmentation: Augmentation = Augmentation()
+    seed: int = 0
+    multipliers: ByDirection = EXACT
+    loss_scale: float = 1
+    frozen: tuple = ()
+
+
+def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
+    """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
+
+    fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
+    is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
+    trained one, UserError if the network cannot be trained.
+    """
+    network, optimizer = settings.network, settings.optimizer
     for layer in network.layers:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
-    build = Builder(network, network.layers, variant, batch, dtype, training=True, seed=seed, products=products, frozen=frozen)
-    if fuse_update and loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
+    build = Builder(settings, network.layers, dtype, training=True)
+    if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
-    build.load_batch(dataset, augmentation=augmentation)
+    build.load_batch(dataset, augmentation=settings.augmentation)
     build.lower()
-    build.loss(dataset, gradient_scale, length)
-    if loss_scale != 1:
-        build.scale_gradients(loss_scale)
+    build.loss(dataset, settings.gradient_scale, length)
+    if settings.loss_scale != 1:
+        build.scale_gradients(settings.loss_scale)
     build.go_back()
-    for name in learning(network, frozen):
+    for name in learning(network, settings.frozen):
         if name not in build.updated:
             build.update(name, optimizer, length)
     build.advance()
@@ -175,15 +199,14 @@ def training_plan(network, variant, batch, dataset, optimizer, length, gradient_
 
 
 def learning(network, frozen=()):
-    """Parameter name -> shape of the layers that are not frozen."""
+    """Parameter name -> shape for all layers that are not frozen."""
     return {name: shape for layer in network.layers if layer.name not in frozen for name, shape in layer.parameters.items()}
 
 
-def inference_plan(network, variant, batch, dataset, until=None, flip=False, dtype="float32",
-                   products=multipliers.EXACT):
+def inference_plan(network, variant, batch, dataset, until=None, flip=False, multipliers=EXACT):
     """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
-    layers = network.needed_for(until or network.layers[-1].name)
-    build = Builder(network, layers, variant, batch, dtype, training=False, products=products)
+    settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
+    build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
     build.load_batch(dataset, flip)
     build.lower()
     build.advance()
@@ -193,31 +216,30 @@ def inference_plan(network, variant, batch, dataset, until=None, flip=False, dty
 class Builder:
     """A plan under construction; the rung's patterns append to it.
 
-    The backward pass is a walk through the groups of layers in reverse. Each reader of a value leaves the name of a buffer with
-    its part of that value's gradient (`gradient_part`, `pass_gradient`); the group that made the value adds the parts up
-    (`gradient`) before it goes on.
+    The backward pass visits the groups of layers in reverse. Each reader of a value registers a buffer with its part of the
+    value's gradient (`gradient_part`, `pass_gradient`); the group that produced the value first sums the parts (`gradient`).
     """
 
-    def __init__(self, network, layers, variant, batch, dtype, training, seed=0, products=multipliers.EXACT, frozen=()):
-        self.network, self.variant, self.batch, self.dtype = network, variant, batch, dtype
-        self.layers, self.training, self.seed, self.products = layers, training, seed, products
-        self.rung = rung(variant)
-        self.launches = getattr(self.rung, "LAUNCHES", None)   # on a GPU
+    def __init__(self, settings, layers, dtype, training):
+        self.network, self.variant, self.batch, self.dtype = settings.network, settings.variant, settings.batch_size, dtype
+        self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
+        self.rung = rung(settings.variant)
+        self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
         if self.launches is not None:
             self._refuse_what_32_bits_do_not_index()
         self.buffers, self.steps, self.kernels = {}, [], []
-        self.fused = None      # (optimizer, length) for steps that update the weights whose gradient they compute
-        self.updated = set()   # the parameters that such steps update
-        self.loss_scale = 1    # of the gradients
+        self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
+        self.updated = set()   # parameters that such steps update
+        self.loss_scale = 1    # factor on all gradients
         self.output = INPUT
-        self._values = {INPUT: INPUT}   # layer -> the buffer that holds what it puts out
+        self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
-        self._backward = []             # of each group, in order
+        self._backward = []             # function of each group, in order
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
-        self._trained = self._depending_on_parameters(frozen)
+        self._trained = self._depending_on_parameters(settings.frozen)
 
     def _refuse_what_32_bits_do_not_index(self):
-        """Kernels index with int; they may also count elements of a layer that a fused group never writes."""
+        """UserError if a layer has too many elements for int indices, even a layer that a fused group never writes."""
         largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
         most = (2**31 - 1) // math.prod(largest.output_shape)
         if self.batch > most:
@@ -229,7 +251,7 @@ class Builder:
         for layer in self.layers:
             if found & set(layer.inputs):
                 if layer.name in frozen:
-                    raise ValueError(f"layer {layer.name} cannot be frozen: it reads what a layer makes that learns")
+                    raise ValueError(f"layer {layer.name} cannot be frozen: it reads the output of a trained layer")
                 found.add(layer.name)
             elif layer.parameters and layer.name not in frozen:
                 found.add(layer.name)
@@ -244,11 +266,11 @@ class Builder:
         launches = self.launches[step.operation](step, self)
         if "multiplier" not in step.attributes:
             return launches
-        defines = multipliers.kernel_defines(step.attributes["multiplier"])
+        defines = kernel_defines(step.attributes["multiplier"])
         return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches)
 
     def lower(self):
-        """Cover the layers with the variant's patterns, at each place the first (longest) that fits."""
+        """Cover the layers with the variant's patterns, always with the first (longest) that matches."""
         left = self.layers
         while left:
             pattern = self._pattern(left)
@@ -262,17 +284,17 @@ class Builder:
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
-            if fits and (self.products.exact or not pattern.exact_only):
+            if fits and (self.multipliers.exact or not pattern.exact_only):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
     def _is_chain(self, group):
-        """Whether each layer reads the one before it, as its first input, and nothing else does."""
+        """Whether each layer's first input is the previous layer, and no other layer reads that one."""
         return all(after.inputs[0] == layer.name and self._readers[layer.name] == 1
                    for layer, after in itertools.pairwise(group))
 
     def go_back(self):
-        """The backward pass, from the gradient of the output on."""
+        """The backward pass, starting from the gradient of the output."""
         for backward in reversed(self._backward):
             if backward is not None:
                 backward()
@@ -311,7 +333,7 @@ class Builder:
                      flop=4 * elements * self.batch, divisor=divisor)
 
     def scale_gradients(self, factor):
-        """Make the gradient of the output, and so all gradients, `factor` times as large until the updates."""
+        """Multiply the gradient of the output, and so all gradients, by `factor` until the updates."""
         self.loss_scale = factor
         (gradient,) = self._parts[self.output]
         scaled = self._buffer(f"{self.output}.gradient.scaled", self.shape(self.output), self.dtype, "gradient")
@@ -328,9 +350,10 @@ class Builder:
                      {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
 
     def fused_update(self, **parameters):
-        """What a step needs to update `parameters` (role -> name) itself: (reads, writes, attributes); None where it must not.
+        """(reads, writes, attributes) of a step that also updates `parameters` (role -> name); None if updates are not fused.
 
-        The step must come after every other that reads them. Writes have the roles given and '<role>.<running average>'.
+        The step must come after all others that read the parameters. The keys of writes are the roles and '<role>.<running
+        average>'.
         """
         if self.fused is None:
             return None
@@ -354,15 +377,15 @@ class Builder:
         self._append("advance", "", {}, {"counters": self._counters()}, batch=self.batch)
 
     def step(self, operation, group, reads, writes, flop=0, **attributes):
-        """Append a step of a group of layers; flop: of one image."""
-        if operation in PRODUCTS and (multiplier := getattr(self.products, PRODUCTS[operation])).name != "exact":
+        """Append a step of a group of layers; flop: per image."""
+        if operation in DIRECTION_OF and (multiplier := getattr(self.multipliers, DIRECTION_OF[operation])).name != "exact":
             attributes["multiplier"] = multiplier
         self._append(operation, group[0].name, reads, writes, flop * self.batch, **attributes)
 
     # Values.
 
     def value(self, name):
-        """The buffer with what layer `name` puts out, or with the images."""
+        """The buffer with the output of layer `name`, or with the images."""
         return self._values[name]
 
     def source(self, layer):
@@ -375,18 +398,18 @@ class Builder:
         return [self.value(name) for name in layer.inputs]
 
     def activation(self, layer):
-        """A new buffer for what the layer puts out."""
+        """A new buffer for the layer's output."""
         self.output = self._values[layer.name] = layer.name
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
     def unchanged(self, layer):
-        """The layer puts out what it reads: no step of its own."""
+        """The layer's output is its input, without a step."""
         self.output = self._values[layer.name] = self.source(layer)
 
     # Gradients of values.
 
     def wants_gradient(self, value):
-        """Whether some parameter has a part in the value: the images, for one, need no gradient."""
+        """Whether the value depends on a trained parameter; the images do not, so they need no gradient."""
         return value in self._trained
 
     def gradient_part(self, value):
@@ -397,12 +420,12 @@ class Builder:
         return parts[-1]
 
     def pass_gradient(self, value, buffer):
-        """One reader's part of the value's gradient is what this buffer holds."""
+        """Register an existing buffer as one reader's part of the value's gradient."""
         if self.wants_gradient(value):
             self._parts.setdefault(value, []).append(buffer)
 
     def gradient(self, value):
-        """The buffer with the gradient of a value all of whose readers have left their parts."""
+        """The buffer with the gradient of a value, once all its readers have registered their parts."""
         first, *others = self._parts[value]
         for number, other in enumerate(others, 1):
             total = self._buffer(f"{value}.gradient.sum{number}", self.shape(value), self.dtype, "gradient")
@@ -426,7 +449,7 @@ class Builder:
         return self._buffer(name, self.network.state[name], self.dtype, "state")
 
     def kept(self, name, shape):
-        """A buffer for what the forward pass keeps for the backward pass."""
+        """A buffer for values that the forward pass saves for the backward pass."""
         return self._buffer(name, shape, self.dtype, "activation")
 
     def zeros(self, name, shape):
@@ -437,7 +460,7 @@ class Builder:
         return self._buffer(name, shape, self.dtype, "derived")
 
     def workspace(self, name, shape, dtype="float32"):
-        """A buffer between the launches of one step."""
+        """A scratch buffer between the launches of one step."""
         return self._buffer(name, shape, dtype, "workspace")
 
     def shape(self, name):
@@ -447,7 +470,7 @@ class Builder:
         return self._control("permutation", (dataset.rows,), "int64")
 
     def _counters(self):
-        """What the host sets and the last step advances: [step, offset into the permutation, step of this epoch]."""
+        """[step, offset into the permutation, step of this epoch]; set by the host, advanced by the last step."""
         return self._control("counters", (3,), "int64")
 
     def _control(self, name, shape, dtype):

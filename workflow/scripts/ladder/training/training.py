@@ -1,4 +1,4 @@
-"""A run of training steps over a plan: epochs and shuffling, the last partial batch, checkpoints, and what it reports."""
+"""A training run over a plan: epochs, shuffling, the last partial mini-batch, checkpoints, progress and losses."""
 
 import dataclasses
 import hashlib
@@ -9,54 +9,29 @@ import numpy as np
 import safetensors
 
 from ladder import progress
-from ladder.arithmetic import multipliers, randomness
+from ladder.arithmetic import randomness
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
-from ladder.network.networks import Network
-from ladder.network.optimizers import Optimizer
 from ladder.progress import log
 from ladder.store import artifacts
 from ladder.training import plan
 
-LOOK_EVERY = 50      # steps between looks at the losses, for which a GPU has to stop
-ESTIMATE_AFTER = 4   # steps
-SAVE_AFTER = 120     # seconds within an epoch without a checkpoint
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """One training run, of `steps` steps or, where that is None, of `epochs` epochs.
-
-    schedule: keyword arguments of optimizers.learning_rates; gradient_scale, products, loss_scale, frozen: see
-    plan.training_plan.
-    """
-
-    network: Network
-    variant: str
-    batch_size: int
-    epochs: int
-    optimizer: Optimizer
-    learning_rate: float
-    schedule: dict
-    gradient_scale: str
-    seed: int
-    steps: int | None = None
-    augmentation: plan.Augmentation = plan.Augmentation()
-    products: multipliers.Products = multipliers.EXACT
-    loss_scale: float = 1
-    frozen: tuple = ()
+LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
+ESTIMATE_AFTER = 4   # steps before the time is estimated
+SAVE_AFTER = 120     # seconds between checkpoints within an epoch
 
 
 class Training:
-    """A run between two of its steps.
+    """The state of a training run between two steps.
 
-    images: uint8 or float32 (N, H, W, C), of which a plan makes values as image * scale + offset; labels: uint8 (N,), which a
-    network that classifies learns from; values: name -> float32 array of all that weights.shapes(network) names, what training
-    starts from; data_residency: see executors.py. Raises UserError where the batch is larger than the data.
+    settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
+    normalization.Statistics; labels: uint8 (N,), for a network that classifies; values: name -> float32 array, the initial
+    values of all weights.shapes(network); data_residency: see executors/create.py. Raises UserError if the batch is larger than
+    the dataset.
     """
 
-    def __init__(self, settings, images, scale, offset, values, threads, data_residency="auto", labels=None):
+    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None):
         if settings.batch_size > len(images):
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
         self.settings, self.images = settings, images
@@ -67,32 +42,32 @@ class Training:
         state = {name: value.copy() for name, value in values.items()}
         state |= {name: np.zeros(shape, np.float32) for name, shape in
                   optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
-        self._values, self._state = list(values), list(state)   # the latter: what the rest of a run depends on, beside `step`
+        self._values, self._state = list(values), list(state)   # _state: what a checkpoint must hold besides `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
         self._shared = self.executor.place({
-            "images": images, "scale": scale, "offset": offset, "learning_rates": self.rates,
+            "images": images, "scale": statistics.scale, "offset": statistics.offset, "learning_rates": self.rates,
             "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
             "losses": np.zeros(steps_per_epoch), **labelled, **state})
         self.plan, self._arrays = self._bind(settings.batch_size)
         tail = len(images) % settings.batch_size
         self._tail = self._bind(tail) if tail else None
-        self.step = 0        # how many steps are done
+        self.step = 0        # steps done
         self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
-        self.seconds = 0.0   # spent in steps
+        self.seconds = 0.0   # training time
 
     @property
     def values(self):
-        """Name -> float32 array as trained so far, of all that the network's weights file holds."""
+        """Name -> float32 array with the current value of all tensors of the network's weights file."""
         return self._fetch(self._values)
 
     @property
     def epochs(self):
-        """How many epochs the run has, the last one perhaps a part of one."""
+        """Number of epochs of the run; the last one may be partial."""
         return -(-self.length.steps // self.length.steps_per_epoch)
 
     @property
     def epoch(self):
-        """How many epochs are done."""
+        """Number of epochs done."""
         return self.epochs if self.done else self.step // self.length.steps_per_epoch
 
     @property
@@ -101,12 +76,12 @@ class Training:
 
     @property
     def losses(self):
-        """The mean loss of an image, by epoch, the last one as far as it is."""
+        """Mean loss per image for each epoch, the current one included."""
         return [float(np.average(self.history["losses"][steps], weights=self._sizes(steps))) for steps in self._epochs_so_far()]
 
     @property
     def accuracies(self):
-        """The share of an epoch's images that the network named right when it trained on them; None without classes."""
+        """Training accuracy of each epoch, measured on each batch before its update; None if the network does not classify."""
         if "hits" not in self.history:
             return None
         return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
@@ -118,8 +93,8 @@ class Training:
     def run_epoch(self, checkpoint=None, monitor=0):
         """Train to the end of the epoch or of the run, in the epoch's own order.
 
-        checkpoint: path to save to when that takes long; monitor: log loss and accuracy whenever so many steps are done.
-        Raises RunFailed where the loss is not finite.
+        checkpoint: path to save to within long epochs; monitor: steps between log lines with loss and accuracy, 0 for none.
+        Raises RunFailed if the loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
@@ -135,7 +110,7 @@ class Training:
                 self.executor.run(*bound)
                 bar.update(bound[0].batch)
                 done = step + 1
-                if done == 1:   # which also compiles
+                if done == 1:   # this step includes compilation
                     self.executor.synchronize()
                     warm = time.monotonic()
                 if done == ESTIMATE_AFTER and warm:
@@ -152,14 +127,14 @@ class Training:
                         saved = looked = time.monotonic()
 
     def save(self, path):
-        """Write everything the rest of the run depends on to `path` (safetensors), whole or not at all."""
+        """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
         state = {"step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds, "sha256": _digest(tensors)}
         with artifacts.replacing(path) as temporary:
             artifacts.save_tensors(temporary, tensors, {"state": json.dumps(state)})
 
     def restore(self, path):
-        """Go on from a checkpoint; False, with the run unchanged, where there is none or it is damaged (which is logged)."""
+        """Resume from a checkpoint; False, with the run unchanged, if there is none or it is damaged (which is logged)."""
         if not path.exists():
             return False
         try:
@@ -180,30 +155,27 @@ class Training:
         return True
 
     def memory(self):
-        """Bytes by use: weights, gradients (of weights and activations), optimizer, activations, pool masks, workspace."""
+        """Use -> bytes: weights, gradients (of weights and activations), optimizer, activations, pool masks, workspace."""
         kinds = self.plan.bytes_by_kind()
         return {"weights": kinds["parameter"] + kinds.get("state", 0), "gradients": kinds["gradient"],
                 "optimizer": kinds.get("optimizer", 0), "activations": kinds["activation"], "pool masks": kinds.get("mask", 0),
                 "workspace": kinds.get("derived", 0) + kinds.get("workspace", 0) + self.executor.workspace_bytes()}
 
     def _bound(self, step):
-        """(plan, arrays) of a step: the last one of an epoch may have a smaller batch."""
+        """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
         is_last = (step + 1) % self.length.steps_per_epoch == 0
         return self._tail if self._tail and is_last else (self.plan, self._arrays)
 
     def _bind(self, batch):
-        settings = self.settings
-        bound = plan.training_plan(settings.network, settings.variant, batch,
-                                   plan.Dataset(len(self.images), self.images.dtype.name), settings.optimizer,
-                                   self.length, settings.gradient_scale, augmentation=settings.augmentation, seed=settings.seed,
-                                   products=settings.products, loss_scale=settings.loss_scale, frozen=settings.frozen)
+        settings = dataclasses.replace(self.settings, batch_size=batch)
+        bound = plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
         return bound, self.executor.allocate(bound, self._shared)
 
     def _fetch(self, names):
         return {name: self.executor.fetch(self._shared[name]) for name in names}
 
     def _sizes(self, steps):
-        """How many images each of the steps has."""
+        """Batch size of each of the steps."""
         return np.array([self._bound(step)[0].batch for step in range(*steps.indices(self.length.steps))])
 
     def _epochs_so_far(self):
@@ -211,7 +183,7 @@ class Training:
         return [slice(start, min(start + length, self.step)) for start in range(0, self.step, length)]
 
     def _look(self, done):
-        """Take the losses up to step `done` into the history; raises RunFailed at the first that is not finite."""
+        """Copy the losses up to step `done` into the history; raises RunFailed at the first that is not finite."""
         new = slice(self.step, done)
         first = self.step % self.length.steps_per_epoch
         for name, values in self.history.items():
@@ -226,15 +198,15 @@ class Training:
         self.step = done
 
     def _of_multiplier(self):
-        """What the multiplier may have to do with a loss that is not finite, and what to do about it."""
-        if self.settings.products.exact:
+        """Advice for a loss that is not finite, if the multiplier may be the cause."""
+        if self.settings.multipliers.exact:
             return ""
         if self.settings.loss_scale != 1:
-            return f", or a smaller loss_scale than {self.settings.loss_scale:g}: a product of fp16 is infinite above 65504"
+            return f", or a smaller loss_scale than {self.settings.loss_scale:g}: fp16 products above 65504 are infinite"
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):
-        """'step: 100, loss: 0.082, accuracy: 45.188%', the means over these steps."""
+        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps."""
         sizes = self._sizes(steps)
         text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
         if "hits" in self.history:

@@ -1,0 +1,29 @@
+"""The common part of all stages that classify: loading the features, and scoring the predictions."""
+
+import time
+
+import numpy as np
+
+from ladder.classifiers import metrics
+from ladder.progress import duration, log
+from ladder.store import scores
+
+
+def load(inputs):
+    """(training features (N, D) memory-mapped, training labels (N,), features to classify (M, D) memory-mapped)."""
+    features = inputs["features"]
+    return features.array("train.npy"), np.asarray(inputs["data"].array("train_labels.npy")), features.array("test.npy")
+
+
+def score(work, inputs, predictions, name, started, **facts):
+    """Write predictions.npy, uint8 (M,), and the stage's metrics; add a line to the record of scores; log the accuracy.
+
+    predictions: labels (M,) of the test images or the hold-out set; name: of the classifier with its hyperparameters, for the
+    log; started: time.perf_counter() when the work began; facts: further metrics.
+    """
+    data, predictions = inputs["data"], predictions.astype(np.uint8)
+    work.write_array("predictions.npy", predictions)
+    work.metrics = {**metrics.classification(data.array("test_labels.npy"), predictions, data.metrics["classes"]), **facts}
+    scores.record(work, inputs)
+    log.info("%s: %s accuracy %.2f %%, in %s", name, metrics.scored_on(data.manifest["spec"]["params"]),
+             100 * work.metrics["accuracy"], duration(time.perf_counter() - started))

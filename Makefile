@@ -3,6 +3,7 @@
 # make test                 linters and all tests
 # make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
+# make docs                 docs/configuration.md, from config.yaml and its schema
 # make pins                 newest releases into envs/*.txt
 # make clean                everything made but the environments; results too
 # PYTHON=python3.12         the interpreter to make .venv with
@@ -13,7 +14,7 @@ export PYTHON ?= python3
 DEVICE ?= auto
 PORT ?= 8000
 
-.PHONY: report demo test check benchmark pins clean environment test-environment
+.PHONY: report demo test check benchmark docs pins clean environment test-environment
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -56,6 +57,9 @@ benchmark: environment
 	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark"
 	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
 	.venv/bin/python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python
+
+docs: environment
+	.venv/bin/python docs/generate.py
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu

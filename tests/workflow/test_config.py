@@ -29,12 +29,23 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
-def test_every_choice_of_a_key_is_named_in_its_comment():
-    properties = config.load_schema()["properties"]
-    comments = dict(re.findall(r"^(\w+):.*?#(.*(?:\n +#.*)*)", (ROOT / "config.yaml").read_text(), re.M))
-    for key, rule in properties.items():
-        for choice in rule.get("enum", []):
-            assert re.search(rf"\b{choice}\b", comments[key]), (key, choice)
+def test_every_key_and_every_choice_of_it_is_described():
+    def described(name, rule):
+        text = rule["description"]
+        assert text.endswith(".") and text[0] not in " -", name
+        for choice in rule.get("enum", rule.get("items", {}).get("enum", [])):
+            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name == "variant", (name, choice)
+        for inner, part in rule.get("properties", {}).items():
+            described(inner, part)
+
+    for key, rule in config.load_schema()["properties"].items():
+        described(key, rule)
+
+
+def test_the_committed_configuration_has_lines_of_at_most_100_columns_and_one_comment_a_key():
+    text = (ROOT / "config.yaml").read_text()
+    assert [line for line in text.splitlines() if len(line) > 100] == []
+    assert [line for line in text.split("\n\n", 1)[1].splitlines() if re.match(r" +#", line)] == []
 
 
 def test_the_schema_offers_what_there_is():

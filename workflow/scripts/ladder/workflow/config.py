@@ -186,9 +186,9 @@ def coerce(key, value, rule):
 
 
 def describe(rule):
-    """What a JSON schema allows, in words."""
-    if "description" in rule:
-        return rule["description"]
+    """What a JSON schema allows, in words: its `expected`, else made of its type and limits."""
+    if "expected" in rule:
+        return rule["expected"]
     if "anyOf" in rule:
         return " or ".join(describe(alternative) for alternative in rule["anyOf"])
     if _choices(rule):

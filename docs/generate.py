@@ -1,0 +1,91 @@
+"""Make docs/configuration.md from workflow/config.schema.yaml and config.yaml: python docs/generate.py
+
+Every key's default, what it may be, and its description, under the headings of config.yaml. With --check nothing is written;
+it ends with 1 where the file is not up to date.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+import textwrap
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
+
+from ladder.workflow import config as configuration  # noqa: E402  (after sys.path)
+
+PAGE = ROOT / "docs" / "configuration.md"
+COLUMNS = 100
+OPENING = """\
+<!-- Made by docs/generate.py (make docs) from config.yaml and its schema; do not edit. -->
+
+# Configuration
+
+`config.yaml` holds every key. `--config key=value` overrides one for a single command, a file of
+overrides such as those in `presets/` is named with `--configfile`, and a wrong key or value ends
+with one line that names it and the nearest right one.
+
+```sh
+.venv/bin/snakemake report --config batch_size=32 seed=7   # the target comes before --config
+.venv/bin/snakemake -n --config batch_size=32              # what would run, and why
+```
+"""
+
+
+def page():
+    """The text of docs/configuration.md."""
+    text = (ROOT / "config.yaml").read_text()
+    defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
+    return "\n".join([OPENING, *sections(text.split("\n\n", 1)[1], defaults, rules)])
+
+
+def sections(text, defaults, rules):
+    """A heading for each one of config.yaml after its opening comment, a section for each key, in its order."""
+    for line in text.splitlines():
+        if ruled := re.fullmatch(r"# =+ (.*?) =+", line):
+            yield f"## {ruled[1]}\n"
+        elif named := re.fullmatch(r"# (.*)", line):
+            yield f"### {named[1]}\n"
+        elif key := re.match(r"(\w+):", line):
+            yield entry(key[1], defaults[key[1]], rules[key[1]])
+
+
+def entry(key, default, rule):
+    """The section of a key; of one with properties of its own, theirs too."""
+    lines = [f"#### `{key}`\n", facts(default, rule), "", paragraph(rule["description"])]
+    lines += [""] if "properties" in rule else []
+    for name, part in rule.get("properties", {}).items():
+        lines += [f"- `{name}`: " + paragraph(part["description"], "  ", len(name) + 6)]
+    return "\n".join(lines) + "\n"
+
+
+def facts(default, rule):
+    shown = json.dumps(default) if isinstance(default, (list, dict, bool)) or default in (None, "") else str(default)
+    first = f"Default: `{shown}`."
+    if isinstance(default, list) and len(first) > COLUMNS:
+        first = "Default:\n" + "\n".join(f"`{item}`" + ("," if item != default[-1] else ".") for item in default)
+    allowed = "a list of texts" if rule.get("items") == {"type": "string"} else configuration.describe(rule)
+    return first + "\n" + paragraph(f"Allowed: {'a text' if allowed == 'string' else allowed}.")
+
+
+def paragraph(text, indent="", first=0):
+    return textwrap.fill(text, COLUMNS, initial_indent=" " * first, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False).lstrip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    made = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(made)
+    elif not PAGE.exists() or PAGE.read_text() != made:
+        sys.exit("docs/configuration.md is not up to date: run `make docs`")
+
+
+if __name__ == "__main__":
+    main()

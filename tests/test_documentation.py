@@ -1,0 +1,77 @@
+"""The documentation: what is generated is up to date, what is linked is there, lines are not wide."""
+
+import re
+import runpy
+
+import pytest
+
+from ladder.sources import ROOT
+from ladder.workflow import stages
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = r"NAME|leaky_relu|relu4|[/_]layers\.(html|py)"   # names of files that need not be there
+
+
+def test_the_description_of_the_configuration_is_up_to_date():
+    page = runpy.run_path(str(ROOT / "docs/generate.py"))["page"]()
+    assert (ROOT / "docs/configuration.md").read_text() == page, "run `make docs`"
+    headings = re.findall(r"^#### `(\w+)`$", page, re.M)
+    assert headings == re.findall(r"^(\w+):", (ROOT / "config.yaml").read_text(), re.M)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_lines_of_a_page_are_at_most_100_columns_wide(path):
+    """But for rows of tables in docs/, which Markdown cannot fold."""
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if len(line) > 100 and not (path.parent.name == "docs" and line.startswith("|"))] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_what_a_page_links_to_is_there(path):
+    """Files, and the headings of pages, as GitHub names their anchors."""
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file.read_text()), target
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_files_that_a_page_names_are_there(path):
+    """Paths in the project's own folders, but for placeholders and the files that CONTRIBUTING.md takes as examples."""
+    named = re.findall(r"(?<![\w./-])((?:workflow|kernels|tests|presets|benchmarks|profiles|envs|docs)/[\w./-]+)",
+                       path.read_text())
+    missing = {name for name in named if not (ROOT / name.rstrip(".")).exists() and not name.endswith(("/", "_"))}
+    assert {name for name in missing if not re.search(EXAMPLES, name)} == set()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_keys_that_a_page_sets_are_keys(path):
+    keys = {"key", "map_perplexity", *re.findall(r"^(\w+):", (ROOT / "config.yaml").read_text(), re.M)}   # and two examples
+    for command in re.findall(r"--config (.*)", path.read_text().replace("\\\n", " ")):
+        named = re.findall(r"(?:^|[\s'\"])([a-z_]\w+)=", command.split("#")[0].split("`")[0])
+        assert set(named) <= keys, command
+
+
+def test_packages_import_in_the_order_that_the_architecture_lists():
+    library = ROOT / "workflow/scripts/ladder"
+    section = (ROOT / "docs/architecture.md").read_text().split("\n## Packages\n")[1].split("\n## ")[0]
+    order = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert sorted(order) == sorted(path.parent.name for path in library.glob("*/__init__.py"))
+    for path in library.glob("*/**/*.py"):
+        own = path.relative_to(library).parts[0]
+        for package in re.findall(r"(?:from|import) ladder\.(\w+)", path.read_text()):
+            assert package not in order or order.index(package) <= order.index(own), f"{path.name} imports {package}"
+
+
+def test_the_rules_that_the_architecture_names_are_those_of_the_stages():
+    text = (ROOT / "docs/architecture.md").read_text() + (ROOT / "README.md").read_text()
+    for target, rule in re.findall(r"snakemake (\w+) -R (\w+)", text) + re.findall(r"\.\.\. (\w+) -R (\w+)", text):
+        assert stages.RULES[target] == rule
+
+
+def anchors(text):
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,0 +1,86 @@
+"""docs/math.md: the matrices that it prints are those that make the formulas true, and those of the cpu rung."""
+
+import re
+
+import numpy as np
+import pytest
+
+import references
+from ladder.executors.cpu import convolution, winograd
+from ladder.sources import ROOT
+
+
+@pytest.fixture
+def draw():
+    return np.random.default_rng(1).standard_normal
+
+
+def printed(heading):
+    """Name -> matrix of a section's block of them, which are printed side by side."""
+    section = (ROOT / "docs/math.md").read_text().split(f"\n### {heading}\n")[1].split("\n##")[0]
+    lines = [line for line in section.splitlines() if re.match(r" {4}.*\|.*\|", line)]
+    rows = [[part.split() for part in re.findall(r"\|([^|=]*)\|", line)] for line in lines]
+    names = re.findall(r"(\w'?) =  ? ?\|", "\n".join(lines))
+    return {name: np.array([[number(text) for text in row[place]] for row in rows if place < len(row)])
+            for place, name in enumerate(names)}
+
+
+def number(text):
+    above, _, below = text.partition("/")
+    return float(above) / float(below or 1)
+
+
+def test_winograd(draw):
+    section = (ROOT / "docs/math.md").read_text()
+    assert "Y = A' [(G g G') * (B' d B)] A" in section
+    matrices = printed("Winograd F(2x2, 3x3)")
+    g_, b_, a_ = matrices["G"], matrices["B'"], matrices["A'"][:2]
+    tile, filters, dy = draw((4, 4)), draw((3, 3)), draw((2, 2))
+
+    def forward():
+        return a_ @ ((g_ @ filters @ g_.T) * (b_ @ tile @ b_.T)) @ a_.T
+
+    direct = references.conv2d(tile[None, ..., None], filters[None, ..., None], np.zeros(1), 0)[0, ..., 0]
+    np.testing.assert_allclose(forward(), direct, atol=1e-12)
+    spread = a_.T @ dy @ a_
+    np.testing.assert_allclose(g_.T @ (spread * (b_ @ tile @ b_.T)) @ g_, references.gradient(forward, filters, dy), atol=1e-8)
+    np.testing.assert_allclose(b_.T @ ((g_ @ filters @ g_.T) * spread) @ b_, references.gradient(forward, tile, dy), atol=1e-8)
+    transformed = np.empty((16, 1, 1))
+    winograd.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((4, 3, 1)))
+    np.testing.assert_allclose(transformed.reshape(4, 4), g_ @ filters @ g_.T, atol=1e-12)
+
+
+def test_the_collapsed_convolution(draw):
+    taps = printed("Upsampling and a 3x3 convolution, collapsed to 4x4")["T"]
+    np.testing.assert_array_equal(taps, convolution._taps(np.float64)[0])
+    x, weight = draw((5, 6)), draw((3, 3))
+    direct = references.conv2d(references.upsample2d(x[None, ..., None]), weight[None, ..., None], np.zeros(1), 1)[0, ..., 0]
+    out, collapsed = np.zeros((2 * 5 + 2, 2 * 6 + 2)), taps @ weight @ taps.T
+    for r, q in np.ndindex(x.shape):
+        out[2 * r:2 * r + 4, 2 * q:2 * q + 4] += x[r, q] * collapsed
+    np.testing.assert_allclose(out[1:-1, 1:-1], direct, atol=1e-12)
+
+
+def test_the_gradient_of_batch_normalisation_and_of_lrn(draw):
+    x, dy = draw((2, 3, 2, 4)), draw((2, 3, 2, 4))
+    weight, bias, n = draw(4), draw(4), 12
+    _, mean, inverse = references.batchnorm(x, weight, bias, 1e-5)
+    z = (x - mean) * inverse
+    db, dw = dy.sum(axis=(0, 1, 2)), (dy * z).sum(axis=(0, 1, 2))
+    np.testing.assert_allclose(weight * inverse * (dy - db / n - z * dw / n), references.gradient(
+        lambda: references.batchnorm(x, weight, bias, 1e-5)[0], x, dy), atol=1e-7)
+    size, alpha, beta, k = 3, 0.5, 0.75, 2.0
+    _, s = references.lrn(x, size, alpha, beta, k)
+    dx = dy * s ** -beta
+    for c, d in np.ndindex(4, 4):
+        if d - size // 2 <= c <= d + (size - 1) // 2:
+            dx[..., c] -= 2 * alpha * beta / size * x[..., c] * dy[..., d] * x[..., d] * s[..., d] ** (-beta - 1)
+    np.testing.assert_allclose(dx, references.gradient(lambda: references.lrn(x, size, alpha, beta, k)[0], x, dy), atol=1e-7)
+
+
+def test_the_sections_are_the_kinds_of_layers():
+    from ladder.network.layers import KINDS
+
+    layers = (ROOT / "docs/math.md").read_text().split("\n## Layers\n")[1].split("\n## ")[0]
+    named = [name for heading in re.findall(r"^### (.*)$", layers, re.M) for name in heading.split(", ")]
+    assert sorted(named) == sorted(KINDS)

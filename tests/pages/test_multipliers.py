@@ -11,9 +11,8 @@ import yaml
 import compare_multipliers
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import multiplier_runs
+from ladder.pages import multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
-from ladder.pages import templates as pages
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import config, stages
@@ -21,7 +20,7 @@ from ladder.workflow.config import Entry
 from page_text import text_of
 from synthetic_cells import REASON, Cells
 
-STYLE = (pages.TEMPLATES / "style.css").read_text()
+STYLE = (templates.TEMPLATES / "style.css").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +120,7 @@ def test_points_are_signed_and_zero_is_not(value, text):
 
 @pytest.mark.parametrize("error, text", [(-1 / 9, "−11.1 %"), (5.92e-8, "+5.9·10⁻⁶ %"), (0.0, "0 %"), (-2e-5, "−0.002 %")])
 def test_an_error_is_written_with_its_size(error, text):
-    assert multipliers_page.share(error).replace(pages.NARROW_SPACE, " ") == text
+    assert multipliers_page.share(error).replace(templates.NARROW_SPACE, " ") == text
 
 
 def test_dots_are_where_the_accuracies_are_and_the_better_is_further_right(full):

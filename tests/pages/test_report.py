@@ -11,9 +11,7 @@ import pytest
 import make_report
 import synthetic_run
 from ladder import sources
-from ladder.pages import report
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
 
 KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
@@ -56,7 +54,7 @@ def without(run, *roles):
 def text_of(page):
     """The page's text without markup and style, white space made single."""
     page = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(pages.NARROW_SPACE, " ")
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(templates.NARROW_SPACE, " ")
 
 
 def test_the_summary_has_its_keys_in_their_order(digits):
@@ -170,7 +168,7 @@ def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
     page = page_of(resnet)
     for layer in resnet["train"].metrics["network"]:
         assert page.count(f"<code>{layer['layer']}</code>") == 1 + (layer["layer"] == "stem"), layer   # and its filters
-    parts = exhibits.layers(resnet["train"].metrics)["parts"]
+    parts = report_sections.layers(resnet["train"].metrics)["parts"]
     assert [part["name"] for part in parts] == ["stem to stem_pool", "stage1", "stage2", "stage3", "stage4",
                                                 "average to scores"]
     assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
@@ -211,14 +209,14 @@ def test_the_headline_stands_beside_both_controls_with_standard_errors(digits, d
 
 
 def test_a_perfect_score_claims_no_standard_error_of_zero():
-    assert exhibits.standard_error(1.0, 360) is None
-    assert exhibits.standard_error(0.5, 100) == pytest.approx(0.05)
+    assert report_sections.standard_error(1.0, 360) is None
+    assert report_sections.standard_error(0.5, 100) == pytest.approx(0.05)
 
 
 def test_what_training_bought_is_counted_image_by_image(digits):
     labels = np.asarray(digits["data"].array("test_labels.npy"))
     right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
-    gain = exhibits.gain(digits)
+    gain = report_sections.gain(digits)
     assert gain["won"] == (right & ~right_random).sum()
     assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
     assert gain["points"] == pytest.approx(100 * (right.mean() - right_random.mean()))
@@ -238,7 +236,7 @@ def test_cifar10_is_not_called_a_smoke_test(tmp_path):
 
 def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
     images = np.asarray(digits["data"].array("train_images.npy")) / 255
-    assert exhibits.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
+    assert report_sections.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
 
 
 def test_every_setting_and_version_is_on_the_page(digits, digits_page):
@@ -246,17 +244,17 @@ def test_every_setting_and_version_is_on_the_page(digits, digits_page):
     for one in digits.values():
         assert one.version in text
     for key, value in (*digits["train"].manifest["spec"]["params"].items(), *digits["svm"].manifest["spec"]["params"].items()):
-        assert f"{key}{pages.setting(value)}" in text
+        assert f"{key}{templates.setting(value)}" in text
 
 
 def test_a_kernel_that_ran_several_layers_spans_them(digits):
-    (part,) = exhibits.layers(digits["train"].metrics)["parts"]
+    (part,) = report_sections.layers(digits["train"].metrics)["parts"]
     assert [layer["rows"] for layer in part["rows"]] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
 
 
 def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
     layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
-    (part,) = exhibits.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
+    (part,) = report_sections.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
     assert [layer["rows"] for layer in part["rows"]] == [1, 2, 0, 1]
 
 
@@ -308,18 +306,18 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
 
 def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
     labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
-    pairs = exhibits.most_confused(digits)
+    pairs = report_sections.most_confused(digits)
     assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
     for pair in pairs:
         rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
         assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
         images = digits["data"].array("test_images.npy")
-        assert pair["images"] == [exhibits.figures.png_uri(images[row]) for row in rows[:exhibits.PAIR_IMAGES]]
-    assert exhibits.most_confused({role: digits[role] for role in ("data", "train")}) == []
+        assert pair["images"] == [report_sections.figures.png_uri(images[row]) for row in rows[:report_sections.PAIR_IMAGES]]
+    assert report_sections.most_confused({role: digits[role] for role in ("data", "train")}) == []
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():
-    (right, few, many, none), *_ = [row["cells"] for row in exhibits.confusion(
+    (right, few, many, none), *_ = [row["cells"] for row in report_sections.confusion(
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
     assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
@@ -335,7 +333,7 @@ def test_mistakes_are_tinted_by_how_many_they_are():
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
             "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
-    monkeypatch.setattr(exhibits, "gain", lambda inputs: gain)
+    monkeypatch.setattr(report_sections, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
 
 

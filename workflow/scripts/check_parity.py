@@ -8,17 +8,17 @@ import time
 
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import parity as comparison
+from ladder.pages import parity
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    summary = comparison.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
+    summary = parity.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     work.write_json("parity.json", {**summary, "made": made})
-    work.write_bytes("parity.html", comparison.page(summary, made).encode())
+    work.write_bytes("parity.html", parity.page(summary, made).encode())
     work.metrics = {"fastest": summary["fastest"],
                     "passed": {rung["variant"]: rung.get("passed", False) for rung in summary["rungs"]}}
 

@@ -6,8 +6,7 @@ Writes multipliers.html, multipliers.csv with a line for each network and multip
 lines, "cells": [{"settings", "versions", "summary", "reason"}]}, the two in the middle the report's, None where it did not run.
 """
 
-from ladder.pages import multiplier_runs
-from ladder.pages import multipliers as multipliers_page
+from ladder.pages import multiplier_runs, multipliers
 from ladder.workflow import stage_script
 
 
@@ -19,7 +18,7 @@ def make(work, inputs, params):
         {"settings": cell.settings, "versions": cell.run.summary and cell.run.summary["versions"], "summary": cell.run.summary,
          "reason": cell.run.reason} for cell in cells]})
     work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
-    work.write_bytes("multipliers.html", multipliers_page.page(groups).encode())
+    work.write_bytes("multipliers.html", multipliers.page(groups).encode())
 
 
 if __name__ == "__main__":

@@ -6,15 +6,15 @@ Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the o
 last two are the report's and None, beside a "reason", for what cannot run here.
 """
 
-from ladder.pages import compare as compare_page
+from ladder.pages import compare
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    runs = compare_page.runs(inputs, params["entries"])
-    work.write_json("compare.json", {"rows": compare_page.rows(runs)})
-    work.write_bytes("compare.csv", compare_page.csv_text(runs).encode())
-    work.write_bytes("compare.html", compare_page.page(runs).encode())
+    runs = compare.runs(inputs, params["entries"])
+    work.write_json("compare.json", {"rows": compare.rows(runs)})
+    work.write_bytes("compare.csv", compare.csv_text(runs).encode())
+    work.write_bytes("compare.html", compare.page(runs).encode())
 
 
 if __name__ == "__main__":

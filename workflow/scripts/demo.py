@@ -38,19 +38,19 @@ def serve(arguments):
     settings = read_settings(arguments.configfile, arguments.config)
     inputs = open_run(stages.chain(settings), options(arguments.configfile, arguments.config))
     try:
-        from ladder.demo import server as demo
+        from ladder.demo import server
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is not installed here; type: make demo, or .venv/bin/python -m pip install -r "
                         "envs/demo.txt") from error
     from ladder.demo.predictor import Predictor
 
     runtime.set_threads(settings["threads"])
-    with demo.listen(arguments.port) as listening:   # before the model is loaded, which may take a while
-        app = demo.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
-                                        settings["test_multiplier"]))
-        server = demo.create_server(app, listening)
+    with server.listen(arguments.port) as listening:   # before the model is loaded, which may take a while
+        app = server.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
+                                          settings["test_multiplier"]))
+        site = server.create_server(app, listening)
         log.info("http://%s:%d/ is the page, on this machine alone; Ctrl-C ends it", *listening.getsockname())
-        server.run()
+        site.run()
 
 
 def read_settings(files, overrides):

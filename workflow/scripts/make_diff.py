@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 from ladder.errors import UserError
-from ladder.pages import diff as diff_page
+from ladder.pages import diff
 from ladder.store import artifacts, lineage
 
 
@@ -20,10 +20,10 @@ def main():
             raise UserError("name the two versions to compare: snakemake results/diff.html --config 'diff=[A,B]'; "
                             "`snakemake results/history.html` lists those of all reports")
         store = lineage.Store(arguments.results)
-        a, b = (diff_page.resolve(store, name) for name in arguments.versions)
-        found = diff_page.Difference(store, a, b)
+        a, b = (diff.resolve(store, name) for name in arguments.versions)
+        found = diff.Difference(store, a, b)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        artifacts.write_atomically(arguments.output, diff_page.page(found).encode())
+        artifacts.write_atomically(arguments.output, diff.page(found).encode())
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

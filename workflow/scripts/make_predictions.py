@@ -13,7 +13,7 @@ from ladder.data import pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.pages import predictions as predictions_page
+from ladder.pages import predictions
 from ladder.store import artifacts
 from ladder.workflow import stage_script
 
@@ -30,7 +30,7 @@ def main():
             raise UserError(f"predict: none of the {len(files)} files could be read: "
                             f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
         predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
-        answered = predictions_page.answers(predictor, taken)
+        answered = predictions.answers(predictor, taken)
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
         stage_script.end(str(error), 2)
@@ -47,15 +47,15 @@ def take(files, dataset):
         try:
             taken.append(pictures.take(path, dataset))
         except pictures.PictureError as error:
-            skipped.append(predictions_page.Skipped(pictures.shown(path), str(error)))
+            skipped.append(predictions.Skipped(pictures.shown(path), str(error)))
     return taken, skipped
 
 
 def write(folder, predictor, answered, skipped, left_out):
     folder.mkdir(parents=True, exist_ok=True)
-    summary = json.dumps(predictions_page.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
-    for suffix, text in (("json", f"{summary}\n"), ("csv", predictions_page.csv_text(predictor, answered, skipped)),
-                         ("html", predictions_page.page(predictor, answered, skipped, left_out))):
+    summary = json.dumps(predictions.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
+    for suffix, text in (("json", f"{summary}\n"), ("csv", predictions.csv_text(predictor, answered, skipped)),
+                         ("html", predictions.page(predictor, answered, skipped, left_out))):
         artifacts.write_atomically(folder / f"predictions.{suffix}", text.encode())
 
 

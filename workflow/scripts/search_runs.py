@@ -7,19 +7,19 @@ Writes search.html, search.csv, search.json ({"search", "best", "rows": as in co
 best.yaml: the best run's values of the searched keys.
 """
 
-from ladder.pages import search as search_page
+from ladder.pages import search
 from ladder.progress import log
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    found = search_page.Found(inputs, params)
-    work.write_json("search.json", search_page.numbers(found))
-    work.write_bytes("search.csv", search_page.csv_text(found).encode())
-    work.write_bytes("best.yaml", search_page.best_yaml(found).encode())
-    work.write_bytes("search.html", search_page.page(found).encode())
+    found = search.Found(inputs, params)
+    work.write_json("search.json", search.numbers(found))
+    work.write_bytes("search.csv", search.csv_text(found).encode())
+    work.write_bytes("best.yaml", search.best_yaml(found).encode())
+    work.write_bytes("search.html", search.page(found).encode())
     if found.best:
-        log.info("the best of %d runs is run %d: %s", len(found.runs), found.best.number, search_page.verdict(found))
+        log.info("the best of %d runs is run %d: %s", len(found.runs), found.best.number, search.verdict(found))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ import waitress.server
 
 from ladder.data import pictures
 from ladder.errors import UserError
-from ladder.pages import predictions as predictions_page
-from ladder.pages import templates as pages
+from ladder.pages import predictions, templates
 from ladder.progress import size
 
 HOST = "127.0.0.1"
@@ -37,8 +36,8 @@ def create_app(predictor):
 
     @app.get("/")
     def page():
-        return pages.render("demo.html", {
-            **predictions_page.context(predictor), "draws": predictor.dataset in pictures.DIGITS,
+        return templates.render("demo.html", {
+            **predictions.context(predictor), "draws": predictor.dataset in pictures.DIGITS,
             "most_bytes": pictures.MOST_BYTES, "most": size(pictures.MOST_BYTES)})
 
     @app.post("/answer")
@@ -49,7 +48,7 @@ def create_app(predictor):
         data = flask.request.get_data(cache=False)
         with one_at_a_time:
             picture = pictures.take(data, predictor.dataset, name)
-            return predictions_page.fragment(predictor, predictions_page.answers(predictor, [picture])[0])
+            return predictions.fragment(predictor, predictions.answers(predictor, [picture])[0])
 
     @app.errorhandler(UserError)
     def fault(error):

@@ -13,9 +13,7 @@ import numpy as np
 
 from ladder.classifiers import metrics
 from ladder.network import networks, weights
-from ladder.pages import figures, report
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import figures, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
 COLOURS = 8        # runs and parts that can be told apart by colour
@@ -130,18 +128,18 @@ def _keys(runs):
 def _stages(runs):
     """The stages that any run went through, in the order of the work."""
     found = {name for run in runs if run.summary for name in run.summary["seconds"]}
-    return report.in_order(found)
+    return roles.in_order(found)
 
 
 def written(value):
-    return "" if value is None else pages.setting(value)
+    return "" if value is None else templates.setting(value)
 
 
 # The page.
 
 def page(runs):
     """The page as one HTML text."""
-    return pages.render("compare.html", context(runs))
+    return templates.render("compare.html", context(runs))
 
 
 def context(runs):
@@ -160,7 +158,7 @@ def context(runs):
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
         "charts": _charts(ran, series, labels),
-        "stage_heads": [report.title(name) for name in _stages(ran)],
+        "stage_heads": [roles.title(name) for name in _stages(ran)],
         "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
         "operations": _operations(ran, labels),
         "speed": _speed(ran, labels),
@@ -204,8 +202,8 @@ def _best(ran):
         return None
     first, second = accurate[:2]
     ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
-    errors = [exhibits.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
-    return {"number": first.number, "text": pages.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
+    errors = [report_sections.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
+    return {"number": first.number, "text": templates.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
             "next": second.number, "within_luck": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
 
 
@@ -234,18 +232,18 @@ def _row(run, keys, series, ran):
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
     best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
     speed = run.summary["images_per_second"]   # None where nothing was trained
-    error = exhibits.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
+    error = report_sections.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
-        "accuracies": {key: {"value": value, "text": "" if value is None else pages.percent(value)}
+        "accuracies": {key: {"value": value, "text": "" if value is None else templates.percent(value)}
                        for key, value in accuracies.items()},
         "error": f"± {100 * error:.1f}" if error else "",
         "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "",
                  "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
-        "speed": {"value": speed or "", "text": pages.rate(speed) if speed else ""},
-        "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)},
-        "memory": {"value": run.memory, "text": pages.size(run.memory)},
+        "speed": {"value": speed or "", "text": templates.rate(speed) if speed else ""},
+        "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)},
+        "memory": {"value": run.memory, "text": templates.size(run.memory)},
     }
 
 
@@ -265,7 +263,7 @@ def _charts(ran, series, labels):
         charts.append(_chart(title, what, some, "losses", figures.loss_scale, "{:.4g}".format, series, labels))
     classifiers = [run for run in ran if run.network.classifies]
     charts.append(_chart("Accuracy", "share of the training images named right", classifiers, "hits", figures.share_scale,
-                         pages.percent, series, labels))
+                         templates.percent, series, labels))
     return [chart for chart in charts if chart]
 
 
@@ -289,18 +287,10 @@ def _points(run, name):
     """[(middle step, last step, value)] of the curve: means over a few steps each, where they are finite."""
     values = run.train.tensors("history.safetensors")[name].astype(np.float64)
     if name == "hits":
-        values = values / _batch_sizes(run)
+        values = values / report_sections.batch_sizes(run.train, run.images)
     pieces = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
     means = [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(values[piece].mean())) for piece in pieces]
     return [point for point in means if math.isfinite(point[2])]
-
-
-def _batch_sizes(run):
-    """How many images each step trained on: the last of an epoch takes what is left."""
-    batch, steps = run.train.manifest["spec"]["params"]["batch_size"], run.train.metrics["steps"]
-    per_epoch = -(-run.images // batch)
-    left = run.images - (per_epoch - 1) * batch
-    return np.array([batch if (step + 1) % per_epoch else left for step in range(steps)])
 
 
 def _thinned(points, most):
@@ -313,9 +303,9 @@ def _thinned(points, most):
 
 def _stage_row(run, stages, labels):
     seconds = [run.summary["seconds"].get(name) for name in stages]
-    cells = [{"value": value, "text": "" if value is None else pages.duration(value)} for value in seconds]
+    cells = [{"value": value, "text": "" if value is None else templates.duration(value)} for value in seconds]
     return {"number": run.number, "label": labels[run.number], "cells": cells,
-            "total": {"value": run.seconds, "text": pages.duration(run.seconds)}}
+            "total": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 
 
 def _operations(ran, labels):
@@ -341,17 +331,17 @@ def _stack(run, times, parts, longest, labels):
     if "all other" in seconds:
         seconds["all other"] = sum(value for name, value in times.items() if name not in named)
     return {"name": run.number, "detail": labels[run.number], "length": round(100 * total / longest, 2),
-            "text": pages.duration(total),
+            "text": templates.duration(total),
             "parts": [{**part, "length": round(100 * seconds[part["name"]] / (total or 1), 2),
-                       "text": pages.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
+                       "text": templates.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
 
 
 def _speed(ran, labels):
     """Bars of how many times more images a second each run trained on than the slowest."""
     rates = {run.number: run.summary["images_per_second"] for run in ran if run.summary["images_per_second"]}
     slowest = min(rates.values(), default=1)
-    bars = pages.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
-    return [{**bar, "detail": labels[bar["name"]], "note": f"{pages.rate(rates[bar['name']])} images/s"} for bar in bars]
+    bars = templates.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
+    return [{**bar, "detail": labels[bar["name"]], "note": f"{templates.rate(rates[bar['name']])} images/s"} for bar in bars]
 
 
 # Weights.
@@ -369,12 +359,12 @@ def _weights(ran, labels):
     reference = _load(first) if same else None
     for run in same:
         found = weights.movement(reference, _load(run))
-        folded = pages.in_stages(found) if len(found) > exhibits.LONG else [(name, [name]) for name in found]
+        folded = templates.in_stages(found) if len(found) > report_sections.LONG else [(name, [name]) for name in found]
         layers = [stage or " to ".join(dict.fromkeys((names[0], names[-1]))) for stage, names in folded]
         cells = [_distance(max(found[name] for name in names)) for _, names in folded]
         rows.append({"number": run.number, "label": labels[run.number], "cells": cells})
     return {"first": first.number, "label": labels[first.number], "layers": layers, "rows": rows, "others": others,
-            "folded": bool(rows) and len(found) > exhibits.LONG}
+            "folded": bool(rows) and len(found) > report_sections.LONG}
 
 
 def _alike(run, other):
@@ -389,5 +379,5 @@ def _distance(value):
     """A cell of the table of distances, the darker the farther."""
     if not math.isfinite(value):
         return {"text": "not a number", "value": "", "strength": 0}
-    return {"text": pages.small_percent(value) if value else "same", "value": value,
+    return {"text": templates.small_percent(value) if value else "same", "value": value,
             "strength": round(min(70, 50 * math.sqrt(value)))}

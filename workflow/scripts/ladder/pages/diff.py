@@ -8,9 +8,7 @@ import math
 from ladder.classifiers import metrics
 from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import report
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
 NEAREST = 3       # versions named where one is not there
@@ -18,7 +16,6 @@ MISSING = "–"
 TITLES = {"report": "Two reports", "train": "Two trainings"}
 # Metrics that are shown elsewhere, or are no numbers.
 ELSEWHERE = {"seconds_by_operation", "memory", "network", "kernels", "confusion", "classes", "seconds_from_samples"}
-CONTROLS = {name for role, name in report.ROLES.items() if "_" in role}
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics that are written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
            "python": "Python", "numpy": "NumPy", "blas": "BLAS"}
@@ -128,7 +125,7 @@ def _pairs(store, stage, a, b):
         children = {name: (parents[0].get(name), parents[1].get(name)) for name in dict.fromkeys([*parents[0], *parents[1]])}
         for name, child in children.items():
             known = store.stage(child[0]) or store.stage(child[1]) or name
-            labels.setdefault(child, report.ROLES.get(name, known))
+            labels.setdefault(child, roles.TITLES.get(name, known))
         for child in children.values():
             visit(child)
         if pair not in order:
@@ -142,7 +139,7 @@ def _pairs(store, stage, a, b):
 
 def page(difference):
     """The page as one HTML text."""
-    return pages.render("diff.html", context(difference))
+    return templates.render("diff.html", context(difference))
 
 
 def context(of):
@@ -168,7 +165,7 @@ def context(of):
 
 
 def written(value):
-    return MISSING if value is None else pages.setting(value)
+    return MISSING if value is None else templates.setting(value)
 
 
 def _links(of):
@@ -189,8 +186,8 @@ def _gathered(of, part):
         for name, a, b in pair.values(lambda manifest: manifest["spec"][part]):
             texts = (lineage.KEYS.get(pair.stage, {}).get(name, name), written(a), written(b))
             found.setdefault(texts, []).append(pair.stage)
-    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(roles))}
-            for (name, a, b), roles in found.items()]
+    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(found_in))}
+            for (name, a, b), found_in in found.items()]
 
 
 # Numbers.
@@ -198,7 +195,7 @@ def _gathered(of, part):
 def _metrics(of):
     """Rows of the numbers in the metrics, the last stage's first; detail: one of many, by class or layer."""
     rows = []
-    for pair in sorted(reversed(of.pairs), key=lambda pair: pair.label in CONTROLS):
+    for pair in sorted(reversed(of.pairs), key=lambda pair: pair.label in roles.CONTROL_TITLES):
         for (name, detail), a, b in pair.values(lambda manifest: _numbers(manifest["metrics"])):
             share = name.startswith(SHARES)
             rows.append({"role": pair.label, "name": name.replace("_", " "), "detail": detail, "same": a == b,
@@ -229,8 +226,8 @@ def _number(value, share):
     if value is None:
         return MISSING
     if share:
-        return pages.small_percent(value) if value < 0.01 else pages.percent(value, 2)
-    return pages.count(value) if isinstance(value, int) else f"{value:,.5g}"
+        return templates.small_percent(value) if value < 0.01 else templates.percent(value, 2)
+    return templates.count(value) if isinstance(value, int) else f"{value:,.5g}"
 
 
 def _change(a, b, share):
@@ -240,7 +237,7 @@ def _change(a, b, share):
         return f"{100 * (b - a):+.2f} points".replace("-", "−")
     if not a:
         return ""
-    return f"{b / a:,.0f}×" if b / a > 10 else f"{100 * (b - a) / abs(a):+.3g}{pages.NARROW_SPACE}%".replace("-", "−")
+    return f"{b / a:,.0f}×" if b / a > 10 else f"{100 * (b - a) / abs(a):+.3g}{templates.NARROW_SPACE}%".replace("-", "−")
 
 
 def _named_differently(of):
@@ -271,9 +268,10 @@ def _times(of):
     for pair in of.pairs:
         if pair.both and not pair.same:
             a, b = pair.manifest_a, pair.manifest_b
-            rows.append({"role": pair.label, "a": pages.duration(a["seconds"]), "b": pages.duration(b["seconds"]),
+            rows.append({"role": pair.label, "a": templates.duration(a["seconds"]), "b": templates.duration(b["seconds"]),
                          "change": _faster(a["seconds"], b["seconds"]),
-                         "memory_a": pages.size(a["peak_memory_bytes"]), "memory_b": pages.size(b["peak_memory_bytes"])})
+                         "memory_a": templates.size(a["peak_memory_bytes"]),
+                         "memory_b": templates.size(b["peak_memory_bytes"])})
     return rows
 
 
@@ -282,7 +280,7 @@ def _operations(of):
     for pair in of.pairs:
         if pair.label == "train" and pair.both and not pair.same:
             times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
-            return [{"name": name, "a": pages.duration(a or 0), "b": pages.duration(b or 0), "change": _faster(a, b)}
+            return [{"name": name, "a": templates.duration(a or 0), "b": templates.duration(b or 0), "change": _faster(a, b)}
                     for name, a, b in sorted(times, key=lambda row: -(row[1] or 0)) if a or b]
     return []
 
@@ -301,8 +299,8 @@ def _machines(of):
         for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"]}):
             if name in MACHINE and not pair.same:
                 found.setdefault((MACHINE[name], written(a) or MISSING, written(b) or MISSING), []).append(pair.label)
-    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(roles))}
-            for (name, a, b), roles in found.items()]
+    return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(found_in))}
+            for (name, a, b), found_in in found.items()]
 
 
 # Weights.
@@ -324,7 +322,7 @@ def _weights(of):
     if {name: value.shape for name, value in a.items()} != {name: value.shape for name, value in b.items()}:
         return {**found, "fault": "These are two networks, whose weights cannot be held against each other layer by layer."}
     distances = weights.movement(a, b)
-    return {**found, "same": not any(distances.values()), "bars": exhibits.movement(distances)}
+    return {**found, "same": not any(distances.values()), "bars": report_sections.movement(distances)}
 
 
 def _loaded(of, version):

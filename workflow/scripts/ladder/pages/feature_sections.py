@@ -5,9 +5,7 @@ inputs are artifacts by role, as in report.py.
 
 import numpy as np
 
-from ladder.pages import figures
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import figures, report_sections, templates
 
 NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity", "features_polarity_scale"}
 
@@ -49,7 +47,7 @@ def _steps(params, metrics):
         steps.append("each value to mean 0 and deviation 1 over the training images")
     if "features_pca" in params:
         steps.append(f"the first {params['features_pca']:,} principal components of {metrics['dimensions_before_pca']:,} "
-                     f"values, which hold {pages.percent(metrics['variance_kept'])} of the variance")
+                     f"values, which hold {templates.percent(metrics['variance_kept'])} of the variance")
     return steps
 
 
@@ -74,7 +72,7 @@ def feature_map(inputs):
     # A margin, for the points at the edge.
     x, y = 3 + 94 * np.asarray(inputs["map"].array("places.npy"), np.float64).T
     labels, names = np.asarray(data.array("test_labels.npy"))[rows], data.metrics["classes"]
-    named = np.asarray(exhibits.verdict(inputs).array("predictions.npy"))[rows]
+    named = np.asarray(report_sections.verdict(inputs).array("predictions.npy"))[rows]
     wrong = labels != named
     points = [{"x": round(x[at], 1), "y": round(y[at], 1), "series": int(labels[at]) + 1, "wrong": wrong[at],
                "text": names[labels[at]] + (f", named {names[named[at]]}" if wrong[at] else "")} for at in range(len(rows))]

@@ -8,7 +8,7 @@ import os
 import pathlib
 import time
 
-from ladder.pages import templates as pages
+from ladder.pages import templates
 from ladder.store import artifacts, lineage
 
 # Settings that have columns of their own, or say the same as another.
@@ -84,7 +84,7 @@ def _size(path):
 
 def page(rows, results, output):
     """The page as one HTML text; output: where it will be, from where its links lead to the reports in `results`."""
-    return pages.render("history.html", context(rows, results, output))
+    return templates.render("history.html", context(rows, results, output))
 
 
 def context(rows, results, output):
@@ -95,7 +95,7 @@ def context(rows, results, output):
     return {
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
-        "usual": {key: pages.setting(value) for key, value in usual.items() if key not in COLUMNS},
+        "usual": {key: templates.setting(value) for key, value in usual.items() if key not in COLUMNS},
         "named": any(row["name"] or row["tags"] for row in shown),
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
@@ -112,7 +112,7 @@ def _usual(rows):
 
 
 def _shown(row, usual, below):
-    settings = {key: pages.setting(value) for key, value in row.settings.items()}
+    settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if row.settings[key] != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
              "link": (below / "report" / row.version / "report.html").as_posix(),
@@ -122,9 +122,9 @@ def _shown(row, usual, below):
     of = row.summary
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
     return {**shown, **{key: of[key] for key in COLUMNS},
-            "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy),
+            "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
                          "note": "hold-out" if of.get("holdout") else ""},
-            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
+            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
 
 
 def _last(losses):

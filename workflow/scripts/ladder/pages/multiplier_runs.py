@@ -12,8 +12,7 @@ import io
 import pathlib
 
 from ladder.arithmetic import multipliers
-from ladder.pages import compare as compare_page
-from ladder.pages import templates as pages
+from ladder.pages import compare, templates
 from ladder.pages.spread import paired, spread
 
 # Keys that do not make another group.
@@ -66,7 +65,7 @@ class Cell:
     """settings: key -> value of all that tells the cells apart."""
 
     settings: dict
-    run: compare_page.Run
+    run: compare.Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +116,7 @@ def named(multiplier):
 def cells(inputs, entries):
     """The Cell of each entry, as the stage `multipliers` has them."""
     return [Cell(entry["settings"], run)
-            for entry, run in zip(entries, compare_page.runs(inputs, entries), strict=True)]
+            for entry, run in zip(entries, compare.runs(inputs, entries), strict=True)]
 
 
 def groups(cells):
@@ -177,7 +176,7 @@ def csv_text(rows):
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)
     for one in rows:
-        settings = ", ".join(f"{key} {pages.setting(value)}" for key, value in one["settings"].items())
+        settings = ", ".join(f"{key} {templates.setting(value)}" for key, value in one["settings"].items())
         table.writerow([_written(value) for value in ({**one, "settings": settings}[name] for name in COLUMNS)])
     return file.getvalue()
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import figures, multiplier_errors, report
-from ladder.pages import templates as pages
+from ladder.pages import figures, multiplier_errors, report, templates
 from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
 from ladder.pages.spread import spread
 from ladder.progress import log
@@ -20,7 +19,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def page(groups):
     """The page as one HTML text."""
-    return pages.render("multipliers.html", context(groups))
+    return templates.render("multipliers.html", context(groups))
 
 
 def context(groups):
@@ -62,7 +61,7 @@ def _label(arm, arms):
     if arm.tested_otherwise:
         parts.append(f"tested with {named(arm.tested)}")
     if len({other.loss_scale for other in same}) > 1 and arm.loss_scale:
-        parts.append(f"loss scale {pages.setting(arm.loss_scale)}")
+        parts.append(f"loss scale {templates.setting(arm.loss_scale)}")
     return ", ".join(parts)
 
 
@@ -78,8 +77,8 @@ def _group(group, told):
     there = [one for one in drawn if one["arm"] in group.cells]
     network, dataset = group.settings["network"], group.settings["dataset"]
     return {
-        "title": f"{pages.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
-        "settings": {key: pages.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
+        "title": f"{templates.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
+        "settings": {key: templates.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
         "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": there,
         "rows": [_table_row(group, one) for one in drawn],
         "dots": _dots(group, there) if there else None,
@@ -99,7 +98,7 @@ def _table_row(group, one):
         "accuracy": _cell(of, "test_accuracy", lambda value: f"{100 * value:.2f}"),
         "difference": _cell(of, "difference", points),
         "verdict": verdict(of, arm == group.exact, group.exact is not None),
-        "seconds": {"text": pages.duration(of["train_seconds"]) if seeds else "", "value": of["train_seconds"]},
+        "seconds": {"text": templates.duration(of["train_seconds"]) if seeds else "", "value": of["train_seconds"]},
         "ratio": {"text": _multiple(of["train_seconds_ratio"]), "value": of["train_seconds_ratio"]},
         "loss": _cell(of, "final_loss", "{:.4g}".format),
     }
@@ -149,9 +148,9 @@ def _dots(group, there):
     exact = spread(group.accuracies(group.exact).values())
     return {
         "rows": [{"label": one["label"], "series": one["series"], "mean": at(one["row"]["test_accuracy"]),
-                  "dots": [{"at": at(value), "text": f"seed {seed}: {pages.percent(value, 2)}"}
+                  "dots": [{"at": at(value), "text": f"seed {seed}: {templates.percent(value, 2)}"}
                            for seed, value in sorted(group.accuracies(one["arm"]).items())]} for one in there],
-        "ticks": _with_room([{"at": at(value / 100), "text": f"{text}{pages.NARROW_SPACE}%"}
+        "ticks": _with_room([{"at": at(value / 100), "text": f"{text}{templates.NARROW_SPACE}%"}
                              for value, text in _percentages(100 * min(values), 100 * max(values))]),
         "exact": at(exact.mean) if exact else None,
     }
@@ -213,7 +212,7 @@ def _times(there):
     """Bars of the mean training time; a note says how many times exact's."""
     seconds = {one["label"]: one["row"]["train_seconds"] for one in there}
     return [{**bar, "series": one["series"], "note": "" if one["arm"].exact else _multiple(one["row"]["train_seconds_ratio"])}
-            for bar, one in zip(pages.bars(seconds, pages.duration), there, strict=True)]
+            for bar, one in zip(templates.bars(seconds, templates.duration), there, strict=True)]
 
 
 # What each multiplier is, and how far off.
@@ -263,7 +262,7 @@ def share(error):
     """A relative error: '−11.1 %', '+6.0·10⁻⁶ %', '0 %'."""
     value = 100 * float(error)
     text = f"{value:+.3g}" if abs(value) >= 1e-3 else _scientific(value) if value else "0"
-    return f"{text.replace('-', '−')}{pages.NARROW_SPACE}%"
+    return f"{text.replace('-', '−')}{templates.NARROW_SPACE}%"
 
 
 def _scientific(value):

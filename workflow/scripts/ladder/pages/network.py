@@ -1,6 +1,6 @@
 """The page that draws a network: its layers as a graph beside a table of what each costs, and the memory of a training step.
 
-A network with stages (pages.in_stages) is drawn stage by stage, and blocks of a stage that are alike are drawn once.
+A network with stages (templates.in_stages) is drawn stage by stage, and blocks of a stage that are alike are drawn once.
 """
 
 import dataclasses
@@ -8,7 +8,7 @@ import itertools
 import math
 
 from ladder.network import networks, optimizers
-from ladder.pages import templates as pages
+from ladder.pages import templates
 from ladder.training import plan
 
 ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in sixteenths of a rem
@@ -20,7 +20,7 @@ NODES = {
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"),
 }
-COSTS = {"parameters": pages.count, "macs": pages.large, "memory": pages.size}   # and how they are written
+COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # and how they are written
 # Kind of buffer -> what it counts as in the memory of a step.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
             "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
@@ -33,7 +33,7 @@ def page(network, variant, batch, optimizer):
     variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError where the batch is too large
     for the rung.
     """
-    return pages.render("network.html", context(network, variant, batch, optimizer))
+    return templates.render("network.html", context(network, variant, batch, optimizer))
 
 
 def context(network, variant, batch, optimizer):
@@ -41,18 +41,18 @@ def context(network, variant, batch, optimizer):
     step = plan_of(network, variant, batch, optimizer)
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
-             pages.in_stages([row["name"] for row in rows])]
-    pages.add_cells(rows, COSTS)
-    pages.add_cells(parts, COSTS)
+             templates.in_stages([row["name"] for row in rows])]
+    templates.add_cells(rows, COSTS)
+    templates.add_cells(parts, COSTS)
     for part in parts:
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
     memory = step_memory(step)
     return {
-        "network": network, "title": pages.network_title(network.name), "variant": variant, "batch": batch,
-        "optimizer": optimizer, "image": pages.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
+        "network": network, "title": templates.network_title(network.name), "variant": variant, "batch": batch,
+        "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
         "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
-        "memory": sum(memory.values()), "memory_bars": pages.bars(memory, pages.size),
+        "memory": sum(memory.values()), "memory_bars": templates.bars(memory, templates.size),
     }
 
 
@@ -86,7 +86,7 @@ def layer_rows(network, step):
     for names, operation in step.kernels:
         groups |= {name: (names[0], operation) for name in names}
     first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "a batch of images", "inputs": (),
-             "shape": pages.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
+             "shape": templates.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
              "group": networks.INPUT, "kernel": ""}
     rows = [first]
     for layer in network.layers:
@@ -94,7 +94,7 @@ def layer_rows(network, step):
         group, kernel = groups.get(layer.name, (layer.name, ""))
         rows.append({
             "name": layer.name, "node": node, "family": family, "what": described(layer), "inputs": layer.inputs,
-            "shape": pages.shape(layer.output_shape), "parameters": sum(map(_size, layer.parameters.values())),
+            "shape": templates.shape(layer.output_shape), "parameters": sum(map(_size, layer.parameters.values())),
             "macs": layer.macs, "memory": memory.get(layer.name, 0), "group": group, "kernel": kernel})
     return rows
 
@@ -144,7 +144,7 @@ def _part(stage, rows):
     names = [row["name"] for row in rows]
     layers = [row for row in rows if row["name"] != networks.INPUT]
     return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": rows,
-            "layers": len(layers), "blocks": len(pages.in_blocks(names)), "shape": rows[-1]["shape"],
+            "layers": len(layers), "blocks": len(templates.in_blocks(names)), "shape": rows[-1]["shape"],
             **{cost: sum(row[cost] for row in rows) for cost in COSTS}}
 
 
@@ -154,11 +154,11 @@ def drawings(rows, every):
     every: all rows of the network by name, for those that `rows` read from elsewhere.
     """
     named = {row["name"]: row for row in rows}
-    blocks = [[named[name] for name in names] for _, names in pages.in_blocks(named)]
+    blocks = [[named[name] for name in names] for _, names in templates.in_blocks(named)]
     found = []
     for _, alike in itertools.groupby(blocks, _signature):
         alike = list(alike)
-        first, last = (pages.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
+        first, last = (templates.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
         found.append({"title": " to ".join(dict.fromkeys((first, last))), "times": len(alike), **drawing(alike[0], every)})
     return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.network.optimizers import Optimizer, learning_rates
-from ladder.pages import templates as pages
+from ladder.pages import templates
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.training import parity, plan
@@ -132,7 +132,7 @@ def kernels(made):
 
 def page(summary, made):
     """The page of `summary` as one HTML text; made: when that was, as in a manifest."""
-    return pages.render("parity.html", context(summary, made))
+    return templates.render("parity.html", context(summary, made))
 
 
 def context(summary, made):
@@ -181,14 +181,14 @@ def _work_table(ran):
 def _work_cell(value, rung):
     if not value:
         return {"text": "", "share": ""}
-    return {"text": milliseconds(value), "share": pages.percent(value / sum(rung["work"].values()))}
+    return {"text": milliseconds(value), "share": templates.percent(value / sum(rung["work"].values()))}
 
 
 def _memory_table(ran):
     parts = [part for part in dict.fromkeys(PARTS.values()) if any(rung["memory"].get(part) for rung in ran)]
-    rows = [{"part": part, "cells": [pages.size(rung["memory"].get(part, 0)) for rung in ran]} for part in parts]
-    return {"rows": rows, "totals": [pages.size(sum(rung["memory"].values())) for rung in ran],
-            "driver": [pages.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–" for rung in ran]}
+    rows = [{"part": part, "cells": [templates.size(rung["memory"].get(part, 0)) for rung in ran]} for part in parts]
+    return {"rows": rows, "totals": [templates.size(sum(rung["memory"].values())) for rung in ran],
+            "driver": [templates.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–" for rung in ran]}
 
 
 def _kernel_table(ran):
@@ -206,4 +206,4 @@ def _kernel_table(ran):
 def milliseconds(value):
     """0.01234 -> '0.012 ms'."""
     text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
-    return f"{text}{pages.NARROW_SPACE}ms"
+    return f"{text}{templates.NARROW_SPACE}ms"

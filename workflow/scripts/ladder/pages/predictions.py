@@ -9,8 +9,7 @@ import os
 import numpy as np
 
 from ladder.data import pictures
-from ladder.pages import figures
-from ladder.pages import templates as pages
+from ladder.pages import figures, templates
 
 SHOWN = 5   # classes with a bar, the likeliest
 
@@ -92,7 +91,7 @@ def page(predictor, answered, skipped, left_out):
     def below(name):
         return os.path.relpath(name, folder) if folder else name
 
-    return pages.render("predictions.html", {
+    return templates.render("predictions.html", {
         **context(predictor), "folder": folder, "answers": [shown(predictor, one, below(one["file"])) for one in answered],
         "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
 
@@ -105,13 +104,13 @@ def _common_folder(names):
 
 def fragment(predictor, answer):
     """The HTML of one answer alone."""
-    return pages.render("prediction.html", {"answer": shown(predictor, answer, answer["file"])})
+    return templates.render("prediction.html", {"answer": shown(predictor, answer, answer["file"])})
 
 
 def context(predictor):
     """What every page about answers names of the model."""
     known = facts(predictor)
-    return {"model": {**known, "title": pages.network_title(predictor.network.name),
+    return {"model": {**known, "title": templates.network_title(predictor.network.name),
                       "sentence": _sentence(known, predictor)},
             "judged_by": f"{len(predictor.inputs['data'].array('test_labels.npy')):,}",
             "votes": predictor.votes, "rivals": SHOWN, "rebuilds": predictor.network.loss == "mse",
@@ -119,7 +118,7 @@ def context(predictor):
 
 
 def _sentence(known, predictor):
-    title = pages.network_title(predictor.network.name)
+    title = templates.network_title(predictor.network.name)
     judge = "names classes by itself" if predictor.network.classifies else "finds features, and an SVM names the class by them"
     return f"{title}, trained on {known['dataset']}, {judge}."
 
@@ -143,17 +142,17 @@ def _bars(answer):
     """Bars of the likeliest classes, or of an SVM's closest rivals by how far they are behind."""
     if answer["margins"]:
         rivals = dict(list(answer["margins"].items())[:SHOWN])
-        rows = pages.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
+        rows = templates.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
         return [{**row, "length": max(0, row["length"])} for row in rows]
     best = sorted(answer["scores"].items(), key=lambda item: -item[1])
-    return pages.bars(dict(best[:SHOWN]), _sure, 1)
+    return templates.bars(dict(best[:SHOWN]), _sure, 1)
 
 
 def _sure(probability):
     """In percent, with one digit; what that would round to 0 or 100 % as less and more than the next value."""
     if probability >= 0.9995:
-        return f"> {pages.percent(0.999)}"
-    return pages.percent(probability) if probability >= 0.0005 else f"< {pages.percent(0.001)}"
+        return f"> {templates.percent(0.999)}"
+    return templates.percent(probability) if probability >= 0.0005 else f"< {templates.percent(0.001)}"
 
 
 def _off(rebuilt, pixels):

@@ -9,8 +9,7 @@ import numpy as np
 
 from ladder.classifiers import metrics
 from ladder.network import networks, weights
-from ladder.pages import figures
-from ladder.pages import templates as pages
+from ladder.pages import figures, roles, templates
 
 SAMPLES = 8        # training images shown of every class
 MISTAKES = 16      # misclassified images shown
@@ -21,12 +20,6 @@ ROWS_AT_ONCE = 1000
 POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps that each should be the mean of
 NEARLY = 0.9       # a class named right more often than this is nearly perfect
 LONG = 24          # a list of more layers than this is folded by stage
-# The rows of the accuracies by role: name and note, for an autoencoder, a fitted encoder, and a network that classifies.
-ENCODERS = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
-            "svm_pixels": ("Raw pixels", "control")}
-FITTED = ENCODERS | {"svm": ("Fitted encoder", "this run")}
-CLASSIFIERS = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
-               "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
 
 
 def verdict(inputs):
@@ -58,7 +51,7 @@ def accuracies(inputs):
     """The SVM's accuracy beside its controls and, where the network classifies, the network's own, on one scale."""
     if "svm" not in inputs:
         return None
-    labels = CLASSIFIERS if "evaluate" in inputs else FITTED if "patches" in inputs else ENCODERS
+    labels = roles.CLASSIFYING if "evaluate" in inputs else roles.FITTED if "patches" in inputs else roles.AUTOENCODER
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
     return figures.interval_chart([{"key": "own" if role == own else "", "name": name, "note": note,
@@ -74,7 +67,7 @@ def standard_error(accuracy, n):
 def _accuracy(value, n):
     error = standard_error(value, n)
     digits = 1 if error is None or error >= 0.001 else 2
-    return {"value": value, "error": error, "text": pages.percent(value, digits),
+    return {"value": value, "error": error, "text": templates.percent(value, digits),
             "error_text": "" if error is None else f"± {100 * error:.{digits}f}"}
 
 
@@ -176,7 +169,7 @@ def mistakes(inputs):
 
 
 def _sure(probability):
-    return pages.percent(probability) if probability < 0.9995 else f"> {pages.percent(0.999)}"
+    return templates.percent(probability) if probability < 0.9995 else f"> {templates.percent(0.999)}"
 
 
 # Training.
@@ -199,7 +192,7 @@ def loss_curve(inputs, average_image):
     levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
     if "evaluate" in inputs:
         levels = [(_scored_images(inputs), inputs["evaluate"].metrics["loss"], f"{inputs['evaluate'].metrics['loss']:.4g}")]
-    sums = train.tensors("history.safetensors")["losses"] * _batch_sizes(train, inputs["data"].metrics["train"])
+    sums = train.tensors("history.safetensors")["losses"] * batch_sizes(train, inputs["data"].metrics["train"])
     return _curve(inputs, "training loss", sums, figures.loss_scale, levels, "{:.4g}".format)
 
 
@@ -209,7 +202,7 @@ def accuracy_curve(inputs):
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
     return _curve(inputs, "training accuracy", hits, figures.share_scale,
-                  [(_scored_images(inputs), tested["value"], tested["text"])], pages.percent)
+                  [(_scored_images(inputs), tested["value"], tested["text"])], templates.percent)
 
 
 def _scored_images(inputs):
@@ -219,7 +212,7 @@ def _scored_images(inputs):
 def _curve(inputs, name, sums, scale, levels, text):
     """A line chart of what `sums` (by step, over the batch) is of an image, each point the mean over a few steps."""
     images, steps = inputs["data"].metrics["train"], len(sums)
-    sizes, windows = _batch_sizes(inputs["train"], images), _windows(steps)
+    sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
     points = []
     for window in windows:
         value = float(sums[window].sum() / sizes[window].sum())
@@ -243,8 +236,8 @@ def _steps_per_epoch(train, images):
     return -(-images // train.manifest["spec"]["params"]["batch_size"])
 
 
-def _batch_sizes(train, images):
-    """How many images each step trained on: the last of an epoch takes what is left."""
+def batch_sizes(train, images):
+    """The number of images in each step's batch; the last batch of an epoch may be smaller."""
     batch = train.manifest["spec"]["params"]["batch_size"]
     sizes = np.full(train.metrics["steps"], batch)
     last = _steps_per_epoch(train, images)
@@ -275,14 +268,14 @@ def movement(layers):
 
     layers: name -> relative distance.
     """
-    folded = pages.in_stages(layers) if len(layers) > LONG else [("", list(layers))]
+    folded = templates.in_stages(layers) if len(layers) > LONG else [("", list(layers))]
     return [{"stage": stage, "count": len(names), "range": _range([layers[name] for name in names]),
-             "bars": pages.bars({name: layers[name] for name in names}, pages.small_percent, max(layers.values()))}
+             "bars": templates.bars({name: layers[name] for name in names}, templates.small_percent, max(layers.values()))}
             for stage, names in folded]
 
 
 def _range(values):
-    low, high = pages.small_percent(min(values)), pages.small_percent(max(values))
+    low, high = templates.small_percent(min(values)), templates.small_percent(max(values))
     return low if low == high else f"{low} to {high}"
 
 
@@ -305,9 +298,9 @@ def classes(inputs):
         return round(100 * (1 - share if missing else share) / (most or 1), 2)
 
     totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
-    return [{"name": name, "length": length(value), "missing": missing, "text": pages.percent(value),
+    return [{"name": name, "length": length(value), "missing": missing, "text": templates.percent(value),
              "note": f"of {totals[name]:,}", "mark": length(control[name]) if control else None,
-             "mark_text": pages.percent(control[name]) if control else None}
+             "mark_text": templates.percent(control[name]) if control else None}
             for name, value in sorted(found.items(), key=lambda item: item[1] if missing else -item[1])]
 
 
@@ -369,7 +362,7 @@ def fit(inputs):
     if "patches" not in inputs:
         return None
     rows = [{**row, "whitening": WHITENINGS[row["whitening"]], "filters": FOUND_BY.get(row["atoms"], "none"),
-             "kept": "" if row["explained"] == 1 else pages.percent(row["explained"]),
+             "kept": "" if row["explained"] == 1 else templates.percent(row["explained"]),
              "iterations": len(row["objective"])} for row in inputs["patches"].metrics["layers"]]
     parts = inputs["train"].metrics["parts"] if "train" in inputs else []
     return {"layers": rows, "decoder": _lengths(parts[:1]), "joint": _lengths(parts[1:]),
@@ -383,9 +376,9 @@ def _lengths(parts):
 def operation_times(train):
     values = {name: value for name, value in train.metrics["seconds_by_operation"].items() if value > 0}
     total = sum(values.values())
-    rows = pages.bars(dict(sorted(values.items(), key=lambda item: -item[1])), pages.duration)
+    rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
     for row in rows:
-        row["note"] = pages.percent(values[row["name"]] / total)
+        row["note"] = templates.percent(values[row["name"]] / total)
     kinds = {layer["kind"] for layer in train.metrics["network"]}
     fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
     return {"rows": rows, "total": total, "fused": fused}
@@ -397,9 +390,9 @@ def layers(metrics):
     `rows` of a layer: how many, from this one on, its kernel ran at once (0 inside such a group).
     """
     every = {layer["layer"]: layer for layer in metrics["network"]}
-    folded = pages.in_stages(every) if len(every) > LONG else [("", list(every))]
+    folded = templates.in_stages(every) if len(every) > LONG else [("", list(every))]
     parts = [_part(stage, [every[name] for name in names], metrics["kernels"]) for stage, names in folded]
-    pages.add_cells(parts, {"parameters": pages.count, "macs": pages.large})
+    templates.add_cells(parts, {"parameters": templates.count, "macs": templates.large})
     return {"parts": parts, "count": len(every), **_totals(every.values())}
 
 
@@ -410,10 +403,10 @@ def _part(stage, rows, kernels):
                               if one["layer"].split(" + ")[0] == layer["layer"]), ("", 0 if left else 1))
         count = min(count, len(rows) - at)
         left = count - 1 if count else left - 1
-        shown.append({**layer, "kernel": kernel, "rows": count, "shape": pages.shape(layer["output"])})
+        shown.append({**layer, "kernel": kernel, "rows": count, "shape": templates.shape(layer["output"])})
     names = [layer["layer"] for layer in rows]
     return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": shown,
-            "layers": len(rows), "blocks": len(pages.in_blocks(names)), "shape": pages.shape(rows[-1]["output"]),
+            "layers": len(rows), "blocks": len(templates.in_blocks(names)), "shape": templates.shape(rows[-1]["output"]),
             **_totals(rows)}
 
 

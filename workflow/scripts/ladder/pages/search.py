@@ -5,10 +5,7 @@ import math
 
 import yaml
 
-from ladder.pages import compare as compare_page
-from ladder.pages import figures
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import compare, figures, report_sections, templates
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
 TICKS = 5              # on an axis at most
@@ -18,11 +15,11 @@ METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "acc
 
 
 class Found:
-    """What a search found. search: its params; runs: compare_page.Run, in the order they were drawn; ranked: the best first."""
+    """What a search found. search: its params; runs: compare.Run, in the order they were drawn; ranked: the best first."""
 
     def __init__(self, inputs, params):
         self.search = params["search"]
-        self.runs = compare_page.runs(inputs, params["entries"])
+        self.runs = compare.runs(inputs, params["entries"])
         self.ranked = sorted(self.runs, key=self._rank)
 
     def score(self, run):
@@ -50,14 +47,14 @@ class Found:
 def numbers(found):
     """JSON-able: {"search", "best": its number, settings, score and versions or None, "rows"}."""
     rows = [{"run": run.number, "score": found.score(run), **row}
-            for run, row in zip(found.runs, compare_page.rows(found.runs), strict=True)]
+            for run, row in zip(found.runs, compare.rows(found.runs), strict=True)]
     best = found.best and {key: rows[found.best.number - 1][key] for key in ("run", "score", "settings", "versions")}
     return {"search": found.search, "best": best, "rows": rows}
 
 
 def csv_text(found):
-    """As compare_page.csv_text, with the score of each run."""
-    return compare_page.csv_text(found.runs, {"score": found.score})
+    """As compare.csv_text, with the score of each run."""
+    return compare.csv_text(found.runs, {"score": found.score})
 
 
 def preset(found):
@@ -85,7 +82,7 @@ def verdict(found):
 
 def page(found):
     """The page as one HTML text."""
-    return pages.render("search.html", context(found))
+    return templates.render("search.html", context(found))
 
 
 def context(found):
@@ -106,13 +103,13 @@ def _best(found):
     if not found.scored:
         return None
     first = found.best
-    score, error = found.score(first), exhibits.standard_error(found.score(first), first.tested)
-    best = {"number": first.number, "text": pages.percent(score), "error": f"± {100 * error:.1f}" if error else "",
-            "tested": first.tested, "settings": compare_page.label(first, list(first.overrides)), "next": None}
+    score, error = found.score(first), report_sections.standard_error(found.score(first), first.tested)
+    best = {"number": first.number, "text": templates.percent(score), "error": f"± {100 * error:.1f}" if error else "",
+            "tested": first.tested, "settings": compare.label(first, list(first.overrides)), "next": None}
     if len(found.scored) > 1:
         second = found.scored[1]
         ahead = score - found.score(second)
-        errors = [exhibits.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
+        errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
         best |= {"next": second.number, "points": 100 * ahead, "within_luck": ahead <= 2 * math.hypot(*errors),
                  "alike": sum(found.score(run) == score for run in found.scored)}
     return best
@@ -121,21 +118,21 @@ def _best(found):
 def _space(search, key):
     rule = search["keys"][key]
     if isinstance(rule, list):
-        return " | ".join(pages.setting(value) for value in rule)
+        return " | ".join(templates.setting(value) for value in rule)
     return f"{rule['min']:g} to {rule['max']:g}{', on a logarithmic scale' if rule['scale'] == 'log' else ''}"
 
 
 def _row(found, run, keys):
     row = {"number": run.number, "reason": run.reason, "failed": run.failed,
-           "settings": [compare_page.cell(run.overrides[key]) for key in keys]}
+           "settings": [compare.cell(run.overrides[key]) for key in keys]}
     score = found.score(run)
     if score is None:
         return row
-    error = exhibits.standard_error(score, run.tested)
+    error = report_sections.standard_error(score, run.tested)
     return {**row, "report": run.summary["versions"]["report"], "best": run is found.best,
-            "score": {"value": score, "text": pages.percent(score), "error": f"± {100 * error:.1f}" if error else ""},
+            "score": {"value": score, "text": templates.percent(score), "error": f"± {100 * error:.1f}" if error else ""},
             "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
-            "seconds": {"value": run.seconds, "text": pages.duration(run.seconds)}}
+            "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 
 
 # The pictures: a plot for each key, with a point for each run.
@@ -155,16 +152,16 @@ def _pictures(found, keys):
 
 def _point(found, run, key, height):
     """`run` as figures.scatter takes it; one that failed lies at the bottom."""
-    score, value = found.score(run), compare_page.written(run.overrides[key])
+    score, value = found.score(run), compare.written(run.overrides[key])
     return {"run": run.number, "y": 0 if score is None else height(score), "failed": score is None, "best": run is found.best,
-            "text": f"run {run.number}, {value}: {'failed' if score is None else pages.percent(score)}"}
+            "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}"}
 
 
 def _axis(found, key):
     """(function that gives the place of a run among the key's values, 0 to 1; [(place, text)] of the ticks)."""
     rule = found.search["keys"][key]
     if isinstance(rule, list):
-        return _slots([compare_page.written(value) for value in rule], key)
+        return _slots([compare.written(value) for value in rule], key)
     low, high = rule["min"], rule["max"]
     if rule["scale"] == "log":
         def place(value):
@@ -186,6 +183,6 @@ def _slots(texts, key):
 
     def place(run):
         aside = (run.number * GOLDEN % 1 - 0.5) * SPREAD
-        return (texts.index(compare_page.written(run.overrides[key])) + 0.5 + aside) * width
+        return (texts.index(compare.written(run.overrides[key])) + 0.5 + aside) * width
 
     return place, [((number + 0.5) * width, text) for number, text in enumerate(texts)]

@@ -1,4 +1,4 @@
-"""Runs beside each other: the numbers are their reports', and the page says what differs."""
+"""The comparison of runs: the numbers are their reports', and the page shows the differences."""
 
 import csv
 import io
@@ -94,7 +94,7 @@ def test_columns_are_the_settings_in_which_the_runs_differ(made):
 def test_an_entry_that_cannot_run_is_on_the_page_with_its_reason_and_the_others_are_too(made):
     text = text_of(compare.page(runs_of(made)))
     assert f"cannot run here: {REASON}" in text and "One of them cannot run on this machine." in text
-    assert "5 runs beside each other" in text
+    assert "Comparison of 5 runs" in text
 
 
 def test_only_what_cannot_run_makes_a_page_too(made):
@@ -144,7 +144,7 @@ def test_the_same_weights_are_called_the_same(made):
 def test_networks_that_all_differ_have_no_distances(made):
     runs = runs_of(made, [({}, 0), ({"network": "lenet_5"}, 3)])
     assert compare.context(runs)["weights"]["rows"] == []
-    assert "cannot be held against each other" in text_of(compare.page(runs))
+    assert "the weights cannot be compared" in text_of(compare.page(runs))
 
 
 def test_losses_of_two_kinds_have_scales_of_their_own_and_only_classifiers_an_accuracy(made):

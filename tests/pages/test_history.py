@@ -10,8 +10,9 @@ import time
 import pytest
 
 import synthetic_results
-from ladder.pages import history, templates
+from ladder.pages import history
 from ladder.sources import ROOT
+from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_history.py"
 
@@ -37,11 +38,6 @@ def results(whole, tmp_path):
 def page_of(results):
     rows = history.rows(results)
     return history.page(rows, results, results / "history.html")
-
-
-def text_of(page):
-    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace(templates.NARROW_SPACE, " ")
 
 
 def test_every_report_is_there_the_newest_first(whole):
@@ -87,7 +83,7 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
     (reports[2] / "summary.json").write_bytes((reports[2] / "summary.json").read_bytes()[:-5])
     (reports[3] / "summary.json").write_text("x" * (reports[3] / "summary.json").stat().st_size)
     faults = {row.version: row.fault for row in history.rows(results)}
-    assert faults == {"r00000000000": "unfinished: it was being made when it was interrupted, or still is",
+    assert faults == {"r00000000000": "unfinished: interrupted or still running",
                       reports[0].name: "damaged: its manifest cannot be read",
                       reports[1].name: "damaged: report.html is missing", reports[2].name: faults[reports[2].name],
                       reports[3].name: "damaged: its summary.json cannot be read"}
@@ -108,7 +104,7 @@ def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
 def test_none_at_all_makes_a_page_that_says_how_to_begin(tmp_path, name):
     (tmp_path / "empty/report").mkdir(parents=True)
     text = text_of(page_of(tmp_path / name))
-    assert "No run so far" in text and ".venv/bin/snakemake report" in text
+    assert "No runs yet" in text and ".venv/bin/snakemake report" in text
 
 
 def test_it_looks_at_nothing_but_reports(results):

@@ -79,7 +79,7 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
     found = parity_page.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
     assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == "cpu"
     page = parity_page.page(found, "2026-01-31T12:34:56Z")
-    assert "cpu_sequential did not pass." in page and "and all agree" not in page
+    assert "cpu_sequential did not pass." in page and "and all results agree" not in page
 
 
 def test_a_rung_that_gives_nan_fails(monkeypatch):
@@ -149,7 +149,7 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
     page = parity_page.page(summary, "2026-01-31T12:34:56Z")
     for reason in filter(None, summary["unavailable"].values()):
         assert reason in page
-    assert "and all agree" in page and "2026-01-31 12:34" in page
+    assert "and all results agree" in page and "2026-01-31 12:34" in page
 
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():

@@ -73,7 +73,7 @@ def test_the_best_is_first_and_what_has_no_result_last(inputs):
 def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
     text = search.best_yaml(found(inputs))
     assert yaml.safe_load(text) == ENTRIES[1][0]
-    assert "hold-out accuracy 95.0 % of 180 training images held out" in text
+    assert "hold-out accuracy 95.0 % on 180 training images held out" in text
     config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | yaml.safe_load(text))
     assert search.preset(found(inputs)) in search.page(found(inputs))
 

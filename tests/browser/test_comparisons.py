@@ -10,12 +10,8 @@ import browser
 import synthetic_results
 from browser import FAINT_TEXTS, TOO_WIDE, show
 from ladder.arithmetic import multipliers
-from ladder.pages import compare as compare_page
-from ladder.pages import diff as diff_page
-from ladder.pages import history as history_page
-from ladder.pages import multiplier_runs
+from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
-from ladder.pages import search as search_page
 from ladder.store import lineage
 from synthetic_cells import REASON, Cells
 
@@ -56,7 +52,7 @@ def compared(runs, entries):
     """The page of entries: (overrides, which run or None)."""
     inputs = {f"{role}{number}": runs[which][role] for number, (_, which) in enumerate(entries) if which is not None
               for role in ("report", "train")}
-    return compare_page.page(compare_page.runs(inputs, [
+    return compare.page(compare.runs(inputs, [
         {"overrides": overrides, "reason": "" if which is not None else "it needs an NVIDIA GPU, and none answers here"}
         for overrides, which in entries]))
 
@@ -72,16 +68,16 @@ def searched(runs, count=24):
             inputs |= {f"{role}{number}": runs[number % 3][role] for role in ("report", "train")}
     keys = {"learning_rate": {"min": 1e-5, "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
             "batch_size": {"min": 8, "max": 40, "scale": "linear"}}
-    search = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
-    return search_page.page(search_page.Found(inputs, {"search": search, "entries": entries}))
+    params = {"strategy": "random", "budget": count, "seed": 1, "metric": "auto", "holdout": 180, "keys": keys if count else {}}
+    return search.page(search.Found(inputs, {"search": params, "entries": entries}))
 
 
 def differing(results, runs, a, b):
-    return diff_page.page(diff_page.Difference(lineage.Store(results), runs[a]["report"].version, runs[b]["report"].version))
+    return diff.page(diff.Difference(lineage.Store(results), runs[a]["report"].version, runs[b]["report"].version))
 
 
-def history(results):
-    return history_page.page(history_page.rows(results), results, results / "history.html")
+def history_of(results):
+    return history.page(history.rows(results), results, results / "history.html")
 
 
 def long_history(results, runs, folder):
@@ -91,7 +87,7 @@ def long_history(results, runs, folder):
     for number in range(1, 401):
         copy = shutil.copytree(runs[0]["report"].folder, folder / "report" / f"r{number:011x}")
         (copy / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
-    return history(folder)
+    return history_of(folder)
 
 
 def multiplied(results):
@@ -122,8 +118,8 @@ def pages(results, runs, tmp_path_factory):
                                          ({"network": "lenet_5"}, 5), ({"network": "autoencoder"}, 0)]),
         "empty": lambda: compared(runs, []), "search": lambda: searched(runs), "empty search": lambda: searched(runs, 0),
         "diff": lambda: differing(results, runs, 0, 1), "diff of many layers": lambda: differing(results, runs, 3, 4),
-        "history": lambda: history(results), "long history": lambda: long_history(results, runs, folder / "long"),
-        "no history": lambda: history(folder / "none"),
+        "history": lambda: history_of(results), "long history": lambda: long_history(results, runs, folder / "long"),
+        "no history": lambda: history_of(folder / "none"),
         "multipliers": lambda: multiplied(folder / "cells"), "no multipliers": lambda: multipliers_page.page([]),
     }
 

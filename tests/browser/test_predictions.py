@@ -14,7 +14,7 @@ import browser
 import make_predictions
 from browser import FAINT_TEXTS, TOO_WIDE, show
 from ladder.demo.predictor import Predictor
-from ladder.pages import predictions as predictions_page
+from ladder.pages import predictions
 from ladder.pages.predictions import Skipped
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
@@ -56,8 +56,8 @@ def pages(predictors, files, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, predictor in predictors.items():
         taken, skipped = make_predictions.take(files, predictor.dataset)
-        found = predictions_page.answers(predictor, taken)
-        (folder / f"{name}.html").write_text(predictions_page.page(
+        found = predictions.answers(predictor, taken)
+        (folder / f"{name}.html").write_text(predictions.page(
             predictor, found, [*skipped, Skipped(LONG, "the file is empty")], ["notes.txt"]))
     return lambda name: folder / f"{name}.html"
 
@@ -104,16 +104,16 @@ def test_the_pages_contents_lead_to_their_sections(chromium, page):
 
 @pytest.fixture(scope="module")
 def addresses(predictors):
-    demo = pytest.importorskip("ladder.demo", reason="Flask is not installed (envs/demo.txt)")
-    with demo.listen(0) as one, demo.listen(0) as other:
-        found, servers = {}, []
+    server = pytest.importorskip("ladder.demo.server", reason="Flask is not installed (envs/demo.txt)")
+    with server.listen(0) as one, server.listen(0) as other:
+        found, sites = {}, []
         for listening, (name, predictor) in zip((one, other), predictors.items(), strict=True):
-            servers.append(demo.create_server(demo.create_app(predictor), listening))
-            threading.Thread(target=servers[-1].run, daemon=True).start()
+            sites.append(server.create_server(server.create_app(predictor), listening))
+            threading.Thread(target=sites[-1].run, daemon=True).start()
             found[name] = "http://{}:{}/".format(*listening.getsockname())
         yield found
-        for server in servers:
-            server.close()
+        for site in sites:
+            site.close()
 
 
 @pytest.fixture(params=["autoencoder", "lenet_5"])

@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
 
     def of(name):
         if name not in made:
-            inputs = answering_run.make(tmp_path_factory.mktemp("results"), **RUNS[name])
+            inputs = answering_run.make(tmp_path_factory.mktemp("results"), side=16, **RUNS[name])
             made[name] = inputs, Predictor(inputs, threads=2, multiplier=RUNS[name].get("multiplier", "exact"))
         return made[name]
 

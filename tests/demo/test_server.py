@@ -21,15 +21,15 @@ from ladder.workflow import stages
 
 flask = pytest.importorskip("flask", reason="Flask is not installed (envs/demo.txt)")
 
-import demo as script  # noqa: E402
-from ladder.demo import server as demo  # noqa: E402
+import demo  # noqa: E402
+from ladder.demo import server  # noqa: E402
 
 KIND = {"Content-Type": "application/octet-stream"}
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    return demo.create_app(Predictor(answering_run.make(tmp_path_factory.mktemp("results")), threads=1))
+    return server.create_app(Predictor(answering_run.make(tmp_path_factory.mktemp("results")), threads=1))
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def client(app):
 @pytest.fixture(scope="module")
 def address(app):
     """Of the application behind its real server."""
-    with demo.listen(0) as listening:
-        server = demo.create_server(app, listening)
-        threading.Thread(target=server.run, daemon=True).start()
+    with server.listen(0) as listening:
+        site = server.create_server(app, listening)
+        threading.Thread(target=site.run, daemon=True).start()
         yield "http://{}:{}".format(*listening.getsockname())
-        server.close()
+        site.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_picture_is_answered_over_http(address, picture):
 
 
 def test_it_listens_on_this_machine_alone():
-    with demo.listen(0) as listening:
+    with server.listen(0) as listening:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
         with socket.socket() as elsewhere:   # another address of this machine is not taken by it
@@ -134,7 +134,7 @@ def test_a_name_cannot_bring_html_and_is_cut(client, picture):
 def test_large_uploads_are_refused_by_the_application_and_by_the_server(client, address, monkeypatch):
     data = bytes(pictures.MOST_BYTES + 1)
     answer = client.post("/answer", data=data, headers=KIND)
-    assert answer.status_code == 413 and answer.text == "more than 50.0 MB"
+    assert answer.status_code == 413 and answer.text == "the file is larger than 50.0 MB"
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:   # refused by its announced length, before it is sent
         connection.sendall(f"POST /answer HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
@@ -150,10 +150,10 @@ def test_nothing_is_written(address, picture, tmp_path, monkeypatch):
 
 
 def test_a_port_that_is_taken_is_one_line_that_names_another():
-    with demo.listen(0) as listening:
+    with server.listen(0) as listening:
         port = listening.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port} is taken by another program.*PORT={port + 1}"):
-            demo.listen(port)
+        with pytest.raises(UserError, match=f"port {port} is in use by another program.*PORT={port + 1}"):
+            server.listen(port)
 
 
 # The script.
@@ -168,16 +168,16 @@ def project(tmp_path, monkeypatch):
 
 
 def test_settings_are_those_of_the_files_and_the_command_line_in_this_order(project):
-    settings = script.read_settings(["over.yaml"], ["epochs=4", "controls=[]", "learning_rate=1e-2"])
+    settings = demo.read_settings(["over.yaml"], ["epochs=4", "controls=[]", "learning_rate=1e-2"])
     assert [settings[key] for key in ("network", "epochs", "controls", "learning_rate")] == ["lenet_5", 4, [], 0.01]
 
 
 def test_a_run_that_is_not_trained_yet_says_which_command_trains_it(project):
     files, overrides = ["over.yaml"], ["name=a b"]
-    chain = stages.chain(script.read_settings(files, overrides))
+    chain = stages.chain(demo.read_settings(files, overrides))
     command = ".venv/bin/snakemake evaluate --configfile over.yaml --config 'name=a b'"
     with pytest.raises(UserError, match="not trained yet") as fault:
-        script.open_run(chain, script.options(files, overrides))
+        demo.open_run(chain, demo.options(files, overrides))
     assert str(fault.value).endswith(f"type: {command}")
 
 
@@ -192,8 +192,8 @@ def run(project, *arguments):
 @pytest.mark.parametrize("arguments, words", [
     ([], "type: .venv/bin/snakemake svm"), (["--config", "epochz=3"], "did you mean epochs?"),
     (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "cannot read gone.yaml"),
-    (["--configfile", "broken.yaml"], "broken.yaml is not a file of keys and values"),
-    (["--port", "70000"], "70000 is no port"),
+    (["--configfile", "broken.yaml"], "broken.yaml is not a YAML file of keys and values"),
+    (["--port", "70000"], "70000 is not a port"),
 ])
 def test_a_users_mistake_is_one_line(project, arguments, words):
     (project / "broken.yaml").write_text("a: [")

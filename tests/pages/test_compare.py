@@ -1,4 +1,4 @@
-"""Runs beside each other: the numbers are their reports', and the page says what differs."""
+"""The comparison of runs: the numbers are their reports', and the page shows the differences."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pytest
 
 import compare_runs
 import synthetic_results
-from ladder.pages import compare as compare_page
+from ladder.pages import compare, report_sections
 from ladder.store import artifacts
 from page_text import text_of
 
@@ -46,7 +46,7 @@ def asked(made, entries):
 
 
 def runs_of(made, entries=ENTRIES):
-    return compare_page.runs(*asked(made, entries))
+    return compare.runs(*asked(made, entries))
 
 
 def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
@@ -68,7 +68,7 @@ def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
 
 
 def test_the_table_for_spreadsheets_has_every_number(made):
-    lines = list(csv.DictReader(io.StringIO(compare_page.csv_text(runs_of(made)))))
+    lines = list(csv.DictReader(io.StringIO(compare.csv_text(runs_of(made)))))
     summary = made[1]["report"].json("summary.json")
     line = lines[1]
     assert float(line["test_accuracy"]) == summary["test_accuracy"] and float(line["loss"]) == summary["loss"][-1]
@@ -80,35 +80,35 @@ def test_the_table_for_spreadsheets_has_every_number(made):
 
 
 def test_every_line_of_the_table_for_spreadsheets_has_its_columns_once(made):
-    head, *lines = csv.reader(io.StringIO(compare_page.csv_text(runs_of(made))))
+    head, *lines = csv.reader(io.StringIO(compare.csv_text(runs_of(made))))
     assert len(head) == len(set(head)) and {len(line) for line in lines} == {len(head)}
 
 
 def test_columns_are_the_settings_in_which_the_runs_differ(made):
     few = runs_of(made, [({"learning_rate": 0.001, "seed": 1}, 0), ({"learning_rate": 0.01, "seed": 1}, 1)])
-    context = compare_page.context(few)
+    context = compare.context(few)
     assert context["keys"] == ["learning_rate"] and context["same"]["seed"] == "1"
     assert context["labels"] == {1: "learning_rate 0.001", 2: "learning_rate 0.01"}
 
 
 def test_an_entry_that_cannot_run_is_on_the_page_with_its_reason_and_the_others_are_too(made):
-    text = text_of(compare_page.page(runs_of(made)))
+    text = text_of(compare.page(runs_of(made)))
     assert f"cannot run here: {REASON}" in text and "One of them cannot run on this machine." in text
-    assert "5 runs beside each other" in text
+    assert "Comparison of 5 runs" in text
 
 
 def test_only_what_cannot_run_makes_a_page_too(made):
-    text = text_of(compare_page.page(runs_of(made, [({"variant": "gpu_gemm"}, None)])))
+    text = text_of(compare.page(runs_of(made, [({"variant": "gpu_gemm"}, None)])))
     assert REASON in text and "Speed-up" not in text
 
 
 def test_speed_up_is_over_the_slowest(made):
-    speed = compare_page.context(runs_of(made, ENTRIES[:3]))["speed"]
+    speed = compare.context(runs_of(made, ENTRIES[:3]))["speed"]
     assert [bar["text"] for bar in speed] == ["1.00×", "2.00×", "1.00×"] and speed[1]["length"] == 100
 
 
 def test_times_by_operation_stack_up_to_each_runs_own(made):
-    context = compare_page.context(runs_of(made, ENTRIES[:2]))["operations"]
+    context = compare.context(runs_of(made, ENTRIES[:2]))["operations"]
     assert [part["name"] for part in context["parts"]][:2] == ["convolution backward", "convolution forward"]
     assert "upsampling" not in [part["name"] for part in context["parts"]]   # took no time
     first, second = context["rows"]
@@ -121,98 +121,98 @@ def test_more_operations_than_colours_fold_into_one_part(made):
     runs = runs_of(made, ENTRIES[:1])
     runs[0].train.metrics["seconds_by_operation"] = {f"operation {number}": 10.0 - number for number in range(10)}
     try:
-        context = compare_page.context(runs)["operations"]
+        context = compare.context(runs)["operations"]
         assert context["parts"][-1] == {"name": "all other", "series": "rest"}
-        assert len(context["parts"]) == compare_page.COLOURS
+        assert len(context["parts"]) == compare.COLOURS
         assert sum(part["length"] for part in context["rows"][0]["parts"]) == pytest.approx(100, abs=0.1)
     finally:
         made[0]["train"] = artifacts.Artifact(made[0]["train"].folder)
 
 
 def test_weights_are_held_against_the_first_runs_where_the_networks_agree(made):
-    weights = compare_page.context(runs_of(made))["weights"]
+    weights = compare.context(runs_of(made))["weights"]
     assert [row["number"] for row in weights["rows"]] == [2, 3] and weights["others"] == [4]
     assert weights["layers"] == ["enc1", "enc2", "dec1", "dec2", "dec3"]
     assert [round(cell["value"], 1) for cell in weights["rows"][0]["cells"]] == [0.1] * 5
 
 
 def test_the_same_weights_are_called_the_same(made):
-    weights = compare_page.context(runs_of(made, [({}, 0), ({}, 0)]))["weights"]
+    weights = compare.context(runs_of(made, [({}, 0), ({}, 0)]))["weights"]
     assert {cell["text"] for cell in weights["rows"][0]["cells"]} == {"same"}
 
 
 def test_networks_that_all_differ_have_no_distances(made):
     runs = runs_of(made, [({}, 0), ({"network": "lenet_5"}, 3)])
-    assert compare_page.context(runs)["weights"]["rows"] == []
-    assert "cannot be held against each other" in text_of(compare_page.page(runs))
+    assert compare.context(runs)["weights"]["rows"] == []
+    assert "the weights cannot be compared" in text_of(compare.page(runs))
 
 
 def test_losses_of_two_kinds_have_scales_of_their_own_and_only_classifiers_an_accuracy(made):
-    charts = compare_page.context(runs_of(made))["charts"]
+    charts = compare.context(runs_of(made))["charts"]
     assert [(chart["title"], len(chart["lines"])) for chart in charts] == [("Loss", 3), ("Loss", 1), ("Accuracy", 1)]
 
 
 def test_curves_are_means_of_the_history(made):
     run = runs_of(made, ENTRIES[:1])[0]
     losses = run.train.tensors("history.safetensors")["losses"]
-    points = compare_page._points(run, "losses")
+    points = compare._points(run, "losses")
     assert points[-1][1] == len(losses) and len(points) == len(losses)
     assert np.allclose([value for _, _, value in points], losses)
 
 
 def test_hits_become_shares_of_each_batch_also_of_the_last(made):
     run = runs_of(made, [({}, 3)])[0]
-    sizes = compare_page._batch_sizes(run)
+    sizes = report_sections.batch_sizes(run.train, run.images)
     assert sizes.sum() == run.images and sizes[-1] < sizes[0]
-    assert all(0 <= value <= 1 for _, _, value in compare_page._points(run, "hits"))
+    assert all(0 <= value <= 1 for _, _, value in compare._points(run, "hits"))
 
 
 def test_a_run_that_diverged_has_no_curve_and_the_page_says_so(made, monkeypatch):
     first, second = runs_of(made, ENTRIES[:2])
     history = {"losses": np.full(second.train.metrics["steps"], math.nan)}
     monkeypatch.setattr(second.train, "tensors", lambda name: history)
-    (chart,) = compare_page.context([first, second])["charts"]
+    (chart,) = compare.context([first, second])["charts"]
     assert chart["lost"] == [2] and [line["run"] for line in chart["lines"]] == [1]
-    assert "without a curve: run 2" in text_of(compare_page.page([first, second]))
+    assert "without a curve: run 2" in text_of(compare.page([first, second]))
 
 
 def test_of_many_runs_the_most_accurate_have_a_colour(made):
     runs = runs_of(made, [({"seed": seed}, seed % 3) for seed in range(40)])
-    context = compare_page.context(runs)
+    context = compare.context(runs)
     series = [line["series"] for line in context["legend"]]
     assert series.count("rest") == 36 and {1, 2, 3, 4} <= set(series)
     (chart,) = context["charts"]
     assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # those in colour on top
-    assert sum(len(line["points"]) for line in chart["lines"]) <= compare_page.POINTED
-    assert len(compare_page.page(runs)) < 500_000
+    assert sum(len(line["points"]) for line in chart["lines"]) <= compare.POINTED
+    assert len(compare.page(runs)) < 500_000
 
 
 def test_which_is_best_is_only_said_on_the_same_images(made):
-    assert compare_page.context(runs_of(made))["best"] is None
-    assert compare_page.context(runs_of(made, ENTRIES[:2]))["best"]["tested"] == 360
+    assert compare.context(runs_of(made))["best"] is None
+    assert compare.context(runs_of(made, ENTRIES[:2]))["best"]["tested"] == 360
 
 
 def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):
     held_out = [synthetic_results.add(results, epochs=2, holdout=180),
                 synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1)]
-    page = text_of(compare_page.page(runs_of(held_out, ENTRIES[:2])))
+    page = text_of(compare.page(runs_of(held_out, ENTRIES[:2])))
     assert "hold-out accuracy" in page and "test accuracy" not in page
     mixed = runs_of([made[0], held_out[0]], [({}, 0), ({"holdout": 180}, 1)])
-    context = compare_page.context(mixed)
+    context = compare.context(mixed)
     assert context["best"] is None and context["scored_on"] == "" and context["keys"] == ["holdout"]
-    table = list(csv.DictReader(io.StringIO(compare_page.csv_text(mixed))))
+    table = list(csv.DictReader(io.StringIO(compare.csv_text(mixed))))
     assert [line["holdout"] for line in table] == ["0", "180"]
 
 
 def test_an_empty_list_says_how_to_fill_it():
-    page = compare_page.page([])
+    page = compare.page([])
     assert "Nothing to compare yet" in page and "compare:" in page and "snakemake results/compare.html" in text_of(page)
-    assert compare_page.rows([]) == [] and len(compare_page.csv_text([]).splitlines()) == 1
+    assert compare.rows([]) == [] and len(compare.csv_text([]).splitlines()) == 1
 
 
 @pytest.mark.parametrize("entries", [ENTRIES, ENTRIES[:1], []])
 def test_the_page_brings_all_it_needs_and_says_no_none(made, entries):
-    page = compare_page.page(runs_of(made, entries))
+    page = compare.page(runs_of(made, entries))
     addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
     assert all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))

@@ -1,4 +1,4 @@
-"""Two versions against each other: every difference is found, and where they begin to differ."""
+"""The comparison of two versions finds every difference, and the first one."""
 
 import json
 import pathlib
@@ -11,10 +11,10 @@ import pytest
 
 import synthetic_results
 from ladder.errors import UserError
-from ladder.pages import diff as diff_page
-from ladder.pages import templates as pages
+from ladder.pages import diff, templates
 from ladder.sources import ROOT
 from ladder.store import lineage
+from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_diff.py"
 
@@ -42,33 +42,28 @@ def runs(results):
 @pytest.fixture
 def difference(results, runs):
     def between(a, b, role="report"):
-        return diff_page.Difference(lineage.Store(results), runs[a][role].version, runs[b][role].version)
+        return diff.Difference(lineage.Store(results), runs[a][role].version, runs[b][role].version)
 
     return between
 
 
-def text_of(page):
-    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page)).replace(pages.NARROW_SPACE, " ")
-
-
 def test_settings_that_differ_anywhere_above_are_found_once(difference):
-    context = diff_page.context(difference("usual", "faster"))
+    context = diff.context(difference("usual", "faster"))
     assert {row["name"]: (row["a"], row["b"], row["roles"]) for row in context["settings"]} == {
         "learning_rate": ("0.001", "0.01", ["train"]), "svm_C": ("10", "1", ["svm"])}
     assert ("batch_size", "64") in {(row["name"], row["a"]) for row in context["same_settings"]}
 
 
 def test_sources_that_differ_are_found(difference):
-    (row,) = diff_page.context(difference("usual", "faster"))["sources"]
+    (row,) = diff.context(difference("usual", "faster"))["sources"]
     assert row == {"name": "workflow/scripts/train_network.py", "a": "0" * 16, "b": "1" * 16, "same": False, "roles": ["train"]}
 
 
-def test_where_they_part_is_the_first_ancestor_that_differs_in_itself(difference):
+def test_the_first_difference_is_in_the_first_ancestor_with_one_of_its_own(difference):
     found = difference("usual", "whitened")
     assert found.first.label == "normalized"
-    assert found.sentence() == "they differ first in normalized: normalization unit → zca"
-    rows = {row["label"]: row for row in diff_page.context(found)["lineage"]}
+    assert found.sentence() == "the first difference is in normalized: normalization unit → zca"
+    rows = {row["label"]: row for row in diff.context(found)["lineage"]}
     assert rows["data"]["same"] and rows["initial"]["same"] and rows["train"]["inherits"] and rows["report"]["inherits"]
     assert not rows["normalized"]["inherits"]
     assert difference("usual", "svm").first.label == "svm"
@@ -89,10 +84,10 @@ def test_a_role_that_only_one_has_is_said(difference):
     assert difference("plain", "usual").first.state == "only in B"
 
 
-def test_metrics_times_and_machines_are_held_against_each_other(difference):
-    context = diff_page.context(difference("usual", "faster"))
+def test_metrics_times_and_machines_are_compared(difference):
+    context = diff.context(difference("usual", "faster"))
     metrics = {(row["role"], row["name"]): row for row in context["metrics"]}
-    assert metrics["train", "loss, last epoch"]["change"].replace(pages.NARROW_SPACE, " ") == "+100 %"
+    assert metrics["train", "loss, last epoch"]["change"].replace(templates.NARROW_SPACE, " ") == "+100 %"
     assert metrics["train", "images per second"]["a"] == "171.4"
     assert context["same_metrics"] > 20 and context["named"] == [{"role": "svm", "count": 0, "of": 360, "scored_on": "test"}]
     assert {row["role"]: row["change"] for row in context["times"]}["train"] in ("1.99× as fast", "2.00× as fast")
@@ -106,7 +101,7 @@ def test_metrics_times_and_machines_are_held_against_each_other(difference):
     (0, 4, False, ""), (None, 4, False, ""), (3, 3, False, ""), (1.0, float("nan"), False, ""),
 ])
 def test_changes_are_points_percent_or_factors(a, b, share, text):
-    assert diff_page._change(a, b, share).replace(pages.NARROW_SPACE, " ") == text
+    assert diff._change(a, b, share).replace(templates.NARROW_SPACE, " ") == text
 
 
 def test_another_machine_is_said(results, runs, tmp_path):
@@ -115,49 +110,49 @@ def test_another_machine_is_said(results, runs, tmp_path):
     manifest = json.loads(path.read_text())
     manifest["machine"]["processor"], manifest["threads"] = "Another Processor", 64
     path.write_text(json.dumps(manifest))
-    found = diff_page.Difference(lineage.Store(elsewhere), runs["usual"]["train"].version, runs["faster"]["train"].version)
-    rows = {row["name"]: row for row in diff_page.context(found)["machines"]}
+    found = diff.Difference(lineage.Store(elsewhere), runs["usual"]["train"].version, runs["faster"]["train"].version)
+    rows = {row["name"]: row for row in diff.context(found)["machines"]}
     assert rows["processor"]["b"] == "Another Processor" and rows["threads used"]["b"] == "64" and set(rows) == {
         "processor", "threads used"}
 
 
 def test_weights_differ_layer_by_layer(difference):
     for role in ("train", "report", "svm"):
-        weights = diff_page.context(difference("usual", "faster", role))["weights"]
+        weights = diff.context(difference("usual", "faster", role))["weights"]
         assert [bar["name"] for bar in weights["bars"][0]["bars"]] == ["enc1", "enc2", "dec1", "dec2", "dec3"]
         assert {bar["text"][:2] for bar in weights["bars"][0]["bars"]} <= {"10", "9."}
-    folded = diff_page.context(difference("resnet", "other resnet"))["weights"]["bars"]
+    folded = diff.context(difference("resnet", "other resnet"))["weights"]["bars"]
     assert [part["stage"] for part in folded] == ["", "stage1", "stage2", "stage3", "stage4", ""]
 
 
 def test_weights_that_are_the_same_are_called_so(difference):
-    assert diff_page.context(difference("usual", "svm"))["weights"]["same"]
-    assert diff_page.context(difference("usual", "whitened"))["weights"]["same"]   # other versions, the same bytes
+    assert diff.context(difference("usual", "svm"))["weights"]["same"]
+    assert diff.context(difference("usual", "whitened"))["weights"]["same"]   # other versions, the same bytes
 
 
 def test_two_networks_have_no_weights_to_compare_but_a_page(difference):
     found = difference("usual", "resnet")
-    assert "two networks" in diff_page.context(found)["weights"]["fault"]
-    assert "Two reports" in text_of(diff_page.page(found))
+    assert "two networks" in diff.context(found)["weights"]["fault"]
+    assert "Two reports" in text_of(diff.page(found))
 
 
 def test_damage_and_what_is_gone_do_not_keep_the_page_from_being_made(results, runs, tmp_path):
     broken = shutil.copytree(results, tmp_path / "results")
     (broken / "train" / runs["faster"]["train"].version / "weights.bin").write_bytes(b"damaged")
     shutil.rmtree(broken / "data" / runs["usual"]["data"].version)
-    found = diff_page.Difference(lineage.Store(broken), runs["usual"]["report"].version, runs["faster"]["report"].version)
-    assert "damaged" in diff_page.context(found)["weights"]["fault"]
-    assert "None" not in text_of(diff_page.page(found))
+    found = diff.Difference(lineage.Store(broken), runs["usual"]["report"].version, runs["faster"]["report"].version)
+    assert "damaged" in diff.context(found)["weights"]["fault"]
+    assert "None" not in text_of(diff.page(found))
     shutil.rmtree(broken / "svm" / runs["faster"]["svm"].version)
-    again = diff_page.Difference(lineage.Store(broken), runs["usual"]["report"].version, runs["faster"]["report"].version)
-    assert {pair.label: pair.state for pair in again.pairs}["svm"] == "no longer there to compare"
-    diff_page.page(again)
+    again = diff.Difference(lineage.Store(broken), runs["usual"]["report"].version, runs["faster"]["report"].version)
+    assert {pair.label: pair.state for pair in again.pairs}["svm"] == "no longer available for comparison"
+    diff.page(again)
 
 
 def test_a_version_can_be_named_by_its_beginning(results, runs):
     store, version = lineage.Store(results), runs["resnet"]["train"].version
-    assert diff_page.resolve(store, version) == diff_page.resolve(store, f"results/train/{version}/") == version
-    assert diff_page.resolve(store, version[:8]) == version
+    assert diff.resolve(store, version) == diff.resolve(store, f"results/train/{version}/") == version
+    assert diff.resolve(store, version[:8]) == version
 
 
 @pytest.mark.parametrize("name, words", [
@@ -165,20 +160,20 @@ def test_a_version_can_be_named_by_its_beginning(results, runs):
 ])
 def test_a_version_that_is_not_there_is_named_with_the_nearest(results, runs, name, words):
     with pytest.raises(UserError, match=words):
-        diff_page.resolve(lineage.Store(results), name)
+        diff.resolve(lineage.Store(results), name)
 
 
 def test_nothing_to_compare_is_said(tmp_path):
     with pytest.raises(UserError, match="holds no artifacts"):
-        diff_page.resolve(lineage.Store(tmp_path), "r0")
+        diff.resolve(lineage.Store(tmp_path), "r0")
 
 
 def test_two_stages_or_one_version_twice_cannot_be_compared(results, runs):
     store, run = lineage.Store(results), runs["usual"]
     with pytest.raises(UserError, match="a version of report and t.* one of train"):
-        diff_page.Difference(store, run["report"].version, run["train"].version)
+        diff.Difference(store, run["report"].version, run["train"].version)
     with pytest.raises(UserError, match="the same version"):
-        diff_page.Difference(store, run["report"].version, run["report"].version)
+        diff.Difference(store, run["report"].version, run["report"].version)
 
 
 def called(*arguments):
@@ -189,7 +184,7 @@ def test_the_command_writes_the_page_or_says_in_one_line_why_not(results, runs, 
     a, b = (runs[name]["report"].version for name in ("usual", "faster"))
     output = tmp_path / "new/diff.html"
     made = called(a, b, "--results", results, "--output", output)
-    assert made.returncode == 0 and "they differ first in train" in made.stdout and "Two reports" in output.read_text()
+    assert made.returncode == 0 and "the first difference is in train" in made.stdout and "Two reports" in output.read_text()
     refused = called(a, "r00000000000", "--results", results, "--output", tmp_path / "none.html")
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "Traceback" not in refused.stderr
     assert not pathlib.Path(tmp_path / "none.html").exists()
@@ -200,5 +195,5 @@ def test_any_stage_can_be_compared(results, runs, role):
     store = lineage.Store(results)
     versions = [version for version in store.folders() if store.stage(version) == role]
     for other in versions[1:]:
-        page = diff_page.page(diff_page.Difference(store, versions[0], other))
+        page = diff.page(diff.Difference(store, versions[0], other))
         assert "None" not in text_of(page) and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))

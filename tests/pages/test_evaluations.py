@@ -8,7 +8,7 @@ import scipy.stats
 
 import synthetic_run
 from ladder.pages import evaluations, report
-from ladder.store import scores as scoring_record
+from ladder.store import scores
 
 ENTRIES = [{"overrides": {"features_flip": False}, "reason": ""}, {"overrides": {"variant": "gpu_basic"}, "reason": "no GPU"}]
 
@@ -65,7 +65,7 @@ def test_looks_at_the_test_images_are_counted_once_each_and_those_held_out_not_a
              ("s3", "t9", "digits", "test"), ("s4", own, "digits", "holdout"), ("s5", own, "mnist", "test")]
     for version, trained, dataset, rows in lines:
         line = f"2026-01-31T12:34:56Z,svm,{version},{trained},{dataset},{data},{rows}\n"
-        scoring_record._append(tmp_path / scoring_record.NAME, line)
+        scores._append(tmp_path / scores.NAME, line)
     assert evaluations.test_scores(run) == {"rows": "test", "run": 2, "all": 3}
 
 

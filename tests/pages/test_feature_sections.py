@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import synthetic_run
-from ladder.pages import feature_sections as feature_exhibits
+from ladder.pages import feature_sections
 
 OPTIONS = {"features_two_polarity": 0.25, "features_polarity_scale": "channel", "features_max_pool": 2, "features_pool": 4,
            "features_flip": True, "features_standardize": True, "features_pca": 512}
@@ -21,37 +21,37 @@ def plain(tmp_path_factory):
 
 
 def test_every_option_that_is_on_is_a_step_in_the_order_of_the_work(run):
-    first, second = feature_exhibits.parts(run)
+    first, second = feature_sections.parts(run)
     assert (first["weight"], second["weight"], first["layer"]) == (1, 0.5, "latent")
-    words = ("relu(z − 0.25)", "2 × 2 window", "4 × 4 grid", "mirror", "deviation 1", "512 principal components of 8,192")
+    words = ("relu(z − 0.25)", "2 × 2 window", "4 × 4 grid", "mirror", "deviation 1", "PCA: 512 components of 8,192")
     assert len(first["steps"]) == len(words) and all(word in step for word, step in zip(words, first["steps"], strict=True))
 
 
 def test_features_as_a_layer_puts_them_out_have_no_steps(plain):
-    part, = feature_exhibits.parts(plain)
+    part, = feature_sections.parts(plain)
     assert part == {"steps": [], "dimensions": 8192, "layer": "latent", "weight": None}
-    assert feature_exhibits.parts({role: plain[role] for role in ("data", "train")}) == []
+    assert feature_sections.parts({role: plain[role] for role in ("data", "train")}) == []
 
 
 def test_what_the_pixels_take_of_it_and_what_not_is_said(run, plain):
-    taken = feature_exhibits.pixels(run)
+    taken = feature_sections.pixels(run)
     assert len(taken["steps"]) == 2 and taken["not_for_them"]
-    assert feature_exhibits.pixels(plain) == {"steps": [], "not_for_them": False}
-    assert feature_exhibits.pixels({"features": run["features"]}) is None
+    assert feature_sections.pixels(plain) == {"steps": [], "not_for_them": False}
+    assert feature_sections.pixels({"features": run["features"]}) is None
 
 
 def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken_for(run):
-    shown = feature_exhibits.feature_map(run)
+    shown = feature_sections.feature_map(run)
     labels, named = run["data"].array("test_labels.npy")[:100], run["svm"].array("predictions.npy")[:100]
     assert [point["series"] for point in shown["points"]] == [label + 1 for label in labels]
     assert [point["wrong"] for point in shown["points"]] == (labels != named).tolist()
     assert shown["wrong"] == (labels != named).sum() and (shown["count"], shown["of"]) == (100, 360)
     wrong = int(np.flatnonzero(labels != named)[0])
-    assert shown["points"][wrong]["text"] == f"{labels[wrong]}, named {named[wrong]}"
+    assert shown["points"][wrong]["text"] == f"{labels[wrong]}, classified as {named[wrong]}"
     places = run["map"].array("places.npy")
     assert np.allclose([(point["x"], point["y"]) for point in shown["points"]], 3 + 94 * places, atol=0.06)
     assert [one["name"] for one in shown["legend"]] == synthetic_run.DIGITS
 
 
 def test_there_may_be_no_map(plain):
-    assert feature_exhibits.feature_map(plain) is None
+    assert feature_sections.feature_map(plain) is None

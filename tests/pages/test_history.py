@@ -10,9 +10,9 @@ import time
 import pytest
 
 import synthetic_results
-from ladder.pages import history as history_page
-from ladder.pages import templates as pages
+from ladder.pages import history
 from ladder.sources import ROOT
+from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_history.py"
 
@@ -36,18 +36,13 @@ def results(whole, tmp_path):
 
 
 def page_of(results):
-    rows = history_page.rows(results)
-    return history_page.page(rows, results, results / "history.html")
-
-
-def text_of(page):
-    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace(pages.NARROW_SPACE, " ")
+    rows = history.rows(results)
+    return history.page(rows, results, results / "history.html")
 
 
 def test_every_report_is_there_the_newest_first(whole):
     results, reports = whole
-    rows = history_page.rows(results)
+    rows = history.rows(results)
     assert [row.version for row in rows] == [reports[at].version for at in (1, 2, 0, 3)]
     assert rows[0].name == "faster <start>" and rows[0].tags == ("sweep", "lr") and not any(row.fault for row in rows)
     assert rows[0].settings["learning_rate"] == 0.01 and rows[0].settings["svm_C"] == 10
@@ -68,15 +63,15 @@ def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
 
 def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
     results, _ = whole
-    context = history_page.context(history_page.rows(results), results, results / "history.html")
+    context = history.context(history.rows(results), results, results / "history.html")
     assert [row["unusual"] for row in context["rows"]] == [{"learning_rate": "0.01"}, {"epochs": "1"}, {}, {"seed": "3"}]
     assert context["usual"]["learning_rate"] == "0.001" and "dataset" not in context["usual"]
 
 
 def test_links_lead_from_where_the_page_is(whole, tmp_path):
     results, reports = whole
-    rows = history_page.rows(results)
-    context = history_page.context(rows, results, tmp_path / "elsewhere/history.html")
+    rows = history.rows(results)
+    context = history.context(rows, results, tmp_path / "elsewhere/history.html")
     assert (tmp_path / "elsewhere" / context["rows"][0]["link"]).resolve() == reports[1].folder / "report.html"
 
 
@@ -87,8 +82,8 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
     (reports[1] / "report.html").unlink()
     (reports[2] / "summary.json").write_bytes((reports[2] / "summary.json").read_bytes()[:-5])
     (reports[3] / "summary.json").write_text("x" * (reports[3] / "summary.json").stat().st_size)
-    faults = {row.version: row.fault for row in history_page.rows(results)}
-    assert faults == {"r00000000000": "unfinished: it was being made when it was interrupted, or still is",
+    faults = {row.version: row.fault for row in history.rows(results)}
+    assert faults == {"r00000000000": "unfinished: interrupted or still running",
                       reports[0].name: "damaged: its manifest cannot be read",
                       reports[1].name: "damaged: report.html is missing", reports[2].name: faults[reports[2].name],
                       reports[3].name: "damaged: its summary.json cannot be read"}
@@ -101,7 +96,7 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
 def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
     for stage in ("train", "data", "svm", "normalized"):
         shutil.rmtree(results / stage)
-    assert [row.fault for row in history_page.rows(results)] == [""] * 4
+    assert [row.fault for row in history.rows(results)] == [""] * 4
     assert "97.2 %" in text_of(page_of(results))
 
 
@@ -109,14 +104,14 @@ def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
 def test_none_at_all_makes_a_page_that_says_how_to_begin(tmp_path, name):
     (tmp_path / "empty/report").mkdir(parents=True)
     text = text_of(page_of(tmp_path / name))
-    assert "No run so far" in text and ".venv/bin/snakemake report" in text
+    assert "No runs yet" in text and ".venv/bin/snakemake report" in text
 
 
 def test_it_looks_at_nothing_but_reports(results):
     (results / "report" / "notes.txt").write_text("mine")
     (results / "report" / "mine").mkdir()
     (results / "report" / "r11111111111").symlink_to(results)
-    assert len(history_page.rows(results)) == 4
+    assert len(history.rows(results)) == 4
 
 
 def many(results, report, count):

@@ -11,9 +11,8 @@ import yaml
 import compare_multipliers
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import multiplier_runs
+from ladder.pages import multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
-from ladder.pages import templates as pages
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import config, stages
@@ -21,7 +20,7 @@ from ladder.workflow.config import Entry
 from page_text import text_of
 from synthetic_cells import REASON, Cells
 
-STYLE = (pages.TEMPLATES / "style.css").read_text()
+STYLE = (templates.TEMPLATES / "style.css").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +94,9 @@ def row(seeds=3, difference=-0.01, low=None, high=None):
     (row(low=-0.03, high=0.0), "within", "not distinguishable"),
     (row(low=-0.03, high=-0.001), "below", "below exact: −3.00 to −0.10 with 3 seeds"),
     (row(low=0.001, high=0.02), "above", "above exact: +0.10 to +2.00 with 3 seeds"),
-    (row(seeds=1), "", "one seed says nothing about luck"),
-    (row(difference=0.0), "within", "as many right as exact with each of 3 seeds"),
-    (row(), "", "no spread to judge it by"),
+    (row(seeds=1), "", "one seed does not show the variation by chance"),
+    (row(difference=0.0), "within", "equal to exact with each of 3 seeds"),
+    (row(), "", "no confidence interval"),
 ])
 def test_a_difference_is_no_more_than_its_interval_says(of, kind, words):
     found = multipliers_page.verdict(of, False, True)
@@ -121,7 +120,7 @@ def test_points_are_signed_and_zero_is_not(value, text):
 
 @pytest.mark.parametrize("error, text", [(-1 / 9, "−11.1 %"), (5.92e-8, "+5.9·10⁻⁶ %"), (0.0, "0 %"), (-2e-5, "−0.002 %")])
 def test_an_error_is_written_with_its_size(error, text):
-    assert multipliers_page.share(error).replace(pages.NARROW_SPACE, " ") == text
+    assert multipliers_page.share(error).replace(templates.NARROW_SPACE, " ") == text
 
 
 def test_dots_are_where_the_accuracies_are_and_the_better_is_further_right(full):
@@ -182,7 +181,7 @@ def test_arms_of_one_multiplier_are_told_apart_by_name(tmp_path):
     cells = Cells(tmp_path).add("exact").add("exact", test_multiplier="am32").add("am32")
     cells.add("am32", multiplier_in=["forward"]).add("am32", test_multiplier="exact")
     labels = [of["label"] for of in context_of(cells)["groups"][0]["rows"]]
-    assert labels == ["exact", "exact, tested with am32", "am32, forward and backward", "am32, forward alone",
+    assert labels == ["exact", "exact, tested with am32", "am32, forward and backward", "am32, forward only",
                       "am32, forward and backward, tested with exact"]
 
 
@@ -190,7 +189,7 @@ def test_each_multiplier_that_ran_has_its_error_on_one_scale(full):
     found = context_of(full)
     assert [one["name"] for one in found["errors"]] == ["exact", "acc16", "am32", "my_table.npy"]
     assert found["errors"][2]["text"] == multipliers.MULTIPLIERS["am32"].text
-    assert found["errors"][3]["text"] == "a table, 4 bits of mantissa"
+    assert found["errors"][3]["text"] == "a table, 4 mantissa bits"
     assert found["errors"][1]["most"].startswith("−")   # cut, so never too large
     assert found["errors"][2]["uses"][0]["text"] == "in training forward and backward"
     assert len({one["image"] for one in found["errors"]}) == 4

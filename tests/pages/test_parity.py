@@ -15,8 +15,8 @@ from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
-from ladder.pages import parity as comparison
-from ladder.pages import templates as pages
+from ladder.pages import parity as parity_page
+from ladder.pages import templates
 from ladder.rungs import gpu_opt_v2, variants
 from ladder.training import parity, plan
 from ladder.workflow import stages
@@ -27,14 +27,14 @@ NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.re
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    monkeypatch.setattr(comparison, "STEPS", 4)
+    monkeypatch.setattr(parity_page, "STEPS", 4)
 
 
 @pytest.fixture(scope="module")
 def summary():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "STEPS", 4)
-        return comparison.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+        patch.setattr(parity_page, "STEPS", 4)
+        return parity_page.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_time_of_a_step_is_divided_into_kinds_of_work(summary):
 def test_memory_is_that_of_the_plan(summary):
     memory = summary["rungs"][1]["memory"]
     assert memory["weights"] == 4 * NETWORK.parameter_count == memory["optimizer"] / 2
-    assert memory["images"] == 4 * (comparison.WARM_UP + 8) * 6 * 6 * 3
+    assert memory["images"] == 4 * (parity_page.WARM_UP + 8) * 6 * 6 * 3
 
 
 def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypatch):
@@ -76,16 +76,16 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
 
     wrong.signatures = ()
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_weight_grad", wrong)
-    found = comparison.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+    found = parity_page.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
     assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == "cpu"
-    page = comparison.page(found, "2026-01-31T12:34:56Z")
-    assert "cpu_sequential did not pass." in page and "and all agree" not in page
+    page = parity_page.page(found, "2026-01-31T12:34:56Z")
+    assert "cpu_sequential did not pass." in page and "and all results agree" not in page
 
 
 def test_a_rung_that_gives_nan_fails(monkeypatch):
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", bias := type("", (), {"signatures": ()})())
     type(bias).__call__ = lambda self, dy, dbias: dbias.fill(np.nan)
-    found = comparison.compare(NETWORK, ["cpu_sequential"], 4, 1)
+    found = parity_page.compare(NETWORK, ["cpu_sequential"], 4, 1)
     assert not found["rungs"][0]["passed"] and found["fastest"] is None
 
 
@@ -100,7 +100,7 @@ def test_a_rung_that_is_not_the_same_twice_fails(monkeypatch):
         return trained
 
     monkeypatch.setattr(parity, "train", train)
-    rung = comparison.compare(NETWORK, ["cpu"], 4, 1)["rungs"][0]
+    rung = parity_page.compare(NETWORK, ["cpu"], 4, 1)["rungs"][0]
     assert not rung["same_bytes"] and not rung["passed"]
 
 
@@ -109,13 +109,13 @@ def test_a_rung_that_stops_is_reported_and_the_others_go_on(monkeypatch):
         raise UserError("kernels/x.cu:3: no such thing")
 
     monkeypatch.setattr(numba_executor.Executor, "run", stop)
-    found = comparison.compare(NETWORK, ["cpu_sequential", "cpu"], 4, 1)
+    found = parity_page.compare(NETWORK, ["cpu_sequential", "cpu"], 4, 1)
     assert found["rungs"][0]["fault"] == "kernels/x.cu:3: no such thing" and found["fastest"] == "cpu"
-    assert "<strong>cpu_sequential did not run.</strong> kernels/x.cu:3: no such thing" in comparison.page(found, "")
+    assert "<strong>cpu_sequential did not run.</strong> kernels/x.cu:3: no such thing" in parity_page.page(found, "")
 
 
 def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
-    found = comparison.compare(NETWORK, ["cpu", "gpu_basic"], 4, 1)["rungs"][1]
+    found = parity_page.compare(NETWORK, ["cpu", "gpu_basic"], 4, 1)["rungs"][1]
     assert found["passed"] and found["device"].startswith("Fake")
     assert found["work"]["loss"] == pytest.approx(3)   # three launches of a millisecond each
     assert found["driver_bytes"] >= sum(found["memory"].values()) > 0
@@ -124,7 +124,7 @@ def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
 
 
 def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named(gpu):
-    found = comparison.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"], 4, 1)
+    found = parity_page.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"], 4, 1)
     assert all(rung["passed"] for rung in found["rungs"])
     work = {"dense layers", "batch normalisation", "dropout and LRN", "shortcuts and shapes"}
     assert work <= set(found["rungs"][1]["work"])
@@ -134,23 +134,23 @@ def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_na
         "first": "gpu_opt_v2", "c7": "gpu_opt_v1", "left": "gpu_opt_v1", "right": "gpu_opt_v1", "mid": "gpu_opt_v2",
         "third_conv": "gpu_opt_v2", "c5": "gpu_opt_v1", "units": "gpu_opt_v2", "scores_a": "gpu_opt_v2",
         "scores_b": "gpu_opt_v2"}
-    page = comparison.page(found, "2026-01-31T12:34:56Z")
+    page = parity_page.page(found, "2026-01-31T12:34:56Z")
     assert "of gpu_opt_v1" in page and "of gpu_basic" in page and "of gpu_opt_v2" not in page and "of cpu" not in page
     assert "at most 8e-03" in page.replace("<br>", " ").replace('<span class="soft">', "")
 
 
 def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
-    assert {work for _, work in plan.WORK} == set(comparison.WORK) - {"copies"}
+    assert {work for _, work in plan.WORK} == set(parity_page.WORK) - {"copies"}
     settings = plan.Settings(network=zoo.ZOO, variant="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam"))
     made = plan.training_plan(settings, plan.Dataset(4, "uint8"), plan.Length(2, 2))
-    assert set(made.bytes_by_kind()) == set(comparison.PARTS)
+    assert set(made.bytes_by_kind()) == set(parity_page.PARTS)
 
 
 def test_the_page_names_every_rung_that_cannot_run_here(summary):
-    page = comparison.page(summary, "2026-01-31T12:34:56Z")
+    page = parity_page.page(summary, "2026-01-31T12:34:56Z")
     for reason in filter(None, summary["unavailable"].values()):
         assert reason in page
-    assert "and all agree" in page and "2026-01-31 12:34" in page
+    assert "and all results agree" in page and "2026-01-31 12:34" in page
 
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
@@ -168,7 +168,7 @@ def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
     many = [{**rung, "variant": f"{rung['variant']}_{number}"} for number in range(4) for rung in summary["rungs"]]
-    path.write_text(comparison.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z"))
+    path.write_text(parity_page.page({**summary, "rungs": many}, "2026-01-31T12:34:56Z"))
     chromium = browser.Browser(browser.find())
     try:
         for width in (360, 1280):
@@ -182,7 +182,7 @@ def test_the_page_is_readable_in_a_browser(summary, tmp_path):
 
 
 def test_numbers_have_the_digits_that_matter():
-    texts = [comparison.milliseconds(value).replace(pages.NARROW_SPACE, " ") for value in (0.01234, 1.234, 45.67, 1234.5)]
+    texts = [parity_page.milliseconds(value).replace(templates.NARROW_SPACE, " ") for value in (0.01234, 1.234, 45.67, 1234.5)]
     assert texts == ["0.012 ms", "1.23 ms", "45.7 ms", "1,234 ms"]
 
 

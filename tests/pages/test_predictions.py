@@ -12,8 +12,7 @@ from PIL import Image
 import answering_run
 import make_predictions
 from ladder.demo.predictor import Predictor
-from ladder.pages import predictions as predictions_page
-from ladder.pages import templates as pages
+from ladder.pages import predictions, templates
 from ladder.pages.predictions import Skipped
 
 RUNS = {"svm": {}, "network": {"network": "lenet_5"}}
@@ -45,7 +44,7 @@ def answered(request, predictors, files):
     predictor = predictors[request.param]
     taken, skipped = make_predictions.take(files[request.param], predictor.dataset)
     assert not skipped
-    return predictor, predictions_page.answers(predictor, taken)
+    return predictor, predictions.answers(predictor, taken)
 
 
 def test_an_answer_names_its_class_score_and_neighbours(answered):
@@ -64,7 +63,7 @@ def test_an_answer_names_its_class_score_and_neighbours(answered):
 
 def test_the_json_says_what_answered_and_what_was_skipped(answered):
     predictor, found = answered
-    summary = json.loads(json.dumps(predictions_page.summary(predictor, found, SKIPPED), allow_nan=False))
+    summary = json.loads(json.dumps(predictions.summary(predictor, found, SKIPPED), allow_nan=False))
     assert summary["model"]["versions"] == {role: one.version for role, one in predictor.inputs.items()}
     assert summary["model"]["test_accuracy"] == predictor.judge.metrics["accuracy"]
     assert len(summary["pictures"]) == 5 and not [key for key in summary["pictures"][0] if key.startswith("_")]
@@ -73,7 +72,7 @@ def test_the_json_says_what_answered_and_what_was_skipped(answered):
 
 def test_the_csv_has_a_line_for_each_file(answered):
     predictor, found = answered
-    rows = list(csv.DictReader(io.StringIO(predictions_page.csv_text(predictor, found, SKIPPED))))
+    rows = list(csv.DictReader(io.StringIO(predictions.csv_text(predictor, found, SKIPPED))))
     assert [row["class"] for row in rows] == [one["class"] for one in found] + [""]
     assert float(rows[2]["score_7"]) == found[2]["scores"]["7"] and rows[2]["nearest_row"] == "2"
     assert rows[-1]["file"] == "my pictures/<torn>.png" and rows[-1]["skipped"] == "damaged or cut short"
@@ -82,24 +81,24 @@ def test_the_csv_has_a_line_for_each_file(answered):
 def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_there(answered):
     predictor, found = answered
     folder = str(found[0]["_picture"].name).rpartition("/")[0]
-    page = predictions_page.page(predictor, found, [Skipped(f"{folder}/<torn>.png", "cut short")], [f"{folder}/notes.txt"])
+    page = predictions.page(predictor, found, [Skipped(f"{folder}/<torn>.png", "cut short")], [f"{folder}/notes.txt"])
     text = html.unescape(page)
     assert page.count('<article class="answer"') == 5 and f"<code>{html.escape(folder)}</code>" in page
     assert ">3 & co.png<" in text and "&lt;torn&gt;.png" in page and "<torn>" not in page and "notes.txt" in page
     images = 5 * (2 + (predictor.votes is not None) + 6)
     assert page.count("<img") == page.count('src="data:image/') == images
-    assert ("redraws" in page) == (predictor.votes is not None)
+    assert ("Reconstruction" in page) == (predictor.votes is not None)
 
 
 def test_names_with_no_folder_in_common_are_shown_whole():
-    assert predictions_page._common_folder(["/a/b/1.png", "/a/c/2.png"]) == "/a"
-    assert predictions_page._common_folder(["/a/b/1.png", "c/2.png"]) == ""
-    assert predictions_page._common_folder(["1.png"]) == ""
+    assert predictions._common_folder(["/a/b/1.png", "/a/c/2.png"]) == "/a"
+    assert predictions._common_folder(["/a/b/1.png", "c/2.png"]) == ""
+    assert predictions._common_folder(["1.png"]) == ""
 
 
 def test_bars_of_an_svm_are_its_margins_and_a_lost_one_has_no_length():
     answer = {"margins": {"8": -0.25, "3": 0.5, "1": 2.0}, "scores": {}}
-    rows = predictions_page._bars(answer)
+    rows = predictions._bars(answer)
     assert [(row["name"], row["length"], row["text"]) for row in rows] == [
         ("8", 0, "-0.25"), ("3", 25, "0.50"), ("1", 100, "2.00")]
 
@@ -107,10 +106,10 @@ def test_bars_of_an_svm_are_its_margins_and_a_lost_one_has_no_length():
 @pytest.mark.parametrize("probability, text", [(1.0, "> 99.9 %"), (0.9994, "99.9 %"), (0.25, "25.0 %"), (0.0006, "0.1 %"),
                                                (0.00001, "< 0.1 %"), (0.0, "< 0.1 %")])
 def test_no_probability_is_written_as_certain_or_impossible(probability, text):
-    assert predictions_page._sure(probability).replace(pages.NARROW_SPACE, " ") == text
+    assert predictions._sure(probability).replace(templates.NARROW_SPACE, " ") == text
 
 
 def test_bars_of_a_network_are_its_largest_probabilities():
     scores = {name: share for name, share in zip("abcdefg", [0.01, 0.6, 0.02, 0.3, 0.04, 0.02, 0.01], strict=True)}
-    rows = predictions_page._bars({"margins": None, "scores": scores})
+    rows = predictions._bars({"margins": None, "scores": scores})
     assert [row["name"] for row in rows] == ["b", "d", "e", "c", "f"] and rows[0]["length"] == 60

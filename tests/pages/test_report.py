@@ -11,10 +11,9 @@ import pytest
 import make_report
 import synthetic_run
 from ladder import sources
-from ladder.pages import report
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
+from page_text import text_of
 
 KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
         "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
@@ -51,12 +50,6 @@ def page_of(run):
 
 def without(run, *roles):
     return {role: one for role, one in run.items() if role not in roles}
-
-
-def text_of(page):
-    """The page's text without markup and style, white space made single."""
-    page = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(pages.NARROW_SPACE, " ")
 
 
 def test_the_summary_has_its_keys_in_their_order(digits):
@@ -96,12 +89,12 @@ def test_controls_left_out_are_null_and_not_on_the_page(digits):
     numbers = report.summary(run, "r0123456789e")
     assert numbers["control_accuracy"] is None and numbers["raw_pixel_accuracy"] is None
     text = text_of(report.page(run, numbers))
-    assert "the controls, which this run left out" in text
+    assert "without controls, which this run left out" in text
     assert "Untrained encoder" not in text and "None" not in text
 
 
-@pytest.mark.parametrize("left_out, said, unsaid", [("random", "given the raw pixels themselves", "untrained"),
-                                                    ("pixels", "given what an untrained network makes", "raw pixels")])
+@pytest.mark.parametrize("left_out, said, unsaid", [("random", "also fitted to the raw pixels.", "untrained"),
+                                                    ("pixels", "also fitted to the features of an untrained network.", "raw pixels")])
 def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, unsaid):
     run = without(digits, f"features_{left_out}", f"svm_{left_out}")
     result = page_of(run).partition('id="result"')[2].partition("</section>")[0]
@@ -137,8 +130,8 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
     assert "LeNet-5 learns from MNIST" in text
     assert f"{100 * accuracy:.1f} %test accuracy, ± {100 * error:.1f} points" in text
     wrong = np.count_nonzero(lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy"))
-    assert f"Named wrong{wrong} of 360" in text and "images of 28 × 28 pixels" in text
-    assert "what the network said, with the probability it gave to that" in text
+    assert f"Misclassified{wrong} of 360" in text and "images of 28 × 28 pixels" in text
+    assert "the prediction of the network and its probability, the most confident error first" in text
 
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
@@ -149,13 +142,13 @@ def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet)
     for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
                       ("svm_random", "SVM, untrained network"), ("svm_pixels", "SVM, raw pixels")):
         assert re.search(rf"{who}.*?{100 * lenet[role].metrics['accuracy']:.1f} %", text), who
-    assert "from what the layer fc2_relu puts out" in text and "the SVM" in text
+    assert "by the output of layer fc2_relu" in text and "the SVM" in text
 
 
 def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
     page = page_of({role: lenet[role] for role in ("data", "normalized", "train", "evaluate")})
     text = text_of(page)
-    assert "SVM" not in text and "control" not in text and "redraw" not in text and "None" not in text
+    assert "SVM" not in text and "control" not in text and "reconstruct" not in text and "None" not in text
     for section in SECTIONS:
         assert f'<section id="{section}"' in page and f'href="#{section}"' in page
     assert 'id="svm"' not in page and 'id="reconstructions"' not in page
@@ -170,7 +163,7 @@ def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
     page = page_of(resnet)
     for layer in resnet["train"].metrics["network"]:
         assert page.count(f"<code>{layer['layer']}</code>") == 1 + (layer["layer"] == "stem"), layer   # and its filters
-    parts = exhibits.layers(resnet["train"].metrics)["parts"]
+    parts = report_sections.layers(resnet["train"].metrics)["parts"]
     assert [part["name"] for part in parts] == ["stem to stem_pool", "stage1", "stage2", "stage3", "stage4",
                                                 "average to scores"]
     assert [part["blocks"] for part in parts[1:5]] == [3, 4, 6, 3]
@@ -184,9 +177,9 @@ def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path,
     page = page_of(run).replace(str(tmp_path), "")
     text = text_of(page)
     assert report.summary(run, "r0123456789e")["holdout"] == 180
-    assert "hold-out accuracy" in text and "180 held out to score on" in text
-    told = [sentence for sentence in re.split(r"[.;]", text) if re.search(r"\btest", sentence, re.I)]
-    assert [sentence.strip() for sentence in told] == ["the data set's own test images were not touched"]
+    assert "hold-out accuracy" in text and "180 hold-out images" in text
+    told = [sentence for sentence in re.split(r"[.;]", text.replace("McNemar’s test", "")) if re.search(r"\btest", sentence, re.I)]
+    assert [sentence.strip() for sentence in told] == ["the data set’s test images were not used"]
     assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
 
 
@@ -211,14 +204,14 @@ def test_the_headline_stands_beside_both_controls_with_standard_errors(digits, d
 
 
 def test_a_perfect_score_claims_no_standard_error_of_zero():
-    assert exhibits.standard_error(1.0, 360) is None
-    assert exhibits.standard_error(0.5, 100) == pytest.approx(0.05)
+    assert report_sections.standard_error(1.0, 360) is None
+    assert report_sections.standard_error(0.5, 100) == pytest.approx(0.05)
 
 
 def test_what_training_bought_is_counted_image_by_image(digits):
     labels = np.asarray(digits["data"].array("test_labels.npy"))
     right, right_random = (digits[role].array("predictions.npy") == labels for role in ("svm", "svm_random"))
-    gain = exhibits.gain(digits)
+    gain = report_sections.gain(digits)
     assert gain["won"] == (right & ~right_random).sum()
     assert gain["won"] - gain["lost"] == right.sum() - right_random.sum()
     assert gain["points"] == pytest.approx(100 * (right.mean() - right_random.mean()))
@@ -227,7 +220,7 @@ def test_what_training_bought_is_counted_image_by_image(digits):
 def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits, digits_page):
     text = text_of(digits_page)
     assert "A smoke test, not a benchmark." in text
-    assert f"raw pixels alone reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
+    assert f"SVM on raw pixels reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
 
 
 def test_cifar10_is_not_called_a_smoke_test(tmp_path):
@@ -238,7 +231,7 @@ def test_cifar10_is_not_called_a_smoke_test(tmp_path):
 
 def test_the_baseline_is_the_variance_of_the_training_pixels(digits):
     images = np.asarray(digits["data"].array("train_images.npy")) / 255
-    assert exhibits.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
+    assert report_sections.average_image_loss(digits) == pytest.approx(images.var(axis=0).mean(), rel=1e-6)
 
 
 def test_every_setting_and_version_is_on_the_page(digits, digits_page):
@@ -246,17 +239,17 @@ def test_every_setting_and_version_is_on_the_page(digits, digits_page):
     for one in digits.values():
         assert one.version in text
     for key, value in (*digits["train"].manifest["spec"]["params"].items(), *digits["svm"].manifest["spec"]["params"].items()):
-        assert f"{key}{pages.setting(value)}" in text
+        assert f"{key}{templates.setting(value)}" in text
 
 
 def test_a_kernel_that_ran_several_layers_spans_them(digits):
-    (part,) = exhibits.layers(digits["train"].metrics)["parts"]
+    (part,) = report_sections.layers(digits["train"].metrics)["parts"]
     assert [layer["rows"] for layer in part["rows"]] == [3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
 
 
 def test_a_layer_without_a_kernel_has_a_cell_of_its_own():
     layers = [{"layer": name, "kind": "relu", "output": [1, 1, 1], "parameters": 0, "macs": 0} for name in "abcd"]
-    (part,) = exhibits.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
+    (part,) = report_sections.layers({"network": layers, "kernels": [{"layer": "b + c", "kernel": "k"}]})["parts"]
     assert [layer["rows"] for layer in part["rows"]] == [1, 2, 0, 1]
 
 
@@ -308,34 +301,36 @@ def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
 
 def test_the_most_confused_pairs_come_with_their_images_and_none_that_happened_once(digits):
     labels, predictions = digits["data"].array("test_labels.npy"), digits["svm"].array("predictions.npy")
-    pairs = exhibits.most_confused(digits)
+    pairs = report_sections.most_confused(digits)
     assert [pair["count"] for pair in pairs] == sorted((pair["count"] for pair in pairs), reverse=True)
     for pair in pairs:
         rows = np.flatnonzero((labels == int(pair["true"])) & (predictions == int(pair["named"])))
         assert pair["count"] == len(rows) > 1 and pair["of"] == (labels == int(pair["true"])).sum()
         images = digits["data"].array("test_images.npy")
-        assert pair["images"] == [exhibits.figures.png_uri(images[row]) for row in rows[:exhibits.PAIR_IMAGES]]
-    assert exhibits.most_confused({role: digits[role] for role in ("data", "train")}) == []
+        assert pair["images"] == [report_sections.figures.png_uri(images[row]) for row in rows[:report_sections.PAIR_IMAGES]]
+    assert report_sections.most_confused({role: digits[role] for role in ("data", "train")}) == []
 
 
 def test_mistakes_are_tinted_by_how_many_they_are():
-    (right, few, many, none), *_ = [row["cells"] for row in exhibits.confusion(
+    (right, few, many, none), *_ = [row["cells"] for row in report_sections.confusion(
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
     assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
 
 
 @pytest.mark.parametrize("won, lost, says", [
-    (30, 10, "gained 5.5 points over leaving its weights random. Named correctly only with the trained encoder: 30"),
-    (30, 10, "That is more of a difference than luck would give."),
-    (12, 10, "Luck alone could give that difference."),
-    (10, 30, "lost 5.5 points against"),
-    (7, 7, "gained nothing over"),
+    (30, 10, "Compared with random weights, training the encoder raised the accuracy of the SVM by 5.5 points. "
+             "The SVM classifies 30 test images correctly only with the trained encoder, and 10 only with the untrained one."),
+    (30, 10, "Chance alone does not explain this difference (McNemar’s test)."),
+    (12, 10, "Chance alone could explain this difference (McNemar’s test)."),
+    (1, 0, "The SVM classifies 1 test image correctly only with the trained encoder"),
+    (10, 30, "lowered the accuracy of the SVM by 5.5 points"),
+    (7, 7, "did not change the accuracy of the SVM."),
 ])
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
             "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
-    monkeypatch.setattr(exhibits, "gain", lambda inputs: gain)
+    monkeypatch.setattr(report_sections, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
 
 
@@ -345,9 +340,9 @@ def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tm
     run = synthetic_run.make(tmp_path, fitted=True, epochs=1)
     text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
     assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
-    assert "Its decoder alone was trained for 1 epoch, which no feature depends on." in text
+    assert "Only the decoder was trained for 1 epoch; no feature depends on it." in text
     assert "enc1120,00027ZCA256k\u2011means2.19 to 2.31 in 3" in text and "enc2120,0002,304PCA25695.0 %" in text
-    assert "Fitting the encoder gained" in text and "Fitted encoder" in text and "atoms of enc1" in text
+    assert "fitting the encoder raised the accuracy" in text and "Fitted encoder" in text and "filters of enc1" in text
     assert numbers["versions"]["initial"] == synthetic_run.version("initial") and numbers["seconds"]["patches"] > 31
 
 

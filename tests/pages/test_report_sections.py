@@ -10,7 +10,7 @@ from PIL import Image
 
 import synthetic_run
 from ladder.network import networks, weights
-from ladder.pages import report_sections as exhibits
+from ladder.pages import report_sections
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def picture(uri):
 
 @pytest.mark.parametrize("steps, points", [(1, 1), (7, 7), (50, 25), (230, 26), (500, 50), (10_000, 100), (123_456, 100)])
 def test_a_curve_has_as_many_points_as_its_steps_can_bear(steps, points):
-    windows = exhibits._windows(steps)
+    windows = report_sections._windows(steps)
     assert len(windows) == points
     assert [step for window in windows for step in range(window.start, window.stop)] == list(range(steps))
     lengths = {window.stop - window.start for window in windows}
@@ -38,15 +38,15 @@ def test_a_curve_has_as_many_points_as_its_steps_can_bear(steps, points):
 
 def test_the_last_batch_of_an_epoch_is_what_is_left(lenet):
     images = lenet["data"].metrics["train"]
-    sizes = exhibits._batch_sizes(lenet["train"], images)
+    sizes = report_sections.batch_sizes(lenet["train"], images)
     assert len(sizes) == lenet["train"].metrics["steps"] and sizes.sum() == 3 * images
     assert sizes[:22].tolist() == [64] * 22 and sizes[22] == images - 22 * 64
 
 
 def test_curves_are_means_over_images(lenet, monkeypatch):
-    monkeypatch.setattr(exhibits, "_windows", lambda steps: [slice(0, 23), slice(23, 46), slice(46, 69)])
+    monkeypatch.setattr(report_sections, "_windows", lambda steps: [slice(0, 23), slice(23, 46), slice(46, 69)])
     epochs = lenet["train"].metrics
-    loss, accuracy = exhibits.loss_curve(lenet, None), exhibits.accuracy_curve(lenet)
+    loss, accuracy = report_sections.loss_curve(lenet, None), report_sections.accuracy_curve(lenet)
     assert [point["text"] for point in loss["lines"][0]["points"]] == [
         f"steps {23 * at + 1} to {23 * at + 23}: {value:.4g}" for at, value in enumerate(epochs["loss"])]
     assert [float(re.search(r"[\d.]+(?=\s%)", point["text"])[0]) for point in accuracy["lines"][0]["points"]] == pytest.approx(
@@ -57,8 +57,8 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
 
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
-    assert exhibits.accuracy_curve(run) is None
-    assert exhibits.loss_curve(run, 0.07)["references"][0]["name"] == "the average image: 0.07"
+    assert report_sections.accuracy_curve(run) is None
+    assert report_sections.loss_curve(run, 0.07)["references"][0]["name"] == "the average image: 0.07"
 
 
 def test_the_surest_mistakes_come_first(lenet):
@@ -66,8 +66,8 @@ def test_the_surest_mistakes_come_first(lenet):
     probabilities = np.asarray(lenet["evaluate"].array("probabilities.npy"))
     wrong = np.flatnonzero(labels != predictions)
     surest = wrong[np.argmax(probabilities[wrong].max(axis=1))]
-    found = exhibits.mistakes(lenet)
-    assert found["count"] == len(wrong) and len(found["shown"]) == min(len(wrong), exhibits.MISTAKES)
+    found = report_sections.mistakes(lenet)
+    assert found["count"] == len(wrong) and len(found["shown"]) == min(len(wrong), report_sections.MISTAKES)
     first = found["shown"][0]
     assert (first["true"], first["named"]) == (str(labels[surest]), str(predictions[surest]))
     assert np.array_equal(picture(first["image"]), lenet["data"].array("test_images.npy")[surest][..., 0])
@@ -76,11 +76,11 @@ def test_the_surest_mistakes_come_first(lenet):
 
 
 def test_no_probability_below_one_is_called_certain():
-    assert exhibits._sure(0.99949).startswith("99.9") and exhibits._sure(0.99999).startswith("> 99.9")
+    assert report_sections._sure(0.99949).startswith("99.9") and report_sections._sure(0.99999).startswith("> 99.9")
 
 
 def test_filters_of_one_channel_are_grey_pictures(lenet):
-    found = exhibits.filters(lenet["train"], networks.from_params(lenet["train"].manifest["spec"]["params"]))
+    found = report_sections.filters(lenet["train"], networks.from_params(lenet["train"].manifest["spec"]["params"]))
     assert (found["layer"], found["count"], found["shown"], found["size"]) == ("conv1", 6, 6, "5 × 5")
     pixels = picture(found["image"])
     assert (pixels[..., 0] == pixels[..., 1]).all() and len(np.unique(pixels[..., 0])) > 20
@@ -88,8 +88,8 @@ def test_filters_of_one_channel_are_grey_pictures(lenet):
 
 def test_units_of_a_dense_first_layer_are_shown_as_images(dense):
     network = networks.from_params(dense["train"].manifest["spec"]["params"])
-    found = exhibits.filters(dense["train"], network)
-    assert (found["count"], found["shown"], found["size"]) == (300, exhibits.UNIT_LIMIT, "28 × 28") and found["dense"]
+    found = report_sections.filters(dense["train"], network)
+    assert (found["count"], found["shown"], found["size"]) == (300, report_sections.UNIT_LIMIT, "28 × 28") and found["dense"]
     first = weights.read(dense["train"].path("weights.safetensors"), network)["fc1.weight"]
     strongest = first[np.argmax(np.linalg.norm(first, axis=1))].reshape(28, 28)
     tile = picture(found["image"])[:56:2, :56:2, 0].astype(float)   # each pixel twice as large
@@ -107,7 +107,7 @@ def test_a_first_layer_of_other_channels_is_not_shown(dense):
         def path(name):
             return path
 
-    assert exhibits.filters(Train, of) is None
+    assert report_sections.filters(Train, of) is None
 
 
 @pytest.mark.parametrize("shares, order, missing", [
@@ -116,24 +116,24 @@ def test_a_first_layer_of_other_channels_is_not_shown(dense):
 ])
 def test_classes_that_are_nearly_perfect_are_drawn_by_what_is_missing(lenet, monkeypatch, shares, order, missing):
     metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * 4}
-    monkeypatch.setattr(exhibits, "verdict", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
-    rows = exhibits.classes(lenet)
+    monkeypatch.setattr(report_sections, "verdict", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
+    rows = report_sections.classes(lenet)
     assert [row["name"] for row in rows] == order          # a class without test images has no row
     assert {row["name"]: row["length"] for row in rows} == (
         {"a": 100, "b": 20, "c": 0} if missing else {"a": 50, "b": 75, "c": 100})
 
 
 def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = exhibits._accuracy(0.9926, 10_000), exhibits._accuracy(0.9926, 1000)
+    sharp, blunt = report_sections._accuracy(0.9926, 10_000), report_sections._accuracy(0.9926, 1000)
     assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
     assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert exhibits._accuracy(1.0, 1000)["error_text"] == ""
+    assert report_sections._accuracy(1.0, 1000)["error_text"] == ""
 
 
 def test_the_movement_of_many_layers_is_folded_on_one_scale():
     layers = {"stem": 0.5, **{f"stage1_{block}_conv1": block / 100 for block in range(1, 31)}, "scores": 1.0}
-    stem, stage, scores = exhibits.movement(layers)
+    stem, stage, scores = report_sections.movement(layers)
     assert (stem["stage"], stage["stage"], stage["count"]) == ("", "stage1", 30)
     assert stage["range"].replace("\N{NARROW NO-BREAK SPACE}", " ") == "1.0 % to 30.0 %"
     assert stem["bars"][0]["length"] == 50 and scores["bars"][0]["length"] == 100
-    assert [one["stage"] for one in exhibits.movement(dict(list(layers.items())[:5]))] == [""]
+    assert [one["stage"] for one in report_sections.movement(dict(list(layers.items())[:5]))] == [""]

@@ -10,8 +10,7 @@ import yaml
 
 import search_runs
 import synthetic_results
-from ladder.pages import compare as compare_page
-from ladder.pages import search as search_page
+from ladder.pages import compare, search
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import config
@@ -55,34 +54,34 @@ def inputs(tmp_path_factory):
     return {f"{role}{number}": run[role] for number, run in enumerate(runs) for role in ("report", "train")}
 
 
-def found(inputs, entries=(*ENTRIES, UNFIT), **search):
+def found(inputs, entries=(*ENTRIES, UNFIT), **changes):
     entries = [{"overrides": overrides, "reason": reason} for overrides, reason in entries]
-    return search_page.Found(inputs, {"search": SEARCH | search, "entries": entries})
+    return search.Found(inputs, {"search": SEARCH | changes, "entries": entries})
 
 
 def test_the_best_is_first_and_what_has_no_result_last(inputs):
     of = found(inputs)
     assert [run.number for run in of.ranked] == [2, 1, 3, 4] and of.best.number == 2
-    rows = search_page.context(of)["rows"]
+    rows = search.context(of)["rows"]
     assert [row["reason"] for row in rows] == ["", "", FAILURE, UNFIT[1]]
-    text = text_of(search_page.page(of))
+    text = text_of(search.page(of))
     assert "The best is run 2 with a hold-out accuracy of 95.0 %, 5.0 points more than run 1" in text
     assert f"failed: {FAILURE}" in text and f"could not run: {UNFIT[1]}" in text
     assert "One run failed. One could not run." in text
 
 
 def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
-    text = search_page.best_yaml(found(inputs))
+    text = search.best_yaml(found(inputs))
     assert yaml.safe_load(text) == ENTRIES[1][0]
-    assert "hold-out accuracy 95.0 % of 180 training images held out" in text
+    assert "hold-out accuracy 95.0 % on 180 training images held out" in text
     config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | yaml.safe_load(text))
-    assert search_page.preset(found(inputs)) in search_page.page(found(inputs))
+    assert search.preset(found(inputs)) in search.page(found(inputs))
 
 
 def test_where_nothing_has_a_result_the_preset_changes_nothing(inputs):
     of = found(inputs, [UNFIT])
-    assert of.best is None and yaml.safe_load(search_page.best_yaml(of)) == {}
-    assert "No run has a result." in text_of(search_page.page(of))
+    assert of.best is None and yaml.safe_load(search.best_yaml(of)) == {}
+    assert "No run has a result." in text_of(search.page(of))
 
 
 def test_the_metric_says_what_is_ranked(inputs):
@@ -92,18 +91,18 @@ def test_the_metric_says_what_is_ranked(inputs):
 
 def test_numbers_and_table_have_every_run(inputs):
     of = found(inputs)
-    numbers = json.loads(json.dumps(search_page.numbers(of)))
+    numbers = json.loads(json.dumps(search.numbers(of)))
     assert numbers["best"] == {"run": 2, "score": 0.95, "settings": ENTRIES[1][0],
                                "versions": of.runs[1].summary["versions"]}
     assert [row["score"] for row in numbers["rows"]] == [0.9, 0.95, None, None] and numbers["search"] == SEARCH
-    head, *lines = csv.reader(io.StringIO(search_page.csv_text(of)))
+    head, *lines = csv.reader(io.StringIO(search.csv_text(of)))
     assert len(set(head)) == len(head) and {len(line) for line in lines} == {len(head)}
     table = [dict(zip(head, line, strict=True)) for line in lines]
     assert [line["score"] for line in table] == ["0.9", "0.95", "", ""] and table[2]["reason"] == FAILURE
 
 
 def test_every_key_has_a_picture_with_a_point_for_each_run(inputs):
-    rate, filters = search_page.context(found(inputs))["pictures"]
+    rate, filters = search.context(found(inputs))["pictures"]
     places = {point["run"]: point for point in rate["points"]}
     assert [round(places[run]["x"]) for run in (1, 2)] == [33, 67], "on a logarithmic scale"
     assert places[2]["y"] < places[1]["y"] < places[3]["y"] == 100 and places[3]["failed"], "the better the higher"
@@ -122,19 +121,19 @@ def test_the_stage_writes_all_that_is_published(inputs, tmp_path):
 
 
 def test_an_empty_search_says_how_to_fill_it():
-    page = search_page.page(search_page.Found({}, {"search": SEARCH | {"keys": {}}, "entries": []}))
+    page = search.page(search.Found({}, {"search": SEARCH | {"keys": {}}, "entries": []}))
     assert "Nothing searched yet" in page and "snakemake results/search.html" in text_of(page)
 
 
 def test_the_page_brings_all_it_needs_and_says_no_none(inputs):
-    page = search_page.page(found(inputs))
+    page = search.page(found(inputs))
     addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
     assert len(addresses) == 2 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
     assert "None" not in text_of(page) and "nan" not in text_of(page).replace(FAILURE, "")
 
 
 def test_a_failed_run_is_on_the_compare_page_too(inputs):
-    runs = compare_page.runs(inputs, [{"overrides": overrides, "reason": ""} for overrides, _ in ENTRIES])
-    assert [run.failed for run in runs] == [False, False, True] and compare_page.rows(runs)[2]["reason"] == FAILURE
-    text = text_of(compare_page.page(runs))
+    runs = compare.runs(inputs, [{"overrides": overrides, "reason": ""} for overrides, _ in ENTRIES])
+    assert [run.failed for run in runs] == [False, False, True] and compare.rows(runs)[2]["reason"] == FAILURE
+    text = text_of(compare.page(runs))
     assert f"failed: {FAILURE}" in text and "One run failed." in text and "cannot run here" not in text

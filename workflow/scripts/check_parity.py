@@ -1,23 +1,23 @@
-"""Stage `parity`: every rung this machine can run against the cpu rung, timed, on one page.
+"""Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in results, time and memory.
 
-params: network, batch_size, variants (the rungs), machine (host and GPU: another machine's page is another artifact).
-Writes parity.html, and parity.json, from which `variant: auto` takes the fastest rung that passed.
+params: network, batch_size, variants (the rungs), machine (host and GPU, so that each machine has its own artifact).
+Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that passed.
 """
 
 from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
-from ladder.pages import parity as comparison
+from ladder.pages import parity
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    summary = comparison.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
+    summary = parity.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = progress.utc()
     work.write_json("parity.json", {**summary, "made": made})
-    work.write_bytes("parity.html", comparison.page(summary, made).encode())
+    work.write_bytes("parity.html", parity.page(summary, made).encode())
     work.metrics = {"fastest": summary["fastest"],
                     "passed": {rung["variant"]: rung.get("passed", False) for rung in summary["rungs"]}}
 

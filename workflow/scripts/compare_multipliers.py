@@ -1,13 +1,12 @@
-"""Stage `multipliers`: what each multiplier makes of each network, of the runs of the configuration's list of multipliers.
+"""Stage `multipliers`: a comparison of the multipliers, by the runs of the configuration's list of multipliers.
 
-params: entries, [{"overrides", "settings": {key: value} of all that tells the runs apart, "reason": why it cannot run here, or
-''}]. inputs: report<n> and train<n> of each entry that ran, n counting all entries from 0.
+params: entries, [{"overrides", "settings": {key: value} of everything that distinguishes the runs, "reason": why it cannot run
+here, or ''}]. inputs: report<n> and train<n> of each entry that ran; n is the entry's index.
 Writes multipliers.html, multipliers.csv with a line for each network and multiplier, and multipliers.json: {"rows": the same
-lines, "cells": [{"settings", "versions", "summary", "reason"}]}, the two in the middle the report's, None where it did not run.
+lines, "cells": [{"settings", "versions", "summary", "reason"}]}; versions and summary come from the report, None without one.
 """
 
-from ladder.pages import multiplier_runs
-from ladder.pages import multipliers as multipliers_page
+from ladder.pages import multiplier_runs, multipliers
 from ladder.workflow import stage_script
 
 
@@ -19,7 +18,7 @@ def make(work, inputs, params):
         {"settings": cell.settings, "versions": cell.run.summary and cell.run.summary["versions"], "summary": cell.run.summary,
          "reason": cell.run.reason} for cell in cells]})
     work.write_bytes("multipliers.csv", multiplier_runs.csv_text(rows).encode())
-    work.write_bytes("multipliers.html", multipliers_page.page(groups).encode())
+    work.write_bytes("multipliers.html", multipliers.page(groups).encode())
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""Stage `compare`: the runs of the configuration's compare list beside each other.
+"""Stage `compare`: a comparison of the runs in the configuration's compare list.
 
 params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
-inputs: report<n> and train<n>, what made the weights, of each entry that ran, n counting all entries from 0.
-Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}]}, where the
-last two are the report's and None, beside a "reason", for what cannot run here.
+inputs: report<n> and train<n> (the artifact with the weights) of each entry that ran; n is the entry's index.
+Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}]}; the last
+two come from the report and are None, with a "reason", for an entry without a result.
 """
 
-from ladder.pages import compare as compare_page
+from ladder.pages import compare
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    runs = compare_page.runs(inputs, params["entries"])
-    work.write_json("compare.json", {"rows": compare_page.rows(runs)})
-    work.write_bytes("compare.csv", compare_page.csv_text(runs).encode())
-    work.write_bytes("compare.html", compare_page.page(runs).encode())
+    runs = compare.runs(inputs, params["entries"])
+    work.write_json("compare.json", {"rows": compare.rows(runs)})
+    work.write_bytes("compare.csv", compare.csv_text(runs).encode())
+    work.write_bytes("compare.html", compare.page(runs).encode())
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
-"""Write a page of every report there is below a results folder, the newest first. Nothing is run for it.
+"""Write a page that lists all reports below a results folder, newest first. Nothing is run for it.
 
-Ends with 0, also where there is none yet.
+The exit status is 0, also if there are no reports yet.
 """
 
 import argparse
 import pathlib
 import sys
 
-from ladder.pages import history as history_page
+from ladder.pages import history
 from ladder.store import artifacts
 
 
 def main():
     arguments = parse()
-    rows = history_page.rows(arguments.results)
+    rows = history.rows(arguments.results)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    page = history_page.page(rows, arguments.results, arguments.output)
+    page = history.page(rows, arguments.results, arguments.output)
     artifacts.write_atomically(arguments.output, page.encode())
     print(f"{arguments.output}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
     return 0

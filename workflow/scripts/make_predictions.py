@@ -1,7 +1,7 @@
-"""Answer for a person's own pictures with the model of a run: predictions.html, predictions.json and predictions.csv.
+"""Classify the user's own pictures with the model of a run: predictions.html, predictions.json and predictions.csv.
 
-The rule `predictions` names the run's artifacts; pictures that cannot be read are skipped, with the reason on the page. Ends
-with 0, or with 2 and one line where no picture could be read, or none was found.
+The rule `predictions` passes the run's artifacts. Pictures that cannot be read are skipped, and the page lists the reasons.
+The exit status is 0, or 2 with a one-line message if no picture was found or could be read.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from ladder.data import pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.pages import predictions as predictions_page
+from ladder.pages import predictions
 from ladder.store import artifacts
 from ladder.workflow import stage_script
 
@@ -30,13 +30,13 @@ def main():
             raise UserError(f"predict: none of the {len(files)} files could be read: "
                             f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
         predictor = Predictor(inputs, arguments.threads, arguments.data_residency, arguments.multiplier)
-        answered = predictions_page.answers(predictor, taken)
+        answered = predictions.answers(predictor, taken)
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
         stage_script.end(str(error), 2)
     for one in answered[:10]:
         progress.log.info("%s: %s", one["file"], one["class"])
-    progress.log.info("%s: %d picture%s answered%s", arguments.output / "predictions.html", len(answered),
+    progress.log.info("%s: %d picture%s classified%s", arguments.output / "predictions.html", len(answered),
                       "s" if len(answered) != 1 else "", f", {len(skipped)} skipped" if skipped else "")
 
 
@@ -47,15 +47,15 @@ def take(files, dataset):
         try:
             taken.append(pictures.take(path, dataset))
         except pictures.PictureError as error:
-            skipped.append(predictions_page.Skipped(pictures.shown(path), str(error)))
+            skipped.append(predictions.Skipped(pictures.shown(path), str(error)))
     return taken, skipped
 
 
 def write(folder, predictor, answered, skipped, left_out):
     folder.mkdir(parents=True, exist_ok=True)
-    summary = json.dumps(predictions_page.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
-    for suffix, text in (("json", f"{summary}\n"), ("csv", predictions_page.csv_text(predictor, answered, skipped)),
-                         ("html", predictions_page.page(predictor, answered, skipped, left_out))):
+    summary = json.dumps(predictions.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
+    for suffix, text in (("json", f"{summary}\n"), ("csv", predictions.csv_text(predictor, answered, skipped)),
+                         ("html", predictions.page(predictor, answered, skipped, left_out))):
         artifacts.write_atomically(folder / f"predictions.{suffix}", text.encode())
 
 
@@ -66,7 +66,7 @@ def parse():
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results"), help="the folder to write to")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--data-residency", default="auto")
-    parser.add_argument("--multiplier", default="exact", help="of the run's test: a name, or the file of a table")
+    parser.add_argument("--multiplier", default="exact", help="the run's test_multiplier: a name, or the file of a table")
     parser.add_argument("--log", type=pathlib.Path)
     return parser.parse_args()
 

@@ -1,25 +1,25 @@
-"""Stage `search`: the runs of the configuration's search, the best first, and the best one's settings.
+"""Stage `search`: the runs of the configuration's hyperparameter search, best first, and the settings of the best one.
 
 params: search (strategy, budget, seed, metric, holdout, keys: see ladder/workflow/search.py); entries, [{"overrides":
 {key: value}, "reason": why it cannot run here, or ''}].
-inputs: report<n> and train<n> of each entry that ran, n counting all entries from 0.
+inputs: report<n> and train<n> of each entry that ran; n is the entry's index.
 Writes search.html, search.csv, search.json ({"search", "best", "rows": as in compare.json, each with its "score"}), and
-best.yaml: the best run's values of the searched keys.
+best.yaml with the best run's hyperparameters.
 """
 
-from ladder.pages import search as search_page
+from ladder.pages import search
 from ladder.progress import log
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    found = search_page.Found(inputs, params)
-    work.write_json("search.json", search_page.numbers(found))
-    work.write_bytes("search.csv", search_page.csv_text(found).encode())
-    work.write_bytes("best.yaml", search_page.best_yaml(found).encode())
-    work.write_bytes("search.html", search_page.page(found).encode())
+    found = search.Found(inputs, params)
+    work.write_json("search.json", search.numbers(found))
+    work.write_bytes("search.csv", search.csv_text(found).encode())
+    work.write_bytes("best.yaml", search.best_yaml(found).encode())
+    work.write_bytes("search.html", search.page(found).encode())
     if found.best:
-        log.info("the best of %d runs is run %d: %s", len(found.runs), found.best.number, search_page.verdict(found))
+        log.info("the best of %d runs is run %d: %s", len(found.runs), found.best.number, search.verdict(found))
 
 
 if __name__ == "__main__":

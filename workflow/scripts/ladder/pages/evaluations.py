@@ -1,4 +1,4 @@
-"""What a run's accuracies are worth: beside other classifiers, other seeds, and runs without an option.
+"""Comparisons of a run's accuracies with other classifiers, other seeds, and the runs of the ablation list.
 
 inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_ablation1.
 """
@@ -6,15 +6,9 @@ inputs are artifacts by role, as in report.py, with the scores of other runs: sv
 import re
 
 from ladder.classifiers import metrics
-from ladder.pages import report_sections as exhibits
-from ladder.pages import spread
-from ladder.pages import templates as pages
-from ladder.store import scores as scoring_record
+from ladder.pages import report_sections, roles, spread, templates
+from ladder.store import scores
 
-# What classifies, by the head of its roles, and whose features it reads, by their tail.
-CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
-               "knn": "nearest neighbours"}
-ENCODERS = {"": "trained", "_random": "untrained", "_pixels": "raw pixels"}
 SEED = re.compile(r"(\w+)_seed(\d+)")
 
 
@@ -22,14 +16,14 @@ SEED = re.compile(r"(\w+)_seed(\d+)")
 
 def accuracies(inputs):
     """Role -> test accuracy of every classifier of the run and of its controls."""
-    roles = (f"{classifier}{encoder}" for classifier in CLASSIFIERS for encoder in ENCODERS)
-    return {role: inputs[role].metrics["accuracy"] for role in roles if role in inputs}
+    found = (f"{classifier}{encoder}" for classifier in roles.CLASSIFIERS for encoder in roles.ENCODERS)
+    return {role: inputs[role].metrics["accuracy"] for role in found if role in inputs}
 
 
 def seeds(inputs, own):
-    """{"seeds": all of them, "scores": role -> {"each", "mean", "interval"}}; None where the run was not repeated.
+    """{"seeds": all of them, "scores": role -> {"each", "mean", "interval"}}; None if the run was not repeated.
 
-    own: the run's own seed; each: an accuracy for each seed, in their order; interval: spread.Spread's, of the mean.
+    own: the run's own seed; each: the accuracy for each seed, in order; interval: confidence interval of the mean (spread.py).
     """
     found = {}
     for name, artifact in inputs.items():
@@ -37,9 +31,9 @@ def seeds(inputs, own):
             found.setdefault(match[1], {})[int(match[2])] = artifact.metrics["accuracy"]
     if not found:
         return None
-    scores = {role: {own: value, **found[role]} for role, value in accuracies(inputs).items() if role in found}
-    every = sorted(next(iter(scores.values())))
-    return {"seeds": every, "scores": {role: _score([each[seed] for seed in every]) for role, each in scores.items()}}
+    by_role = {role: {own: value, **found[role]} for role, value in accuracies(inputs).items() if role in found}
+    every = sorted(next(iter(by_role.values())))
+    return {"seeds": every, "scores": {role: _score([each[seed] for seed in every]) for role, each in by_role.items()}}
 
 
 def _score(values):
@@ -50,8 +44,8 @@ def _score(values):
 def ablation(inputs, entries):
     """For each entry of the ablation list {"overrides", "reason", "version", "accuracy", "won", "lost"}; None without any.
 
-    won: test images that only the run named correctly, lost: that only the entry did. Of an entry that could not run here, for
-    `reason`, the numbers are None.
+    won: number of test images that only the run classified correctly; lost: that only the entry did. The numbers are None for
+    an entry that could not run, for its `reason`.
     """
     return [_entry(inputs, entry, inputs.get(f"score_ablation{number}")) for number, entry in enumerate(entries, 1)] or None
 
@@ -60,66 +54,71 @@ def _entry(inputs, entry, score):
     if score is None:
         return {**entry, "version": None, "accuracy": None, "won": None, "lost": None}
     labels = inputs["data"].array("test_labels.npy")
-    won, lost = metrics.won_and_lost(labels, *(one.array("predictions.npy") for one in (exhibits.verdict(inputs), score)))
+    own = report_sections.verdict(inputs)
+    won, lost = metrics.won_and_lost(labels, own.array("predictions.npy"), score.array("predictions.npy"))
     return {**entry, "version": score.version, "accuracy": score.metrics["accuracy"], "won": won, "lost": lost}
 
 
 def test_scores(inputs):
-    """{"rows": which the run was scored on, "run", "all"}: how often test images had been scored when the report was made.
+    """{"rows": 'test' or 'holdout', "run", "all"}: the number of artifacts scored on test images when the report was made.
 
-    By different artifacts: of this training, and of any on this dataset in this results folder. One that was made again gives
-    the same number and counts once; rows held out of the training images count for nothing.
+    run: of this training; all: of all trainings on this dataset in this results folder. An artifact that was made again counts
+    once, scores on a hold-out set do not count.
     """
     data = inputs["data"]
     dataset = data.manifest["spec"]["params"]["dataset"]
-    scored = [line for line in scoring_record.lines(data.folder.parent.parent)
+    scored = [line for line in scores.lines(data.folder.parent.parent)
               if line["rows"] == "test" and line["dataset"] == dataset]
     weights = {inputs[role].version for role in ("patches", "train") if role in inputs}
     own = {line["version"] for line in scored if line["weights"] in weights}
-    return {"rows": scoring_record.kind(data), "run": len(own), "all": len({line["version"] for line in scored})}
+    return {"rows": scores.kind(data), "run": len(own), "all": len({line["version"] for line in scored})}
 
 
 # Tables, for the page.
 
 def classifier_table(accuracies):
-    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None where the SVM is the only one."""
-    rows = [name for name in CLASSIFIERS if name != "evaluate" and name in accuracies]
+    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one."""
+    rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
     if len(rows) < 2:
         return None
-    heads = [tail for tail in ENCODERS if f"svm{tail}" in accuracies]
-    return {"heads": [ENCODERS[tail] for tail in heads],
-            "rows": [{"name": CLASSIFIERS[name], "cells": [pages.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
+    heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in accuracies]
+    return {"heads": [roles.ENCODERS[tail] for tail in heads],
+            "rows": [{"name": roles.CLASSIFIERS[name],
+                      "cells": [templates.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
                      for name in rows]}
 
 
 def seed_table(numbers):
-    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} of what `seeds` found; reach: half of the interval."""
+    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; reach: half of the interval."""
     if numbers is None:
         return None
     return {"seeds": numbers["seeds"], "rows": [
-        {**_named(role), "each": [pages.percent(value) for value in score["each"]], "mean": pages.percent(score["mean"]),
-         "reach": _reach(score["interval"])} for role, score in numbers["scores"].items()]}
+        {**_named(role), "each": [templates.percent(value) for value in score["each"]],
+         "mean": templates.percent(score["mean"]), "reach": _reach(score["interval"])}
+        for role, score in numbers["scores"].items()]}
 
 
 def _reach(interval):
-    return f"± {50 * (interval[1] - interval[0]):.1f}" if interval else "all the same"
+    return f"± {50 * (interval[1] - interval[0]):.1f}" if interval else "no spread"
 
 
 def _named(role):
     classifier, _, encoder = role.partition("_")
-    return {"name": CLASSIFIERS[classifier], "note": "" if classifier == "evaluate" else ENCODERS[encoder and f"_{encoder}"]}
+    note = "" if classifier == "evaluate" else roles.ENCODERS[encoder and f"_{encoder}"]
+    return {"name": roles.CLASSIFIERS[classifier], "note": note}
 
 
 def ablation_table(entries, accuracy):
-    """Rows {"changes", "reason"} and, of what ran, "accuracy", "points", "won", "lost", "luck"; accuracy: the run's."""
+    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "points", "won", "lost", "luck"}; accuracy: the run's."""
     if entries is None:
         return None
     rows = []
     for entry in entries:
-        row = {"changes": {key: pages.setting(value) for key, value in entry["overrides"].items()}, "reason": entry["reason"]}
+        changes = {key: templates.setting(value) for key, value in entry["overrides"].items()}
+        row = {"changes": changes, "reason": entry["reason"]}
         if entry["accuracy"] is not None:
             points = f"{100 * (entry['accuracy'] - accuracy):+.1f}".replace("-", "−")
-            row |= {"accuracy": pages.percent(entry["accuracy"]), "points": points, "won": entry["won"],
+            row |= {"accuracy": templates.percent(entry["accuracy"]), "points": points, "won": entry["won"],
                     "lost": entry["lost"], "luck": not metrics.beyond_chance(entry["won"], entry["lost"])}
         rows.append(row)
     return rows

@@ -1,4 +1,4 @@
-"""Every report below a results folder, the newest first, and the page that lists them. Nothing is made for it."""
+"""All reports below a results folder, newest first, and the page that lists them. Nothing is run for it."""
 
 import collections
 import dataclasses
@@ -8,18 +8,18 @@ import os
 import pathlib
 
 from ladder import progress
-from ladder.pages import templates as pages
+from ladder.pages import templates
 from ladder.store import artifacts, lineage
 
-# Settings that have columns of their own, or say the same as another.
+# Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One report. fault: what is wrong with it in words, '' for a finished one; then there is no summary.
+    """One report. fault: the problem in words, '' for a finished report; with a fault there is no summary.
 
-    made: when, as in a manifest; settings: key -> value of all that shaped the run.
+    made: the time stamp of the manifest; settings: key -> value of everything that can change the run.
     """
 
     version: str
@@ -43,7 +43,7 @@ def _row(store, folder):
     if manifest is None:
         damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
         return Row(version, _changed(folder), "damaged: its manifest cannot be read" if damaged else
-                   "unfinished: it was being made when it was interrupted, or still is")
+                   "unfinished: interrupted or still running")
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
              "settings": store.settings(version)}
@@ -68,7 +68,7 @@ def _tags(params):
 
 
 def _changed(folder):
-    """When anything in the folder was last written, as a manifest says it."""
+    """The time of the last change in the folder, in the format of a manifest."""
     latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     return progress.utc(latest)
 
@@ -83,19 +83,19 @@ def _size(path):
 # The page.
 
 def page(rows, results, output):
-    """The page as one HTML text; output: where it will be, from where its links lead to the reports in `results`."""
-    return pages.render("history.html", context(rows, results, output))
+    """The page as one HTML text; output: its path, from which its links lead to the reports in `results`."""
+    return templates.render("history.html", context(rows, results, output))
 
 
 def context(rows, results, output):
-    """Everything the template names."""
+    """All variables of the template."""
     usual = _usual(rows)
     below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
     shown = [_shown(row, usual, below) for row in rows]
     return {
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
-        "usual": {key: pages.setting(value) for key, value in usual.items() if key not in COLUMNS},
+        "usual": {key: templates.setting(value) for key, value in usual.items() if key not in COLUMNS},
         "named": any(row["name"] or row["tags"] for row in shown),
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
@@ -103,7 +103,7 @@ def context(rows, results, output):
 
 
 def _usual(rows):
-    """Setting -> the value that most of the reports that have it have."""
+    """Setting -> its most frequent value in the reports."""
     counts = {}
     for row in rows:
         for key, value in row.settings.items():
@@ -112,7 +112,7 @@ def _usual(rows):
 
 
 def _shown(row, usual, below):
-    settings = {key: pages.setting(value) for key, value in row.settings.items()}
+    settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if row.settings[key] != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
              "link": (below / "report" / row.version / "report.html").as_posix(),
@@ -122,13 +122,13 @@ def _shown(row, usual, below):
     of = row.summary
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
     return {**shown, **{key: of[key] for key in COLUMNS},
-            "accuracy": {"value": accuracy, "text": "" if accuracy is None else pages.percent(accuracy),
+            "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
                          "note": "hold-out" if of.get("holdout") else ""},
-            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": pages.duration(seconds), "note": ""}}
+            "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
 
 
 def _last(losses):
-    """The last epoch's; None of a network that was not trained."""
+    """The loss of the last epoch; None if nothing was trained."""
     return None if losses is None else losses[-1]
 
 

@@ -1,6 +1,6 @@
-"""The page that draws a network: its layers as a graph beside a table of what each costs, and the memory of a training step.
+"""The page that draws a network: its layers as a graph beside a table of their costs, and the memory of a training step.
 
-A network with stages (pages.in_stages) is drawn stage by stage, and blocks of a stage that are alike are drawn once.
+A network with stages (templates.in_stages) is drawn stage by stage, and identical blocks of a stage are drawn once.
 """
 
 import dataclasses
@@ -8,11 +8,11 @@ import itertools
 import math
 
 from ladder.network import networks, optimizers
-from ladder.pages import templates as pages
+from ladder.pages import templates
 from ladder.training import plan
 
-ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in sixteenths of a rem
-# Kind of layer -> the text of its node, and the family that gives its colour.
+ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in 1/16 rem
+# Kind of layer -> the text of its node, and the family that determines its colour.
 NODES = {
     "conv2d": ("conv", "product"), "dense": ("dense", "product"), "batchnorm": ("norm", "norm"), "relu": ("ReLU", "relu"),
     "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
@@ -20,8 +20,8 @@ NODES = {
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"),
 }
-COSTS = {"parameters": pages.count, "macs": pages.large, "memory": pages.size}   # and how they are written
-# Kind of buffer -> what it counts as in the memory of a step.
+COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
+# Kind of buffer -> the purpose it is reported under.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
             "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
             "dataset": "a batch of images", "control": "other"}
@@ -30,34 +30,34 @@ PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "
 def page(network, variant, batch, optimizer):
     """The page of a networks.Network as one HTML text.
 
-    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError where the batch is too large
-    for the rung.
+    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError if the batch is too large for
+    the rung.
     """
-    return pages.render("network.html", context(network, variant, batch, optimizer))
+    return templates.render("network.html", context(network, variant, batch, optimizer))
 
 
 def context(network, variant, batch, optimizer):
-    """Everything the template names."""
+    """All variables of the template."""
     step = plan_of(network, variant, batch, optimizer)
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
-             pages.in_stages([row["name"] for row in rows])]
-    pages.add_cells(rows, COSTS)
-    pages.add_cells(parts, COSTS)
+             templates.in_stages([row["name"] for row in rows])]
+    templates.add_cells(rows, COSTS)
+    templates.add_cells(parts, COSTS)
     for part in parts:
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
     memory = step_memory(step)
     return {
-        "network": network, "title": pages.network_title(network.name), "variant": variant, "batch": batch,
-        "optimizer": optimizer, "image": pages.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
+        "network": network, "title": templates.network_title(network.name), "variant": variant, "batch": batch,
+        "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
         "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
-        "memory": sum(memory.values()), "memory_bars": pages.bars(memory, pages.size),
+        "memory": sum(memory.values()), "memory_bars": templates.bars(memory, templates.size),
     }
 
 
 def plan_of(network, variant, batch, optimizer):
-    """The plan of a training step or, of a network that can only be fitted, of one batch forward."""
+    """The plan of a training step or, for a network that can only be fitted, of the forward pass of a batch."""
     dataset = plan.Dataset(batch, "uint8")
     if not network.trains:
         return plan.inference_plan(network, variant, batch, dataset)
@@ -74,10 +74,10 @@ def step_memory(step):
 
 
 def layer_rows(network, step):
-    """A row for the input and for each layer, in the order of the work.
+    """A row for the input and for each layer, in order.
 
-    memory: bytes of what the layer puts out and keeps for the backward pass, 0 where its kernel never writes it; group: the
-    first layer of those that its kernel computes at once; kernel: '' where nothing is left to compute.
+    memory: bytes of the layer's output and of what it keeps for the backward pass, 0 if its kernel does not write them; group:
+    the first of the layers that its kernel computes together; kernel: '' if there is nothing to compute.
     """
     memory, groups = {}, {}
     for buffer in step.buffers.values():
@@ -86,8 +86,8 @@ def layer_rows(network, step):
             memory[layer] = memory.get(layer, 0) + buffer.bytes
     for names, operation in step.kernels:
         groups |= {name: (names[0], operation) for name in names}
-    first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "a batch of images", "inputs": (),
-             "shape": pages.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
+    first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "batch of images", "inputs": (),
+             "shape": templates.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
              "group": networks.INPUT, "kernel": ""}
     rows = [first]
     for layer in network.layers:
@@ -95,13 +95,13 @@ def layer_rows(network, step):
         group, kernel = groups.get(layer.name, (layer.name, ""))
         rows.append({
             "name": layer.name, "node": node, "family": family, "what": described(layer), "inputs": layer.inputs,
-            "shape": pages.shape(layer.output_shape), "parameters": sum(map(_size, layer.parameters.values())),
+            "shape": templates.shape(layer.output_shape), "parameters": sum(map(_size, layer.parameters.values())),
             "macs": layer.macs, "memory": memory.get(layer.name, 0), "group": group, "kernel": kernel})
     return rows
 
 
 def described(layer):
-    """The layer's attributes in words: '5 × 5, 16 filters, stride 2, rim 1'."""
+    """The layer's attributes in words: '5 × 5, 16 filters, stride 2, padding 1'."""
     of = layer.attributes
     match layer.kind:
         case "conv2d":
@@ -111,27 +111,26 @@ def described(layer):
         case "maxpool2d" | "avgpool2d":
             return f"{layer.kind[:3]} of {of['window']} × {of['window']}{_strided(of, of['window'])}"
         case "global_avgpool":
-            return "avg of each channel"
+            return "mean of each channel"
         case "upsample2d":
-            return "each pixel 2 × 2"
+            return "nearest neighbour, 2 × 2"
         case "pad":
-            return f"rim of {of['amount']} zeros"
+            return f"{of['amount']} zero{'s' if of['amount'] != 1 else ''} on each side"
         case "dropout":
             return f"rate {of['rate']:g}"
         case "lrn":
             return f"over {of['size']} channels"
         case "local_contrast":
-            return f"over the contrast of {of['kernel']} × {of['kernel']}"
+            return f"contrast of {of['kernel']} × {of['kernel']} patches"
         case "soft_threshold":
-            return f"either sign beyond {of['threshold']:g}"
+            return f"both signs, threshold {of['threshold']:g}"
     return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
+            "relu": "", "flatten": "to a vector", "add": "sum of two"}[layer.kind]
 
 
 def _strided(attributes, usual):
     stride = f", stride {attributes['stride']}" if attributes["stride"] != usual else ""
-    return stride + (f", rim {attributes['padding']}" if attributes["padding"] else "")
-
+    return stride + (f", padding {attributes['padding']}" if attributes["padding"] else "")
 
 
 def _size(weight):
@@ -141,31 +140,31 @@ def _size(weight):
 # Parts and their drawings.
 
 def _part(stage, rows):
-    """The rows of a stage, or of what lies beside the stages, and their sums."""
+    """The rows of a stage, or of layers outside the stages, and their sums."""
     names = [row["name"] for row in rows]
     layers = [row for row in rows if row["name"] != networks.INPUT]
     return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": rows,
-            "layers": len(layers), "blocks": len(pages.in_blocks(names)), "shape": rows[-1]["shape"],
+            "layers": len(layers), "blocks": len(templates.in_blocks(names)), "shape": rows[-1]["shape"],
             **{cost: sum(row[cost] for row in rows) for cost in COSTS}}
 
 
 def drawings(rows, every):
-    """Drawings of rows: of a stage one for each run of blocks that are alike, else a single one.
+    """Drawings of rows: one for each sequence of identical blocks of a stage, else a single one.
 
-    every: all rows of the network by name, for those that `rows` read from elsewhere.
+    every: name -> row of the whole network, for the inputs of `rows` from outside.
     """
     named = {row["name"]: row for row in rows}
-    blocks = [[named[name] for name in names] for _, names in pages.in_blocks(named)]
+    blocks = [[named[name] for name in names] for _, names in templates.in_blocks(named)]
     found = []
     for _, alike in itertools.groupby(blocks, _signature):
         alike = list(alike)
-        first, last = (pages.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
+        first, last = (templates.in_blocks([block[0]["name"]])[0][0] for block in (alike[0], alike[-1]))
         found.append({"title": " to ".join(dict.fromkeys((first, last))), "times": len(alike), **drawing(alike[0], every)})
     return found
 
 
 def _signature(block):
-    """What two blocks have in common whose drawings are the same."""
+    """Equal for two blocks whose drawings are the same."""
     names = [row["name"] for row in block]
     at = {name: place for place, name in enumerate(names)}
     return [(*(row[key] for key in ("node", "what", "shape", "kernel", *COSTS)), at.get(row["group"]),
@@ -173,10 +172,10 @@ def _signature(block):
 
 
 def drawing(rows, every):
-    """{"rows", "lines", "groups", "width", "height"} of a graph whose nodes stand below each other.
+    """{"rows", "lines", "groups", "width", "height"} of a graph with one node per row.
 
-    rows: those given, after what they read from elsewhere, each with its `lane` and the `span` of its kernel in rows (0 within
-    a group); lines: SVG paths; groups: {"x", "y", "width", "height"} of the frames around what a kernel computes at once.
+    rows: inputs from outside, then the given rows, each with its `lane` and the `span` of its kernel in rows (0 within a
+    group); lines: SVG paths; groups: {"x", "y", "width", "height"} of frames around the layers that a kernel computes together.
     """
     inside = {row["name"] for row in rows}
     outside = dict.fromkeys(name for row in rows for name in row["inputs"] if name not in inside)
@@ -206,10 +205,10 @@ class Edge:
 
 
 def arrange(inputs):
-    """(name -> lane, [Edge]) of a graph whose nodes have a row each, in order.
+    """(name -> lane, [Edge]) of a graph with one node per row, in order.
 
-    inputs: name -> names of what it reads, in the order of the rows. The way back from the last node by first inputs is lane 0,
-    ways that join it get the lowest lane that is free beside them.
+    inputs: name -> names of its inputs, in the order of the rows. The path from the last node back along first inputs is
+    lane 0; paths that join it get the lowest free lane.
     """
     rows, lanes, ways, busy = {name: row for row, name in enumerate(inputs)}, {}, [], []
     for last in reversed(inputs):
@@ -234,7 +233,7 @@ def arrange(inputs):
 
 
 def _free_lane(top, bottom, busy):
-    """The lowest lane with nothing between rows top and bottom, which it takes in `busy`: [(lane, top, bottom)]."""
+    """The lowest lane that is free between rows top and bottom; adds it to `busy`: [(lane, top, bottom)]."""
     lane = next(lane for lane in itertools.count()
                 if not any(taken == lane and top < lower and bottom > upper for taken, upper, lower in busy))
     busy.append((lane, top, bottom))
@@ -250,7 +249,7 @@ def _y(row):
 
 
 def _line(edge):
-    """An SVG path: level out of the node into the lane, down, and level into the other node."""
+    """An SVG path: horizontally from the node to the lane, down, and horizontally to the other node."""
     start, along, end = _x(edge.source), _x(edge.along), _x(edge.target)
     top, bottom = _y(edge.top), _y(edge.bottom)
     path = f"M{start} {top}"
@@ -262,6 +261,6 @@ def _line(edge):
 
 
 def _frame(rows, lanes):
-    """Around the nodes of these rows."""
+    """The frame around the nodes of these rows."""
     x, y = _x(min(lanes)) - NODE // 2 - MARGIN + 1, ROW * rows[0] + 2
     return {"x": x, "y": y, "width": _x(max(lanes)) + NODE // 2 + MARGIN - 1 - x, "height": ROW * (rows[-1] + 1) - 2 - y}

@@ -1,9 +1,9 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
-Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
-of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
-features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear, ridge and knn as svm; map. Beside
-them the scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
+Inputs are artifacts by role: data and normalized; patches if layers are fitted to patches; train if layers are trained;
+evaluate if the network classifies; features and svm if an SVM classifies features, with their controls features_random,
+svm_random, features_pixels and svm_pixels; joined if features are concatenated; linear, ridge and knn like svm; map; and the
+scores of other runs (see evaluations.py). Results that a stage has measured are not computed again.
 """
 
 import math
@@ -12,58 +12,21 @@ import pathlib
 from ladder import sources
 from ladder.classifiers import metrics
 from ladder.network import weights
-from ladder.pages import evaluations
-from ladder.pages import feature_sections as feature_exhibits
-from ladder.pages import report_sections as exhibits
-from ladder.pages import templates as pages
+from ladder.pages import evaluations, feature_sections, report_sections, roles, templates
 
-DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
-ROLES = {
-    "data": "data",
-    "normalized": "normalized",
-    "patches": "fit to patches",
-    "train": "train",
-    "evaluate": "evaluate",
-    "features": "features",
-    "joined": "features joined",
-    "svm": "svm",
-    "features_random": "features, untrained network",
-    "joined_random": "features joined, untrained network",
-    "svm_random": "svm, untrained network",
-    "features_pixels": "features, raw pixels",
-    "svm_pixels": "svm, raw pixels",
-    **{f"{name}{tail}": f"{name}{of}" for name in ("linear", "ridge", "knn")
-       for tail, of in (("", ""), ("_random", ", untrained network"), ("_pixels", ", raw pixels"))},
-    "map": "map of the features",
-}
-
-
-def in_order(roles):
-    """Those of the roles that have a name, in the order of the work; features_part2 behind features."""
-    order = list(ROLES)
-    return sorted((role for role in roles if _whole(role) in ROLES), key=lambda role: (order.index(_whole(role)), role))
-
-
-def title(role):
-    """The role's name."""
-    _, _, part = role.partition("_part")
-    return ROLES[_whole(role)] + (f", part {part}" if part else "")
-
-
-def _whole(role):
-    return role.partition("_part")[0]
+DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # keys that are not the common name
 
 
 def summary(inputs, version, ablation=()):
-    """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
+    """The run's numbers, JSON-able; None for a number that the run does not have.
 
-    ablation: the entries of that list, {"overrides", "reason"} each.
-    loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
-    classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
+    version: of the report; ablation: the entries of that list, {"overrides", "reason"} each.
+    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
+    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
     """
-    train, network = exhibits.made_by(inputs), exhibits.network(inputs)
+    train, network = report_sections.made_by(inputs), report_sections.network(inputs)
     settings = train.manifest["spec"]["params"]
-    verdict = exhibits.verdict(inputs)
+    verdict = report_sections.verdict(inputs)
     found = verdict.metrics if verdict else {}
     return {
         "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
@@ -101,23 +64,23 @@ def summary(inputs, version, ablation=()):
 
 def page(inputs, numbers):
     """The report as one HTML text; `numbers` is its summary."""
-    return pages.render("report.html", context(inputs, numbers))
+    return templates.render("report.html", context(inputs, numbers))
 
 
 def context(inputs, numbers):
-    """Everything the template names, with pictures and charts."""
-    data, train = inputs["data"], exhibits.made_by(inputs)
+    """All variables of the template, with pictures and charts."""
+    data, train = inputs["data"], report_sections.made_by(inputs)
     names = data.metrics["classes"]
-    average_image = exhibits.average_image_loss(inputs)
+    average_image = report_sections.average_image_loss(inputs)
     return {
         "run": numbers,
         "metrics": train.metrics,
         "data": data.metrics,
         "scored_on": metrics.scored_on(data.manifest["spec"]["params"]),
-        "image": pages.shape(data.array("train_images.npy").shape[1:3]),
+        "image": templates.shape(data.array("train_images.npy").shape[1:3]),
         "longest_name": max(len(name) for name in names),
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
-        "network_title": pages.network_title(numbers["network"]),
+        "network_title": templates.network_title(numbers["network"]),
         "smoke_test": numbers["dataset"] == "digits",
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
@@ -126,33 +89,34 @@ def context(inputs, numbers):
         "machines": _machines(inputs),
         "made": max(one.manifest["made"] for _, one in _made(inputs)),
         "guess_loss": math.log(len(names)),
-        "passes": exhibits.passes(train, data.metrics["train"]),
-        "headline": exhibits.headline(inputs),
-        "accuracies": exhibits.accuracies(inputs),
-        "gain": exhibits.gain(inputs),
-        "samples": exhibits.samples(data),
-        "loss_curve": exhibits.loss_curve(inputs, average_image),
-        "accuracy_curve": exhibits.accuracy_curve(inputs),
+        "passes": report_sections.passes(train, data.metrics["train"]),
+        "headline": report_sections.headline(inputs),
+        "accuracies": report_sections.accuracies(inputs),
+        "gain": report_sections.gain(inputs),
+        "samples": report_sections.samples(data),
+        "loss_curve": report_sections.loss_curve(inputs, average_image),
+        "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,
-        "movement": exhibits.movement(numbers["layer_movement"]) if "train" in inputs else [],
-        "fit": exhibits.fit(inputs),
-        "reconstructions": exhibits.reconstructions(inputs),
-        "filters": exhibits.filters(train, exhibits.network(inputs), exhibits.atoms(inputs)),
-        "classes": exhibits.classes(inputs),
-        "confusion": exhibits.confusion(numbers["confusion"], names),
-        "confused": exhibits.most_confused(inputs),
-        "mistakes": exhibits.mistakes(inputs),
+        "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
+        "fit": report_sections.fit(inputs),
+        "reconstructions": report_sections.reconstructions(inputs),
+        "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
+        "classes": report_sections.classes(inputs),
+        "confusion": report_sections.confusion(numbers["confusion"], names),
+        "confused": report_sections.most_confused(inputs),
+        "mistakes": report_sections.mistakes(inputs),
         "classifiers": evaluations.classifier_table(numbers["evaluations"]),
         "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
         "seeds": evaluations.seed_table(numbers["seeds"]),
         "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
-        "feature_parts": feature_exhibits.parts(inputs),
-        "pixels": feature_exhibits.pixels(inputs),
-        "feature_map": feature_exhibits.feature_map(inputs),
-        "stage_times": pages.bars({title(role): value for role, value in numbers["seconds"].items()}, pages.duration),
-        "operation_times": exhibits.operation_times(train),
-        "memory": pages.bars(train.metrics["memory"], pages.size) if "memory" in train.metrics else [],
-        "network": exhibits.layers(train.metrics),
+        "feature_parts": feature_sections.parts(inputs),
+        "pixels": feature_sections.pixels(inputs),
+        "feature_map": feature_sections.feature_map(inputs),
+        "stage_times": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()},
+                                      templates.duration),
+        "operation_times": report_sections.operation_times(train),
+        "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
+        "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
     }
@@ -160,7 +124,7 @@ def context(inputs, numbers):
 
 def _made(inputs):
     """(role, artifact) in the order of the work."""
-    return [(role, inputs[role]) for role in in_order(inputs)]
+    return [(role, inputs[role]) for role in roles.in_order(inputs)]
 
 
 def _accuracy(inputs, role):
@@ -174,33 +138,33 @@ def _svm(inputs):
 
 
 def _from_root(path):
-    """`path` relative to the repository root where it lies below it."""
+    """`path`, relative to the repository root if it is below it."""
     path = pathlib.Path(path)
     return (path.relative_to(sources.ROOT) if path.is_relative_to(sources.ROOT) else path).as_posix()
 
 
 def _machines(inputs):
-    """The distinct machines (and thread counts) the artifacts were made on, each with the roles made there."""
+    """The distinct machines (with thread counts) of the artifacts, each with the roles made there."""
     machines = {}
     for role, one in _made(inputs):
         facts = {**one.manifest["machine"], "threads": one.manifest["threads"]}
         del facts["host"]
-        libraries = facts.pop("blas")   # grows with what a stage imports
-        _, roles, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
-        roles.append(title(role))
+        libraries = facts.pop("blas")   # depends on the imports of a stage
+        _, made_here, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
+        made_here.append(roles.title(role))
         blas.update(libraries.split(", ") if libraries else [])
-    return [{**facts, "roles": roles, "blas": ", ".join(sorted(blas))} for facts, roles, blas in machines.values()]
+    return [{**facts, "roles": made_here, "blas": ", ".join(sorted(blas))} for facts, made_here, blas in machines.values()]
 
 
 def _artifacts(inputs):
-    return [{"role": title(role), "version": one.version, "folder": _from_root(one.folder),
+    return [{"role": roles.title(role), "version": one.version, "folder": _from_root(one.folder),
              "bytes": sum(file["bytes"] for file in one.manifest["files"].values()),
              "made": one.manifest["made"], "seconds": one.manifest["seconds"],
              "peak_memory_bytes": one.manifest["peak_memory_bytes"]} for role, one in _made(inputs)]
 
 
 def _settings(inputs):
-    """Every parameter by stage; of a control only those in which it differs from the run."""
+    """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
         params = one.manifest["spec"]["params"]
@@ -208,5 +172,5 @@ def _settings(inputs):
         if main != role:
             usual = inputs[main].manifest["spec"]["params"]
             params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
-        groups.append({"stage": title(role), "control": main != role, "params": params})
+        groups.append({"stage": roles.title(role), "control": main != role, "params": params})
     return groups

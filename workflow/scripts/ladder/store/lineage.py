@@ -17,7 +17,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
         "initial": {"file_sha256": "initial_weights"}}
 UNSAID = {"data": {"holdout": 0}}   # defaults that a stage's parameters omit
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
-CONTROLS = {"svm_random": "random", "svm_pixels": "pixels"}
+CONTROLS = ("random", "pixels")   # tails of the roles of control runs, as the setting `controls` names them
 
 
 class Store:
@@ -69,13 +69,13 @@ class Store:
             roles["initial"] = self.parents(made).get("initial")
         found = {}
         for role, version in roles.items():
-            manifest = self.manifest(version) if role not in CONTROLS and "_" not in role else None
+            manifest = self.manifest(version) if "_" not in role else None
             if manifest:
                 found |= UNSAID.get(role, {})
                 names = KEYS.get(role, {})
                 found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
         if "svm" in roles:
-            found["controls"] = [name for role, name in CONTROLS.items() if role in roles]
+            found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
         return found
 
 

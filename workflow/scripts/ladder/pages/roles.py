@@ -1,0 +1,43 @@
+"""Names of the roles of a report's artifacts on the pages: stages, classifiers, and the encoders whose features they read."""
+
+from ladder.store import lineage
+
+# The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
+STAGES = {"data": "data", "normalized": "normalized", "patches": "fit to patches", "train": "train", "evaluate": "evaluate"}
+REPEATED = {"features": "features", "joined": "features joined", "svm": "svm", "linear": "linear", "ridge": "ridge",
+            "knn": "knn"}
+CONTROLS = dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))
+TITLES = {
+    **STAGES, **REPEATED,
+    **{f"{role}_{control}": f"{title}, {encoder}" for control, encoder in CONTROLS.items() for role, title in REPEATED.items()},
+    "map": "map of the features",
+}
+CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
+
+# In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
+CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
+               "knn": "nearest neighbours"}
+ENCODERS = {"": "trained", "_random": "untrained", "_pixels": "raw pixels"}
+
+# In the chart of accuracies: role -> (name, note), by the kind of network.
+AUTOENCODER = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
+               "svm_pixels": ("Raw pixels", "control")}
+FITTED = AUTOENCODER | {"svm": ("Fitted encoder", "this run")}
+CLASSIFYING = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
+               "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
+
+
+def in_order(roles):
+    """The roles that have a title, in the order of the work; features_part2 follows features."""
+    order = list(TITLES)
+    return sorted((role for role in roles if _whole(role) in TITLES), key=lambda role: (order.index(_whole(role)), role))
+
+
+def title(role):
+    """The role's title; 'features, part 2' of features_part2."""
+    _, _, part = role.partition("_part")
+    return TITLES[_whole(role)] + (f", part {part}" if part else "")
+
+
+def _whole(role):
+    return role.partition("_part")[0]

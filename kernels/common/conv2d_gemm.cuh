@@ -239,6 +239,10 @@ struct Patches {
 
 // ---- the three directions
 
+// Addresses of single elements need more registers than 8 x 8 sums a thread leave: such a tile would spill.
+template <class Tile, bool wide>
+constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
+
 // Write this thread's piece of C into the rows x columns matrix c, whose lines lie `columns` apart.
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
@@ -267,6 +271,7 @@ template <class Tile, bool wide>
 __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x, const float* __restrict__ weight,
                                                     const float* __restrict__ bias, float* __restrict__ y,
                                                     const Convolution& conv, bool relu) {
+    static_assert(FITS_REGISTERS<Tile, wide>, "the large tile would spill registers");
     int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
     int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
     Windows<Tile, false, wide> a(x, conv, first_pixel);
@@ -291,6 +296,7 @@ __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x,
 template <class Tile, bool wide_dy, bool wide_weight>
 __device__ __forceinline__ void conv2d_input_grad_tile(const float* __restrict__ dy, const float* __restrict__ weight,
                                                        float* __restrict__ dx, const Convolution& conv) {
+    static_assert(FITS_REGISTERS<Tile, wide_dy && wide_weight>, "the large tile would spill registers");
     int tiles_across = (conv.channels + Tile::N - 1) / Tile::N;
     int first_pixel = blockIdx.x / tiles_across * Tile::M, first_channel = blockIdx.x % tiles_across * Tile::N;
     Windows<Tile, true, wide_dy> a(dy, conv, first_pixel);
@@ -309,6 +315,7 @@ template <class Tile, bool wide_dy, bool wide_x>
 __device__ __forceinline__ void conv2d_weight_grad_tile(const float* __restrict__ x, const float* __restrict__ dy,
                                                         float* __restrict__ partials, const Convolution& conv,
                                                         int pixels_per_split) {
+    static_assert(FITS_REGISTERS<Tile, wide_dy && wide_x>, "the large tile would spill registers");
     int columns = conv.kernel * conv.kernel * conv.channels, weights = conv.filters * columns;
     int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
     int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, conv.out_pixels());

@@ -78,6 +78,8 @@ template <class Tile, class A, class B>
 __device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
     __shared__ __align__(16) float a_tile[2][Tile::K][Tile::M + PADDED];
     __shared__ __align__(16) float b_tile[2][Tile::K][Tile::N + PADDED];
+    // A simulated product is 5 to 15 instructions: eight steps of 64 would overflow the instruction cache and compile for long.
+    constexpr int UNROLLED = multipliers::IS_EXACT<multipliers::Chosen> ? Tile::K : 1;
     int row = Tile::row() * 4, column = Tile::column() * 4;
     a.load();
     b.load();
@@ -91,7 +93,7 @@ __device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Til
             a.load();
             b.load();
         }
-#pragma unroll
+#pragma unroll UNROLLED
         for (int k = 0; k < Tile::K; k++) {
             float a_piece[Tile::M_THREAD / 4][4], b_piece[Tile::N_THREAD / 4][4];
 #pragma unroll

@@ -1,23 +1,27 @@
-// 2-D convolution (cross-correlation, zeros around the image) with bias and, where asked for, ReLU. A dense layer is the
-// 1x1 convolution over images of one pixel.
+// 2-D convolution (cross-correlation, zero padding) with bias and, optionally, ReLU. A dense layer is the 1x1 convolution over
+// images of one pixel.
 //
-// Rung: over gpu_basic, tiles in shared memory and in registers, bias and ReLU added before the result leaves the registers,
-// 16-byte accesses, unrolled loops. Pixels times filters is computed as a matrix product (common/conv2d_gemm.cuh).
+// Rung: over gpu_basic, implicit GEMM (pixels times filters as a matrix product, common/conv2d_gemm.cuh) with tiles in shared
+// memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
+// Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
+// multiply-add.
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
-// multiples of 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic.
+// multiples of 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic, whatever the tile.
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, and WIDE: x and
 // weight are read 16 bytes at a time, for channels that are a multiple of 4.
 // Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
-//   64 x 64, 8 x 4 a thread   128 threads, the rule
-//   256 x 4, 4 x 4 a thread   64 threads, for at most 4 filters, where the wide tile would compute 60 of 64 columns in vain
+//   64 x 64, 8 x 4 a thread     128 threads, the default
+//   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
+//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE
 //
 // What bounds it: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
-// 2 floats of global memory for 64. With 4 filters: the latency of loads.
+// 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
-// shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms.
+// shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms. gpu_gemm, at 0.7 of 67 TFLOP/s on
+// 128 of 132 multiprocessors: 0.21 ms.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 

@@ -1,23 +1,24 @@
 // Gradient of a 2-D convolution with respect to its input.
 //
-// Rung: over gpu_basic, tiles in shared memory and in registers, 16-byte accesses, unrolled loops. Pixels times channels is
-// computed as a matrix product (common/conv2d_gemm.cuh). With a stride above 1, of the products for one pixel only 1 in
-// stride x stride is not zero; the others are computed too. The gradient of a ReLU after the convolution is not in here: what
-// wrote dy has applied it already.
+// Rung: over gpu_basic, implicit GEMM (pixels times channels as a matrix product, common/conv2d_gemm.cuh) with tiles in shared
+// memory and in registers, 16-byte accesses, unrolled loops. With a stride above 1, only 1 in stride x stride of a pixel's
+// products is not zero; the others are computed too. The gradient of a ReLU behind the convolution is already in dy.
+// Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
 //
 // Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
 // weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at
-// multiples of 16 bytes. Every sum is in the order of tap row, tap column, filter, as in gpu_basic.
+// multiples of 16 bytes. Every sum is in the order of tap row, tap column, filter, as in gpu_basic, whatever the tile.
 //
 // Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, and WIDE_DY,
 // WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a multiple of 4.
 // Launches: block (threads of the tile), grid (ceil(pixels of dx / TILE_M) ceil(channels / TILE_N)).
-//   64 x 64, 8 x 4 a thread   128 threads, the rule
-//   256 x 4, 4 x 4 a thread   64 threads, for at most 4 channels
+//   64 x 64, 8 x 4 a thread     128 threads, the default
+//   256 x 4, 4 x 4 a thread     64 threads, for at most 4 channels
+//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE_DY and WIDE_WEIGHT
 //
 // What bounds it: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms;
-// 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm
+// at 0.7 of it: 0.21 ms; 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 

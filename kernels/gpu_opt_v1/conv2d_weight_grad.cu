@@ -1,27 +1,29 @@
 // Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
 //
-// Rung: over gpu_basic, tiles in shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the
-// sums run, are split over blocks (split-K), so that a small weight still fills the GPU; the bias gradient comes from the
-// tiles of dy that are there anyway. Filters times (tap, channel) is computed as a matrix product (common/conv2d_gemm.cuh).
+// Rung: over gpu_basic, implicit GEMM (filters times (tap, channel) as a matrix product, common/conv2d_gemm.cuh) with tiles in
+// shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the sums run, are split over blocks
+// (split-K), so that a small weight still fills the GPU; the bias gradient is summed from the tiles of dy already loaded.
+// Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
 //
 // Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
 // (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,
 // weights + filters, rounded up to a multiple of 4): the sums over one split's pixels. Arrays start at multiples of 16 bytes.
-// A split is pixels_per_split pixels in their order; the splits are added in their order. How many there are depends on
-// the shape alone, and is part of the result's bytes.
+// A split sums pixels_per_split pixels in order; the splits are added in order. The number of splits depends on the shape
+// alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, THREAD_M x THREAD_N, those of a thread,
 // and WIDE_DY, WIDE_X: dy, x are read 16 bytes at a time, for filters, channels that are a multiple of 4.
 // Launches:
 //   conv2d_weight_grad  block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits)
-//     64 x 64, 8 x 4 a thread   128 threads, the rule
-//     64 x 32, 8 x 4 a thread   64 threads, for at most 32 columns
-//     4 x 256, 4 x 4 a thread   64 threads, for at most 4 filters
+//     64 x 64, 8 x 4 a thread     128 threads, the default
+//     64 x 32, 8 x 4 a thread     64 threads, for at most 32 columns
+//     4 x 256, 4 x 4 a thread     64 threads, for at most 4 filters
+//     128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 filters and 128 columns with WIDE_DY and WIDE_X
 //   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
 //
-// What bounds it: arithmetic, as forward; conv2d_add_splits and 4 x 256 memory.
+// What bounds it: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, and
-// 5 us for adding 7 splits of 1.2 MB.
+// 5 us for adding 7 splits of 1.2 MB; gpu_gemm, at 0.7 of 67 TFLOP/s: 0.21 ms, and 8 us for adding 14 splits.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 

@@ -25,6 +25,8 @@ from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import VARIANTS
 from ladder.training import parity, plan
+from ladder.workflow import stages
+from rung_checks import kernel_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -257,14 +259,14 @@ def test_every_convolution_of_the_autoencoder_runs_in_the_rungs_own_kernels(rung
     for made in (training_plan(rung), plan.inference_plan(NETWORK, rung, 64, plan.Dataset(EPOCH, "uint8"))):
         for step in made.steps:
             if "conv2d" in step.operation:
-                assert {launch.source.partition("/")[0] for launch in step.launches} == {rung}, step.operation
+                assert {launch.source.partition("/")[0] for launch in step.launches} == {kernel_folder(rung)}, step.operation
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_rung_that_has_them(rung):
     for step in (step for made in plans(rung) for step in made.steps if re.search("conv2d|dense", step.operation)):
         strided = rung == "gpu_opt_v2" and step.attributes.get("stride", 1) != 1
-        own = "gpu_opt_v1" if strided else rung
+        own = "gpu_opt_v1" if strided else kernel_folder(rung)
         assert {launch.source.partition("/")[0] for launch in step.launches} == {own}, step.operation
 
 
@@ -292,5 +294,7 @@ def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_share
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
     launched = {(launch.source, launch.entry) for made in plans(rung) for launch in plan_checks.launches(made)}
-    held = {(f"{rung}/{path.name}", entry) for path in (KERNELS / rung).glob("*.cu") for entry in load(path).names}
+    folder = kernel_folder(rung)
+    held = {(f"{folder}/{path.name}", entry) for path in (KERNELS / folder).glob("*.cu") for entry in load(path).names}
     assert held and held <= launched
+    assert {f"kernels/{source}" for source, _ in launched} <= stages.variant_sources(rung)

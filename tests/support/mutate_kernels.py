@@ -32,6 +32,7 @@ import cuda_emulator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARALLEL = 2
+FILES = {"gpu_gemm": "gpu_opt_v1/conv2d_*.cu"}   # of a rung without kernels of its own
 BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [
@@ -73,7 +74,7 @@ def mutants(kernels, file):
 
 def files_of(kernels, rung):
     """All files of a rung and the headers that they include, below kernels/."""
-    found = set().union(*(cuda_emulator.with_headers(path, kernels) for path in (kernels / rung).glob("*.cu")))
+    found = set().union(*(cuda_emulator.with_headers(path, kernels) for path in kernels.glob(FILES.get(rung, f"{rung}/*.cu"))))
     return sorted(path.relative_to(kernels).as_posix() for path in found)
 
 
@@ -121,7 +122,8 @@ def main(arguments, root=ROOT):
     parser.add_argument("--sample", type=int)
     asked = parser.parse_args(arguments)
     rung, kernels, explained = asked.rung, root / "kernels", equivalent(root, asked.rung)
-    files = [file if "/" in file else f"{rung}/{file}" for file in asked.files] or files_of(kernels, rung)
+    folder = FILES.get(rung, rung).partition("/")[0]
+    files = [file if "/" in file else f"{folder}/{file}" for file in asked.files] or files_of(kernels, rung)
     work = [mutant for file in files for mutant in mutants(kernels, file)]
     if asked.sample and asked.sample < len(work):
         work = sorted(random.Random(0).sample(work, asked.sample), key=lambda mutant: (mutant.file, mutant.number))

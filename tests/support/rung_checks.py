@@ -44,10 +44,15 @@ def training_plan(variant, network, batch=64):
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 
+def kernel_folder(rung):
+    """The folder below kernels/ of a rung's own kernels; gpu_gemm compiles those of gpu_opt_v1 with larger tiles."""
+    return "gpu_opt_v1" if rung == "gpu_gemm" else rung
+
+
 def launches_of(made, rung):
     """(source, defines) of the rung's own launches in a plan."""
     return {(launch.source, launch.defines) for step in made.steps for launch in step.launches
-            if launch.source.startswith(f"{rung}/")}
+            if launch.source.startswith(f"{kernel_folder(rung)}/")}
 
 
 def convolution_launches(rung, shape, stride=1):

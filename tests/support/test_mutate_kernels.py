@@ -72,6 +72,8 @@ def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
     files = mutate_kernels.files_of(ROOT / "kernels", "gpu_opt_v1")
     assert "gpu_opt_v1/conv2d_forward.cu" in files and "common/gemm_tile.cuh" in files
     assert not any(file.startswith("gpu_basic/") for file in files)
+    launched = mutate_kernels.files_of(ROOT / "kernels", "gpu_gemm")
+    assert set(launched) < set(files) and "gpu_opt_v1/conv2d_forward.cu" in launched
 
 
 def test_every_explained_mutant_is_still_one():

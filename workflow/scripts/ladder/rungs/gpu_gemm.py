@@ -1,4 +1,4 @@
-"""gpu_opt_v1 with convolutions and dense layers in larger tiles."""
+"""gpu_opt_v1, its kernels compiled for larger tiles where a convolution or dense layer is large enough to fill them."""
 
 from ladder.rungs import gpu_opt_v1
 from ladder.rungs.gpu_basic import blocks
@@ -24,17 +24,17 @@ def weight_tile(filters, columns, wide):
     return gpu_opt_v1.weight_tile(filters, columns, wide)
 
 
-def in_tiles(launch, default_tile):
-    """gpu_opt_v1's launch function over this rung's kernels."""
-    def launches(step, build, tile_for=default_tile):
-        return launch(step, build, "gpu_gemm", tile_for)
-
-    return launches
+def conv2d_forward(step, build, tile_for=pixel_tile):
+    return gpu_opt_v1.conv2d_forward(step, build, tile_for)
 
 
-conv2d_forward = in_tiles(gpu_opt_v1.conv2d_forward, pixel_tile)
-conv2d_input_grad = in_tiles(gpu_opt_v1.conv2d_input_grad, pixel_tile)
-conv2d_weight_grad = in_tiles(gpu_opt_v1.conv2d_weight_grad, weight_tile)
+def conv2d_input_grad(step, build, tile_for=pixel_tile):
+    return gpu_opt_v1.conv2d_input_grad(step, build, tile_for)
+
+
+def conv2d_weight_grad(step, build, tile_for=weight_tile):
+    return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for)
+
 
 LAUNCHES = {
     **gpu_opt_v1.LAUNCHES,

@@ -124,8 +124,8 @@ def split(tile, filters, columns, pixels):
     return blocks(pixels, size), size
 
 
-def conv2d_forward(step, build, folder="gpu_opt_v1", tile_for=pixel_tile):
-    """folder, tile_for: of a rung with other tiles, whose kernels take the same arguments."""
+def conv2d_forward(step, build, tile_for=pixel_tile):
+    """tile_for: chooses the tile, as pixel_tile; of a rung with other tiles. As in the other directions."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
     pixels = elements(build, y) // filters
@@ -133,23 +133,23 @@ def conv2d_forward(step, build, folder="gpu_opt_v1", tile_for=pixel_tile):
     tile = tile_for(pixels, filters, wide)
     arguments = (reads["x"], reads["weight"], reads["bias"], y, *_shape(step, build, reads["x"], reads["weight"]),
                  *integers(step.attributes["relu"]))
-    return (Launch(f"{folder}/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
+    return (Launch("gpu_opt_v1/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
                    (tile.threads,), arguments, defines=tile.defines(WIDE=wide)),)
 
 
-def conv2d_input_grad(step, build, folder="gpu_opt_v1", tile_for=pixel_tile):
+def conv2d_input_grad(step, build, tile_for=pixel_tile):
     dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
     pixels = elements(build, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
     tile = tile_for(pixels, channels, wide_dy and wide_weight)
     arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
-    return (Launch(f"{folder}/conv2d_input_grad.cu", "conv2d_input_grad",
+    return (Launch("gpu_opt_v1/conv2d_input_grad.cu", "conv2d_input_grad",
                    (blocks(pixels, tile.m) * blocks(channels, tile.n),), (tile.threads,), arguments,
                    defines=tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight)),)
 
 
-def conv2d_weight_grad(step, build, folder="gpu_opt_v1", tile_for=weight_tile):
+def conv2d_weight_grad(step, build, tile_for=weight_tile):
     x, dy, dweight, dbias = step.reads["x"], step.reads["dy"], step.writes["dweight"], step.writes["dbias"]
     channels, filters = build.shape(x)[3], build.shape(dy)[3]
     weights, pixels = elements(build, dweight), elements(build, dy) // filters
@@ -160,7 +160,7 @@ def conv2d_weight_grad(step, build, folder="gpu_opt_v1", tile_for=weight_tile):
     per_split = 4 * blocks(weights + filters, 4)
     partials = build.workspace(f"{step.layer}.partials", (splits, per_split))
     defines = tile.defines(WIDE_DY=wide_dy, WIDE_X=wide_x)
-    source = f"{folder}/conv2d_weight_grad.cu"
+    source = "gpu_opt_v1/conv2d_weight_grad.cu"
     return (
         Launch(source, "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
                (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), defines=defines),

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -146,6 +147,12 @@ def reasons(output):
     """role -> why, from the messages of what runs or would run."""
     lines = [line.split(": ", 2) for line in output.splitlines() if line.startswith("Job ")]
     return {line[1].split()[0]: line[2] for line in lines if len(line) == 3}
+
+
+def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
+    text = (ROOT / "workflow/rules/pages.smk").read_text()
+    listed = set(re.findall(r"^    (\w+),$", text.partition("localrules:")[2].partition("\n\n")[0], re.MULTILINE))
+    assert listed == set(re.findall(r"^use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 6
 
 
 def test_a_second_run_has_nothing_to_do(project):

@@ -2,6 +2,15 @@
 # A page is an `update`: a command that fails leaves the former one as it was.
 
 
+localrules:  # a rule that inherits does not inherit this
+    publish_report,
+    publish_compare,
+    publish_multipliers,
+    publish_search,
+    publish_network,
+    publish_parity,
+
+
 rule publish:
     input:
         [],
@@ -9,7 +18,6 @@ rule publish:
         "results/.published",
     log:
         "logs/publish.log",
-    localrule: True
     conda:
         "../../envs/cpu.yaml"
     params:

@@ -206,13 +206,12 @@ def rule(dataset):
                 f"to {width} × {height}.")
     digit = DIGITS[dataset]
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
+    enlarged = f", which is enlarged to {width} × {height} like the dataset's own" if digit.grid != width else ""
     return (f"The network knows light digits on a dark background. Each picture is converted to grey, and inverted if its "
-            f"border is brighter than the digit. Its ink (pixels that differ from the border by more than {100 * NOISE:.0f} % of the "
-            f"largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
-            f"{digit.grid} × {digit.grid}"
-            + (f", which is enlarged to {width} × {height} like the dataset's own" if digit.grid != width else "")
-            + f". A picture of exactly {_sizes(digit, width)} pixels is used as it is, inverted if necessary. One picture is one "
-              "digit.")
+            f"border is brighter than the digit. Its ink (pixels that differ from the border by more than {100 * NOISE:.0f} % "
+            f"of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
+            f"{digit.grid} × {digit.grid}{enlarged}. A picture of exactly {_sizes(digit, width)} pixels is used as it is, "
+            "inverted if necessary. One picture is one digit.")
 
 
 def _sizes(digit, width):

@@ -9,4 +9,4 @@ NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a 
 
 
 class RunFailed(UserError):
-    """A run that came to nothing by its own settings, such as a training that diverged: it would so anywhere, any time."""
+    """A run that fails deterministically because of its settings, e.g. training diverged."""

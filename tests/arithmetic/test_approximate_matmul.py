@@ -1,4 +1,4 @@
-"""Matrix products under a multiplier: the products of multipliers.py, added in the order of k, to the bit."""
+"""Matrix products under a multiplier: bit-identical to products of multipliers.py summed in the order of k."""
 
 import concurrent.futures
 
@@ -27,12 +27,12 @@ def in_order(a, b, multiplier):
 
 
 def assert_same(got, expected):
-    """The same bits, but for the payload of a NaN, which a sum takes from either side."""
+    """Assert equal bits, except for the payload of a NaN, which a sum takes from either operand."""
     assert (references.same_bits(got, expected) | (np.isnan(got) & np.isnan(expected))).all()
 
 
 def spoiled(matrix, seed):
-    """With a few numbers that are infinite, NaN or so large that products overflow."""
+    """The matrix with a few numbers that are infinite, NaN or so large that products overflow."""
     random, matrix = np.random.default_rng(seed), matrix.copy()
     for value in (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e25):
         matrix.reshape(-1)[random.integers(0, matrix.size)] = value
@@ -41,7 +41,7 @@ def spoiled(matrix, seed):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
-def test_a_product_is_the_products_added_in_order(multiplier, shape):
+def test_a_matrix_product_sums_its_products_in_order(multiplier, shape):
     m, k, n = shape
     a, b = references.ordinary((m, k)), references.ordinary((k, n), seed=1)
     assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
@@ -59,7 +59,7 @@ def test_tables_of_fewer_bits(bits):
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
 def test_a_million_single_products(multiplier):
-    # Of one product a sum has its bits, but for the sign of a zero: it starts from +0.
+    # A sum of one product has its bits, except for the sign of a zero: it starts from +0.
     values = references.pairs(2000, seed=3)[0]
     column, row = values[:1000, None], references.pairs(1000 + references.EDGES.size ** 2, seed=4)[1][-1000:][None, :]
     a, b = np.where(np.abs(column) < 1e18, column, 1), np.where(np.abs(row) < 1e18, row, 1)   # the loops without special cases
@@ -68,7 +68,7 @@ def test_a_million_single_products(multiplier):
 
 
 @pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
-def test_products_of_every_short_mantissa_and_where_the_formulas_change(multiplier):
+def test_products_of_all_short_mantissas_and_at_the_boundaries_of_the_formulas(multiplier):
     mantissas = (1 + np.arange(128) / 128).astype(np.float32)
     for a, b in ((mantissas, -mantissas), references.adding_up(500)):
         assert_same(product(a[:, None], b[None, :], multiplier), multiply(a[:, None], b, multiplier) + np.float32(0))
@@ -80,7 +80,7 @@ def test_products_around_the_largest_number(multiplier):
     for exponent in range(123, 130):
         a = (mantissas[:, None] * 2.0 ** 63).astype(np.float32)
         b = (mantissas[None, :] * 2.0 ** (exponent - 63)).astype(np.float32)
-        for place in range(5):   # one at a time: the largest magnitudes say which loops run
+        for place in range(5):   # one at a time: the largest magnitudes select the loops
             one = a[place:place + 1]
             assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
 
@@ -97,7 +97,7 @@ def test_products_around_the_least_normal_number(multiplier):
 
 
 @pytest.mark.parametrize("multiplier", [MULTIPLIERS["am32"], TABLE], ids=lambda multiplier: multiplier.name)
-def test_factors_may_be_transposed_or_cut_out_and_so_may_the_result(multiplier):
+def test_factors_and_result_may_be_transposed_or_sliced(multiplier):
     a, b = references.ordinary((40, 24)), references.ordinary((40, 36))
     expected = in_order(a.T.copy(), b, multiplier)
     assert_same(product(a.T, b, multiplier), expected)
@@ -119,7 +119,7 @@ def test_an_empty_sum_is_zero():
 
 
 @pytest.mark.parametrize("name", ["mit32", "fp16"])
-def test_threads_that_share_out_the_rows_make_the_same_bytes(name):
+def test_threads_that_divide_the_rows_give_the_same_bytes(name):
     a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
     expected, out, packed = product(a, b, name), np.zeros((64, 90), np.float32), pack(b, name)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -127,7 +127,7 @@ def test_threads_that_share_out_the_rows_make_the_same_bytes(name):
     assert_same(out, expected)
 
 
-def test_a_packed_factor_serves_ordinary_and_other_factors():
+def test_a_packed_factor_works_with_ordinary_and_special_factors():
     b = references.ordinary((12, 20))
     b[0, 0] = 1e-40   # which an infinity makes infinite, and which is zero to any other number
     packed = pack(b, "mit16")

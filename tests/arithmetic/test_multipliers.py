@@ -26,7 +26,7 @@ def bits(value):
     return int(np.asarray(value, np.float32).view(np.uint32))
 
 
-def test_products_are_those_that_a_stages_parameters_name(tmp_path):
+def test_the_multipliers_are_those_of_a_stages_parameters(tmp_path):
     assert multipliers.from_params({}, "am32") is multipliers.EXACT and multipliers.EXACT.exact
     everywhere = multipliers.from_params({"multiplier": "am32"}, "am32")
     assert everywhere == multipliers.ByDirection(*[MULTIPLIERS["am32"]] * 3) and not everywhere.exact
@@ -61,7 +61,7 @@ def test_published_entries_of_tables():
     ("mit32", 10, -3.85, 3.85, -11.11, 0), ("mit16", 7, -3.85, 3.85, -11.11, 0), ("am32", 10, -0.10, 2.58, -7.64, 7.81),
     ("am16", 7, None, None, -7.64, 9.375), ("acc16", 7, -0.27, 0.27, -0.77, 0)])
 def test_published_errors_over_uniform_mantissas(name, grid, mean, mean_absolute, least, largest):
-    # The narrow multipliers' figures are over the mantissas they can tell apart.
+    # The published values of the narrow multipliers are over the mantissas that they distinguish.
     values = (1 + np.arange(2 ** grid) / 2 ** grid).astype(np.float32)
     exact = np.outer(values.astype(np.float64), values)
     error = 100 * (multiply(values[:, None], values, name) - exact) / exact
@@ -101,7 +101,7 @@ def test_the_correction_alone_can_overflow_and_lift_above_the_least_normal():
 
 
 @pytest.mark.parametrize("name", BY_FORMULA)
-def test_infinite_and_nan_operands_make_the_exact_product_and_one_nan(name):
+def test_infinite_and_nan_operands_give_the_exact_product_and_a_single_nan(name):
     for a, b, expected in [(INF, 2, INF), (-INF, 2, -INF), (-INF, -INF, INF), (INF, -INF, -INF)]:
         assert multiply(F(a), F(b), name) == expected
         assert multiply(F(b), F(a), name) == expected
@@ -170,7 +170,7 @@ def test_shapes_broadcast_and_other_dtypes_are_refused():
 
 # ---- names and files
 
-def test_find_knows_every_name_and_says_the_nearest(tmp_path):
+def test_find_knows_every_name_and_suggests_the_nearest(tmp_path):
     assert [multipliers.find(name).name for name in MULTIPLIERS] == list(references.NAMES)
     with pytest.raises(UserError, match="there is no multiplier 'am23'; it must be exact, .* a table; did you mean am32?"):
         multipliers.find("am23")
@@ -205,13 +205,13 @@ def test_a_file_of_another_size_is_refused(tmp_path, content):
     (np.zeros(16, np.float32), "is float32, but"),
     (np.zeros((2, 8), np.uint8), r"is \(2, 8\), but a multiplier table of 16 entries is \(16,\) or \(4, 4\)"),
     (np.zeros((3, 3), np.uint8), "has 9 entries")])
-def test_an_npy_of_another_kind_is_refused(tmp_path, array, message):
+def test_an_npy_with_another_dtype_or_shape_is_refused(tmp_path, array, message):
     np.save(tmp_path / "table.npy", array)
     with pytest.raises(UserError, match=message):
         multipliers.load_table(tmp_path / "table.npy")
 
 
-def test_what_is_no_table_at_all_is_refused(tmp_path):
+def test_a_file_that_is_not_a_table_is_refused(tmp_path):
     (tmp_path / "text.npy").write_text("no array")
     for path, message in ((tmp_path / "text.npy", "is not a .npy file"), (tmp_path / "none", "cannot read .*: No such file")):
         with pytest.raises(UserError, match=message):

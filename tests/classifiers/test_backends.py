@@ -1,4 +1,4 @@
-"""Which SVM backend `auto` takes, and what is said about one that cannot run."""
+"""The SVM backend that `auto` selects, and the reason if a backend cannot run."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from ladder.errors import UserError
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A function that makes this machine look as if it had `gpus` GPUs and the packages `installed`."""
+    """A function that simulates a machine with `gpus` GPUs and the packages `installed`."""
     def pretend(gpus, *installed):
         monkeypatch.setattr(backends, "gpu_count", lambda: gpus)
         monkeypatch.setattr(backends, "_installed", lambda package: package in installed)

@@ -15,7 +15,7 @@ ROWS = (RNG.normal(size=(150, 20)) + RNG.choice([2, 3, 7], 150)[:, None] * 0.3 +
 
 @pytest.mark.parametrize("distance", knn.DISTANCES)
 @pytest.mark.parametrize("k", [1, 4, 15])
-def test_it_is_scikit_learns(distance, k):
+def test_it_matches_scikit_learn(distance, k):
     reference = KNeighborsClassifier(k, metric=distance, algorithm="brute").fit(TRAIN.astype(np.float64), LABELS)
     found = knn.predict(TRAIN, LABELS, ROWS, k, distance)
     assert found.dtype == LABELS.dtype and len(set(found)) == 3
@@ -26,19 +26,19 @@ def test_all_training_rows_may_be_neighbours():
     assert set(knn.predict(TRAIN, LABELS, ROWS, len(TRAIN), "cosine")) == {np.bincount(LABELS).argmax()}
 
 
-def test_where_votes_are_equal_the_lower_class_is_named():
+def test_ties_go_to_the_lower_class():
     train = np.array([[1, 0], [0, 1]], np.float32)
     assert knn.predict(train, np.array([9, 4]), np.array([[1, 0.1]], np.float32), 2, "euclidean").tolist() == [4]
 
 
-def test_neither_blocks_nor_threads_change_what_is_found(monkeypatch):
+def test_neither_blocks_nor_threads_change_the_result(monkeypatch):
     whole = knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean")
     monkeypatch.setattr(knn, "ROWS", 32)
     for threads in (1, 3):
         assert np.array_equal(whole, knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean", threads))
 
 
-def test_distances_far_from_the_origin_keep_their_digits():
+def test_distances_far_from_the_origin_are_accurate():
     far = np.float32(3000)
     assert np.array_equal(knn.predict(TRAIN + far, LABELS, ROWS + far, 3, "euclidean"),
                           KNeighborsClassifier(3).fit(TRAIN.astype(float) + far, LABELS).predict(ROWS.astype(float) + far))
@@ -49,7 +49,7 @@ def test_a_row_of_zeros_has_neighbours_too(distance):
     assert knn.predict(TRAIN, LABELS, np.zeros((1, 20), np.float32), 3, distance)[0] in LABELS
 
 
-def test_faults_are_one_line():
+def test_errors_are_one_line():
     with pytest.raises(UserError, match="knn_k is 700, but there are 600 training images; at most 600"):
         knn.predict(TRAIN, LABELS, ROWS, 700, "cosine")
     with pytest.raises(RunFailed, match="lower learning_rate"):

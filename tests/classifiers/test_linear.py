@@ -22,7 +22,7 @@ def problem(count, width, noise=2.0):
 
 
 def penalty(rows, strength):
-    """What scikit-learn calls alpha."""
+    """alpha of scikit-learn."""
     rows = rows.astype(np.float64)
     return strength * np.square(rows - rows.mean(axis=0)).sum() / rows.shape[1]
 
@@ -36,7 +36,7 @@ SHAPES = pytest.mark.parametrize("count, width", [(900, 40), (120, 300)], ids=["
 
 
 @SHAPES
-def test_it_is_scikit_learns_at_the_strength_that_a_held_out_tenth_chose(count, width):
+def test_it_matches_scikit_learn_at_the_strength_chosen_by_validation(count, width):
     features, labels, others, _ = problem(count, width)
     model = linear.fit(features, labels, seed=3)
     held, rest = held_out(count, 3)
@@ -62,13 +62,13 @@ def test_the_bits_do_not_depend_on_the_number_of_threads_or_on_blocks_of_predict
     assert np.allclose(linear.fit(features, labels, 1).weights, one.weights, atol=1e-4)
 
 
-def test_a_strength_means_the_same_for_features_of_any_scale():
+def test_the_strength_is_independent_of_the_scale_of_the_features():
     features, labels, others, _ = problem(900, 40)
     one, other = linear.fit(features, labels, 1), linear.fit(100 * features, labels, 1)
     assert one.strength == other.strength and np.allclose(one.weights, 100 * other.weights, atol=1e-4)
 
 
-def test_constant_features_are_no_harm():
+def test_constant_features_have_no_effect():
     features, labels, others, right = problem(400, 20)
     features[:, :5] = others[:, :5] = 7
     assert np.mean(linear.predict(linear.fit(features, labels, 1), others) == right) > 0.5

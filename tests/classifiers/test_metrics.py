@@ -20,7 +20,7 @@ def test_labels_of_one_byte_do_not_overflow():
     assert metrics.confusion(labels, labels, 20)[19, 19] == 3
 
 
-def test_accuracy_is_the_share_predicted_right():
+def test_accuracy_is_the_share_of_correct_predictions():
     assert metrics.accuracy(metrics.confusion(LABELS, PREDICTIONS, 3)) == 0.5
 
 

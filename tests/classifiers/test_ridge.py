@@ -31,7 +31,7 @@ def reference(features, labels, others, width, strength):
 
 
 @pytest.mark.parametrize("count", [20, 300, 517])
-def test_it_is_scikit_learns_at_the_settings_chosen(count, monkeypatch):
+def test_it_matches_scikit_learn_at_the_chosen_hyperparameters(count, monkeypatch):
     monkeypatch.setattr(kernel_ridge, "TILE", 64)
     features, labels, others = problem(count)
     model = kernel_ridge.fit(features, labels, seed=3)
@@ -55,10 +55,10 @@ def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
     assert np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
 
 
-def test_the_settings_are_chosen_on_rows_that_are_not_fitted(monkeypatch):
+def test_the_hyperparameters_are_chosen_on_a_validation_set(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "TRIED", 500)
     features, labels, _ = problem(1000)
-    noise = np.random.default_rng(1).permutation(labels)   # which nothing tells, so no setting is right more often than chance
+    noise = np.random.default_rng(1).permutation(labels)   # random labels, so all accuracies are at chance level
     assert max(kernel_ridge.fit(features, noise, 1).validation.values()) < 0.42
     assert max(kernel_ridge.fit(features, labels, 1).validation.values()) > 0.7
 
@@ -71,14 +71,14 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
     assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, 3))
 
 
-def test_a_width_means_the_same_for_features_of_any_scale():
+def test_the_width_is_independent_of_the_scale_of_the_features():
     features, labels, others = problem(300)
     one, other = kernel_ridge.fit(features, labels, 1), kernel_ridge.fit(64 * features, labels, 1)
     assert (one.width, one.strength) == (other.width, other.strength)
     assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(other, 64 * others))
 
 
-def test_constant_features_are_no_harm():
+def test_constant_features_have_no_effect():
     _, labels, _ = problem(100)
     nothing = kernel_ridge.fit(np.ones((100, 5), np.float32), labels, 1)
     assert set(kernel_ridge.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)

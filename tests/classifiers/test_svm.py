@@ -1,4 +1,4 @@
-"""One-vs-one machines against scikit-learn's SVC, their files, their limits, and the stage that makes them."""
+"""One-vs-one SVMs against scikit-learn's SVC: predictions, files, errors, and the stage."""
 
 import itertools
 import json
@@ -88,7 +88,7 @@ def test_votes_and_margins_are_those_of_the_pairs_one_by_one():
 
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
-def test_a_large_offset_costs_no_digits(backend):
+def test_a_large_offset_costs_no_accuracy(backend):
     # |x|^2 + |y|^2 - 2 x.y in float32 has no correct digit here, unless the rows are centered first.
     model, _ = svm.fit(TRAIN + 10_000, TRAIN_LABELS, backend, gamma=0.002)
     np.testing.assert_array_equal(svm.predict(model, TEST + 10_000), reference(gamma=0.002).predict(TEST))
@@ -129,7 +129,7 @@ def test_equal_votes_go_to_the_lowest_class_as_in_libsvm():
     np.testing.assert_array_equal(svm.predict(model, tests), reference(rows=rows, labels=labels).predict(tests))
 
 
-def test_blocks_do_not_show_in_the_result(monkeypatch):
+def test_block_sizes_do_not_change_the_result(monkeypatch):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
     whole = decisions(model, TEST)
     monkeypatch.setattr(svm, "PREDICT_VALUES", 7 * len(model.support))
@@ -163,10 +163,10 @@ def test_kernel_values_are_those_of_the_formula(name, formula):
     np.testing.assert_allclose(values, formula(x.astype(float), y.astype(float)), rtol=1e-4, atol=1e-5)
 
 
-# Which solver runs
+# Choice of the solver
 
 
-def test_within_its_reach_onedal_runs_and_beyond_it_the_faster_way(monkeypatch, caplog):
+def test_onedal_runs_up_to_its_reach_and_gram_blocks_beyond(monkeypatch, caplog):
     if "sklearnex" not in CPU_BACKENDS:
         pytest.skip("scikit-learn-intelex has no package for this processor")
     assert svm.fit(TRAIN, TRAIN_LABELS, "sklearnex")[1] == "oneDAL"
@@ -180,7 +180,7 @@ def test_within_its_reach_onedal_runs_and_beyond_it_the_faster_way(monkeypatch, 
 
 
 class CumlLikeSVC:
-    """What cuML documents of its two-class SVC, by scikit-learn: float32 in, labels 0 and 1, its attributes."""
+    """A mock of cuML's documented two-class SVC with scikit-learn: float32 input, labels 0 and 1, its attributes."""
 
     def __init__(self, *, kernel, C, gamma, degree, coef0, output_type):
         assert output_type == "numpy"
@@ -196,7 +196,7 @@ class CumlLikeSVC:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A function that puts stand-ins for CuPy (with or without a GPU it can use) and cuML in place."""
+    """A function that installs mocks of CuPy (with or without a usable GPU) and cuML."""
     def install(is_available):
         monkeypatch.setattr(backends, "unavailable", lambda name: None)
         cuda = types.SimpleNamespace(is_available=lambda: is_available)
@@ -207,7 +207,7 @@ def gpu(monkeypatch):
 
 
 @pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
-def test_cumls_pairs_make_one_machine(gpu, kernel):
+def test_the_pairs_of_cuml_make_one_model(gpu, kernel):
     gpu(is_available=True)
     model, solver = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
     assert solver == "cuML"
@@ -231,7 +231,7 @@ def test_cuml_is_refused_without_a_gpu():
 
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
 @pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
-def test_a_saved_machine_decides_exactly_as_before(tmp_path, backend, kernel):
+def test_a_saved_model_has_the_same_decisions(tmp_path, backend, kernel):
     model, _ = svm.fit(TRAIN, TRAIN_LABELS, backend, kernel)
     model.save(tmp_path / "model.safetensors")
     loaded = svm.load(tmp_path / "model.safetensors")
@@ -247,7 +247,7 @@ def test_the_same_fit_makes_the_same_bytes(tmp_path, backend):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_the_file_says_everything_by_arrays_alone(tmp_path):
+def test_the_file_holds_only_arrays(tmp_path):
     svm.fit(TRAIN, TRAIN_LABELS, C=2.0, gamma=0.002)[0].save(tmp_path / "model.safetensors")
     arrays = safetensors.numpy.load_file(tmp_path / "model.safetensors")
     assert bytes(arrays["kernel"]) == b"rbf"
@@ -261,7 +261,7 @@ def test_the_file_says_everything_by_arrays_alone(tmp_path):
     (lambda arrays: arrays.update(C=np.zeros(0)), "missing"),
     (lambda arrays: arrays.update(kernel=np.frombuffer(b"\xffxec", np.uint8)), "its kernel is"),
 ])
-def test_a_file_that_is_no_machine_is_refused(tmp_path, damage, words):
+def test_a_file_that_is_not_a_model_is_refused(tmp_path, damage, words):
     path = tmp_path / "model.safetensors"
     svm.fit(TRAIN, TRAIN_LABELS)[0].save(path)
     arrays = safetensors.numpy.load_file(path)
@@ -271,7 +271,7 @@ def test_a_file_that_is_no_machine_is_refused(tmp_path, damage, words):
         svm.load(path)
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize("settings, words", [
@@ -301,7 +301,7 @@ def test_one_class_is_refused():
         svm.fit(TRAIN, np.zeros(len(TRAIN), np.uint8))
 
 
-def test_rows_that_do_not_fit_are_refused():
+def test_mismatched_rows_are_refused():
     with pytest.raises(UserError, match="600 rows of features but 599 labels"):
         svm.fit(TRAIN, TRAIN_LABELS[1:])
     model, _ = svm.fit(TRAIN, TRAIN_LABELS)
@@ -309,10 +309,10 @@ def test_rows_that_do_not_fit_are_refused():
         svm.predict(model, TEST[:, 1:])
 
 
-# What it says before the work
+# Estimates before the fit
 
 
-def test_it_says_what_the_work_will_take(monkeypatch, caplog):
+def test_it_logs_expected_time_and_memory(monkeypatch, caplog):
     monkeypatch.setattr(progress.log, "propagate", True)
     monkeypatch.setattr(svm, "_free_memory", lambda: 1000)
     with caplog.at_level("INFO"):

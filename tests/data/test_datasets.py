@@ -321,7 +321,7 @@ class Mnist:
         return datasets.mnist(urls, self.downloads)
 
     def fault(self, urls):
-        """The one line that loading these fails with."""
+        """The one-line error of loading these."""
         with pytest.raises(UserError) as error:
             self.load(urls)
         assert str(error.value).isprintable()
@@ -399,7 +399,7 @@ def test_other_than_four_addresses_are_refused(mnist, count):
     ((0, 1, 3, 2), "test images: it has the header of its test labels"),
     ((0, 3, 2, 1), "training labels: it has the header of its test labels"),
 ])
-def test_mnist_in_another_order_is_said(mnist, order, first):
+def test_swapped_addresses_of_mnist_are_reported(mnist, order, first):
     urls = mnist.urls()
     message = mnist.fault([urls[i] for i in order])
     assert f"it is not MNIST's {first}" in message
@@ -492,7 +492,7 @@ def test_a_wrong_file_of_mnist_put_there_by_hand_is_named_and_kept(mnist):
     mnist.check(mnist.load(urls))
 
 
-def test_a_folder_in_place_of_a_file_of_mnist_is_said(mnist):
+def test_a_folder_in_place_of_a_file_of_mnist_is_reported(mnist):
     (mnist.kept / "train-labels-idx1-ubyte").mkdir(parents=True)
     assert "it cannot be read (Is a directory)" in mnist.fault(mnist.urls())
 
@@ -565,7 +565,7 @@ def test_a_test_limit_is_named_as_such():
 
 
 @pytest.mark.parametrize("count", [10, 143, 700])
-def test_a_hold_out_takes_the_same_share_of_every_class_from_the_training_rows_and_leaves_the_rest(count):
+def test_a_hold_out_set_is_stratified_and_disjoint_from_the_training_rows(count):
     data = datasets.digits()
     part = datasets.held_out(data, count)
     sizes, held = np.bincount(data.train_labels), np.bincount(part.test_labels, minlength=10)

@@ -15,7 +15,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves server.data below any path, and misbehaves as the server's attributes say."""
+    """Serves server.data at any path, with faults given by the server's attributes."""
 
     def do_GET(self):
         server = self.server
@@ -71,7 +71,7 @@ def path(tmp_path):
 
 
 def fault(*arguments, **options):
-    """The one line that fetch fails with."""
+    """The one-line error of fetch."""
     with pytest.raises(UserError) as error:
         download.fetch(*arguments, **options)
     assert "\n" not in str(error.value)
@@ -136,7 +136,7 @@ def test_the_next_mirror_is_tried_at_once_after_404(serve, path):
     assert path.read_bytes() == DATA and len(first.asked) == 1
 
 
-def test_a_missing_file_is_said(serve, path):
+def test_a_missing_file_is_reported(serve, path):
     assert "HTTP 404 Not Found" in fault([serve(statuses=[404]).url], path, SHA256)
 
 
@@ -225,7 +225,7 @@ def test_every_mirror_that_failed_is_named(path):
     assert message.count("file:///folder/name") == 3 and "No such file" in message
 
 
-def test_an_empty_list_of_mirrors_is_said(path):
+def test_an_empty_list_of_mirrors_is_reported(path):
     assert "no URL is given" in fault([], path, SHA256)
 
 

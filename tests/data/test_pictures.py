@@ -1,4 +1,4 @@
-"""Pictures of every kind and size become images of a dataset by the documented rules; what cannot be read says why."""
+"""Pictures of every format and size become images of a dataset by the documented rules; others are refused with a reason."""
 
 import io
 import os
@@ -90,7 +90,7 @@ def test_exif_turns_a_picture_upright(orientation, undo):
 
 
 @pytest.mark.parametrize("orientation", [0, 1, 9])
-def test_an_orientation_that_says_nothing_turns_nothing(orientation):
+def test_an_undefined_orientation_is_ignored(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     image, remarks = pictures.read(encoded(Image.fromarray(COLOURS), exif=exif))
@@ -98,7 +98,7 @@ def test_an_orientation_that_says_nothing_turns_nothing(orientation):
     assert remarks == ()
 
 
-def test_what_is_transparent_is_white_and_said():
+def test_transparent_pixels_become_white_with_a_remark():
     layer = Image.fromarray(np.dstack([COLOURS, np.full((40, 60), 255, np.uint8)]))
     layer.paste((10, 20, 30, 0), (0, 0, 30, 40))
     image, remarks = pictures.read(encoded(layer))
@@ -108,7 +108,7 @@ def test_what_is_transparent_is_white_and_said():
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
-def test_of_an_animation_the_first_frame_counts_and_that_is_said(kind):
+def test_the_first_frame_of_an_animation_is_used_with_a_remark(kind):
     first, second = Image.new("RGB", (20, 20), "red"), Image.new("RGB", (20, 20), "blue")
     image, remarks = pictures.read(encoded(first, kind, save_all=True, append_images=[second, first]))
     red, green, blue = image.getpixel((10, 10))
@@ -128,7 +128,7 @@ def test_of_an_animation_the_first_frame_counts_and_that_is_said(kind):
     (encoded(Image.fromarray(COLOURS), "TIFF"), "not a picture that can be read here"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "damaged or cut short|not a picture"),
 ])
-def test_what_is_no_whole_picture_says_so(data, words):
+def test_an_incomplete_picture_is_refused(data, words):
     with pytest.raises(PictureError, match=words) as fault:
         pictures.read(data)
     assert "\n" not in str(fault.value)
@@ -146,11 +146,13 @@ def test_a_picture_with_a_wrong_byte_is_read_or_refused_in_words(byte):
 
 @pytest.mark.parametrize("size", [(12_000, 9_000), (7_500, 7_000), (20_000, 20_000)])
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_unpacked(size, monkeypatch):
-    data = encoded(Image.new("1", size))
-    assert len(data) < 200_000
+    """A PNG whose header claims the size."""
+    data = bytearray(encoded(Image.new("1", (8, 8))))
+    data[16:24] = struct.pack(">II", *size)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
     monkeypatch.setattr(Image.Image, "convert", None)
     with pytest.raises(PictureError, match="too large.*50 million"):
-        pictures.read(data)
+        pictures.read(bytes(data))
 
 
 def test_a_large_file_and_a_pipe_are_refused_without_reading_them(tmp_path):
@@ -221,7 +223,7 @@ def test_a_digits_ink_is_light_fills_its_box_and_is_centred(dataset, box, grid, 
         assert abs((mass * (y + 0.5)).sum() - 14) <= 0.51 and abs((mass * (x + 0.5)).sum() - 14) <= 0.51
 
 
-def test_where_a_digit_stood_and_which_way_it_was_coloured_makes_no_difference():
+def test_the_position_and_the_polarity_of_a_digit_do_not_matter():
     first, _ = pictures.fit(digit(box=(100, 40, 160, 240)).convert("RGB"), "mnist")
     for other in (digit(box=(30, 60, 90, 260)), digit(ink=255, paper=0), digit(ink=90, paper=230),
                   digit(size=(560, 280), box=(400, 40, 460, 240))):
@@ -263,7 +265,7 @@ def test_a_picture_keeps_a_small_copy_of_what_was_given():
 @pytest.mark.parametrize("dataset, words", [("mnist", ["inverted", "20 pixels", "centre of mass", "28 × 28"]),
                                             ("digits", ["inverted", "8 × 8 or 32 × 32", "enlarged to 32 × 32"]),
                                             ("cifar10", ["cropped around its centre", "32 × 32"])])
-def test_the_rule_is_told(dataset, words):
+def test_the_rule_is_described(dataset, words):
     assert all(word in pictures.rule(dataset) for word in words)
 
 
@@ -292,7 +294,7 @@ def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):
 
 @pytest.mark.parametrize("paths, words", [([], "which pictures?"), (["nowhere/at all"], "there is no nowhere/at all"),
                                           (["my pictures/.git/.."], None), (["empty"], "no picture in empty")])
-def test_what_cannot_be_found_is_said_in_one_line(folder, monkeypatch, paths, words):
+def test_a_missing_path_is_one_line(folder, monkeypatch, paths, words):
     monkeypatch.chdir(folder.parent)
     (folder.parent / "empty").mkdir()
     if words is None:
@@ -314,7 +316,7 @@ def test_more_pictures_than_a_page_holds_are_refused(folder, monkeypatch):
         pictures.find([folder])
 
 
-def test_a_name_that_is_no_text_can_be_shown(tmp_path):
+def test_a_name_that_is_not_utf8_can_be_shown(tmp_path):
     path = os.fsencode(tmp_path) + b"/\xff.png"
     with open(path, "wb") as file:
         file.write(encoded(Image.fromarray(COLOURS)))

@@ -45,7 +45,7 @@ def extract(parameters, images=IMAGES, layer="latent", **options):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 64])
-def test_features_are_the_latent_channel_by_channel_for_any_batch_size(parameters, latent, batch, monkeypatch):
+def test_features_are_the_latent_in_chw_order_for_any_batch_size(parameters, latent, batch, monkeypatch):
     monkeypatch.setattr(inference, "BATCH", batch)
     expected = latent.transpose(0, 3, 1, 2).reshape(5, 8192)
     assert np.allclose(extract(parameters), expected, rtol=1e-4, atol=1e-5)
@@ -67,7 +67,7 @@ def test_a_grid_that_does_not_divide_the_map_is_refused():
         features.average_pool(np.zeros((1, 8, 8, 2)), 3)
 
 
-def test_standardise_uses_the_training_rows_alone_and_zeroes_constant_features():
+def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
     rng = np.random.default_rng(0)
     train, test = rng.normal(5, 3, (4001, 3)).astype(np.float32), rng.normal(7, 1, (7, 3)).astype(np.float32)
     train[:, 1] = test[:, 1] = 0.1
@@ -81,7 +81,7 @@ def test_standardise_uses_the_training_rows_alone_and_zeroes_constant_features()
         assert not rows[:, 1].any()
 
 
-def test_pixels_are_the_normalised_images_channel_by_channel():
+def test_pixels_are_the_normalized_images_in_chw_order():
     out = np.full((5, 3072), np.nan, np.float32)
     features.extract(PIXELS, IMAGES, Recipe(), out, "")
     assert np.allclose(out, IMAGES.transpose(0, 3, 1, 2).reshape(5, -1) / 255)
@@ -121,7 +121,7 @@ def test_max_pool_takes_the_largest_of_each_window():
         features.max_pool(values, 4)
 
 
-def test_a_scaled_polarity_counts_the_threshold_in_the_channels_deviations(parameters):
+def test_the_threshold_of_a_scaled_polarity_is_in_standard_deviations_of_the_channel(parameters):
     z = references.conv2d(IMAGES / 255, parameters["enc1.weight"], parameters["enc1.bias"], 1)
     scaled = (z - z.mean(axis=(0, 1, 2))) / z.std(axis=(0, 1, 2))
     expected = np.concatenate([np.maximum(scaled - 0.25, 0), np.maximum(-scaled - 0.25, 0)], axis=3)
@@ -131,10 +131,10 @@ def test_a_scaled_polarity_counts_the_threshold_in_the_channels_deviations(param
     assert np.allclose(found, features.average_pool(expected, 4).transpose(0, 3, 1, 2).reshape(5, -1), atol=1e-4)
 
 
-# What is fitted.
+# Fitted recipes.
 
 class Maps:
-    """An encoder whose activations are rows of its own, whatever the pixels: images (N, 1, 1, 1) hold their numbers."""
+    """An encoder with given rows as activations; images (N, 1, 1, 1) hold the row numbers."""
 
     def __init__(self, values):
         self.values = values
@@ -187,14 +187,14 @@ def test_directions_without_variance_are_zeros():
     assert share == pytest.approx(1) and not recipe.components[:, 1:].any() and recipe.components[:, 0].any()
 
 
-def test_features_that_are_not_finite_are_refused_with_what_to_do():
+def test_features_that_are_not_finite_are_refused_with_advice():
     encoder, images = maps(100, 20, rank=3)
     encoder.values[7, 3] = np.nan
     with pytest.raises(UserError, match="lower learning_rate"):
         features.fit_components(encoder, images, Recipe(), 4, True)
 
 
-def test_a_block_is_what_its_images_give_alone(parameters, monkeypatch):
+def test_a_block_does_not_depend_on_other_images(parameters, monkeypatch):
     monkeypatch.setattr(features, "ROWS", 2)
     options = {"threshold": 0.1, "max_pool": 2, "grid": 4, "flip": True, "layer": "enc1"}
     whole = extract(parameters, **options)
@@ -210,7 +210,7 @@ def test_a_sample_is_drawn_by_the_seed_without_repeats_and_in_order():
     assert np.array_equal(features.sample(50, 100, seed=1), np.arange(50))
 
 
-def test_a_recipe_is_made_again_from_params_and_the_saved_numbers(tmp_path):
+def test_a_recipe_is_restored_from_params_and_the_saved_arrays(tmp_path):
     encoder, images = maps(100, 20, rank=3)
     params = {"features_two_polarity": 0.5, "features_polarity_scale": "channel", "features_pool": "none",
               "features_flip": True, "features_pca": 4}

@@ -1,4 +1,4 @@
-"""Fitting to patches against its definitions in float64: whitening, k-means, and that all of it is one convolution."""
+"""Fitting to patches against the definitions in float64: whitening, k-means, and the resulting convolution."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def one_layer(kernel=3, filters=5, padding=1, bias=True):
 
 
 def read(images):
-    """What a first layer reads: the images as they are, in batches."""
+    """The input of a first layer: the images in batches."""
     for start in range(0, len(images), 5):
         yield start, images[start:start + 5]
 
@@ -44,14 +44,14 @@ def drawn(layer, count=600):
 
 
 def windows(layer):
-    """Every patch of every image inside it, float64, (N, rows, columns, D)."""
+    """Every patch of every image without padding, float64, (N, rows, columns, D)."""
     seen = np.lib.stride_tricks.sliding_window_view(IMAGES, (layer.attributes["kernel"],) * 2, axis=(1, 2))
     return seen.transpose(0, 1, 2, 4, 5, 3).reshape(*seen.shape[:3], -1).astype(np.float64)
 
 
 # ---- patches
 
-def test_patches_are_windows_inside_the_images_and_the_same_whoever_asks():
+def test_patches_are_windows_without_padding_and_reproducible():
     layer = one_layer()
     found = drawn(layer)
     known = {patch.tobytes() for patch in windows(layer).astype(np.float32).reshape(-1, 18)}
@@ -62,7 +62,7 @@ def test_patches_are_windows_inside_the_images_and_the_same_whoever_asks():
     assert not np.array_equal(found, patches.sample(layer, IMAGES, 600, read, 7, 1))
 
 
-def test_few_patches_are_of_few_images_a_few_from_each():
+def test_few_patches_come_from_few_images_with_several_from_each():
     read_of = []
 
     def noting(images):
@@ -74,7 +74,7 @@ def test_few_patches_are_of_few_images_a_few_from_each():
 
 
 @pytest.mark.parametrize("contrast", [None, 0.5])
-def test_evened_patches_have_no_mean_and_with_contrast_about_the_same_variance(contrast):
+def test_normalised_patches_have_mean_zero_and_with_contrast_similar_variances(contrast):
     found, wanted = correlated(), correlated().astype(np.float64)
     patches.even_out(found, contrast)
     wanted -= wanted.mean(axis=1, keepdims=True)
@@ -86,7 +86,7 @@ def test_evened_patches_have_no_mean_and_with_contrast_about_the_same_variance(c
 # ---- whitening
 
 @pytest.mark.parametrize("kind, components", [("zca", None), ("pca", 12), ("pca", 5)])
-def test_whitened_patches_have_the_identity_as_covariance_on_the_directions_kept(kind, components, pieces):
+def test_whitened_patches_have_the_identity_as_covariance_on_the_pca_components(kind, components, pieces):
     found = correlated()
     whitening = patches.Whitening.measure(found, kind, components, 0.0, pieces)
     white = (found - whitening.mean) @ whitening.matrix.T
@@ -101,7 +101,7 @@ def explained(found, components):
     return values[:components].sum() / values.sum()
 
 
-def test_zca_changes_patches_less_than_any_other_whitening_and_is_undone_by_its_inverse(pieces):
+def test_zca_changes_patches_less_than_other_whitenings_and_has_an_inverse(pieces):
     found = correlated()
     zca, pca = (patches.Whitening.measure(found, kind, 12, 0.0, pieces) for kind in ("zca", "pca"))
     assert np.allclose(zca.matrix, zca.matrix.T)
@@ -110,7 +110,7 @@ def test_zca_changes_patches_less_than_any_other_whitening_and_is_undone_by_its_
         np.testing.assert_allclose(centred @ whitening.matrix.T @ whitening.inverse, centred, atol=1e-4)
 
 
-def test_a_rotation_keeps_variances_and_the_largest_directions(pieces):
+def test_a_rotation_keeps_variances_and_the_largest_pca_components(pieces):
     found = correlated()
     rotation = patches.Whitening.measure(found, "rotation", 4, 0.05, pieces)
     turned = (found - rotation.mean) @ rotation.matrix.T
@@ -118,8 +118,8 @@ def test_a_rotation_keeps_variances_and_the_largest_directions(pieces):
     np.testing.assert_allclose(turned.T @ turned / len(turned), np.diag(values[:4]), rtol=1e-4, atol=1e-3 * values[0])
 
 
-def test_what_is_added_to_variances_is_in_units_of_their_mean(pieces):
-    """So that patches on another scale get the same filters."""
+def test_the_regularisation_of_variances_is_in_units_of_their_mean(pieces):
+    """So patches on another scale get the same filters."""
     small, large = (patches.Whitening.measure(size * correlated(), "zca", None, 0.1, pieces) for size in (1, 255))
     np.testing.assert_allclose(small.matrix, 255 * large.matrix, rtol=1e-3, atol=1e-5)
     values, vectors = np.linalg.eigh(np.cov(correlated().astype(np.float64).T, bias=True))
@@ -127,7 +127,7 @@ def test_what_is_added_to_variances_is_in_units_of_their_mean(pieces):
     np.testing.assert_allclose(small.matrix, wanted, atol=1e-4)
 
 
-def test_directions_without_variance_are_not_whitened_with_nothing_added(pieces):
+def test_directions_without_variance_cannot_be_whitened_without_regularisation(pieces):
     flat = np.ones((100, 4), np.float32)
     flat[:, 0] = np.arange(100)
     with pytest.raises(UserError, match="cannot be whitened; set patches_whitening above 0"):
@@ -136,7 +136,7 @@ def test_directions_without_variance_are_not_whitened_with_nothing_added(pieces)
 
 # ---- k-means
 
-def test_kmeans_has_unit_atoms_and_an_objective_that_never_falls_and_is_its_definition(pieces):
+def test_kmeans_has_unit_filters_and_its_objective_never_decreases(pieces):
     points = correlated() - 3
     start = patches.unit_rows(points[:6].astype(np.float64))
     atoms, objective = patches.kmeans(points, start, 12, pieces)
@@ -155,7 +155,7 @@ def test_kmeans_finds_directions_of_either_sign(pieces):
     np.testing.assert_allclose(np.abs(atoms @ axes.T).max(axis=0), 1, atol=0.01)
 
 
-def test_an_atom_that_no_point_belongs_to_stays(pieces):
+def test_a_filter_without_points_does_not_change(pieces):
     points = np.tile(np.array([[1, 0.1, 0]], np.float32), (70, 1))
     atoms, _ = patches.kmeans(points, np.eye(3), 2, pieces)
     np.testing.assert_allclose(atoms[1:], np.eye(3)[1:])
@@ -168,7 +168,7 @@ def test_an_atom_that_no_point_belongs_to_stays(pieces):
 @pytest.mark.parametrize("spec", [
     Fit("conv", "zca", centred=True, bias=-0.25), Fit("conv", "pca", components=7), Fit("conv", "none"),
     Fit("conv", "pca", atoms=False), Fit("conv", "rotation", atoms=False)], ids=lambda spec: f"{spec.whitening}-{spec.atoms}")
-def test_the_convolution_is_whitening_then_atoms_of_every_patch(spec, atoms, pieces):
+def test_the_convolution_is_whitening_then_filters_of_every_patch(spec, atoms, pieces):
     layer, settings = one_layer(padding=0), dataclasses.replace(SETTINGS, atoms=atoms)
     fitted = patches.fit(layer, spec, drawn(layer), settings, 0, pieces)
     seen, found = windows(layer), drawn(layer).astype(np.float64)
@@ -189,7 +189,7 @@ def test_the_convolution_is_whitening_then_atoms_of_every_patch(spec, atoms, pie
     assert len(fitted.facts["objective"]) == (4 if spec.atoms and atoms == "kmeans" else 0)
 
 
-def test_with_the_networks_contrast_the_convolution_is_that_of_patches_of_even_contrast(pieces):
+def test_with_local_contrast_the_convolution_is_that_of_contrast_normalised_patches(pieces):
     layer, contrast = one_layer(padding=0, bias=False), 0.3
     fitted = patches.fit(layer, Fit("conv", "zca", centred=True, contrast=contrast), drawn(layer), SETTINGS, 0, pieces)
     assert fitted.bias is None
@@ -203,7 +203,7 @@ def test_with_the_networks_contrast_the_convolution_is_that_of_patches_of_even_c
     np.testing.assert_allclose(answers.std(axis=0), 1, rtol=1e-3)
 
 
-def test_pictures_are_the_atoms_before_whitening(pieces):
+def test_pictures_are_the_filters_before_whitening(pieces):
     layer = one_layer()
     fitted = patches.fit(layer, Fit("conv", "zca", centred=True), drawn(layer), SETTINGS, 0, pieces)
     shown = fitted.pictures.reshape(5, -1).astype(np.float64)
@@ -222,19 +222,19 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(monkeypatch):
     assert len(found) == 1
 
 
-def test_more_filters_than_patches_is_a_line_that_says_what_to_raise(pieces):
+def test_more_filters_than_patches_is_one_line_with_advice(pieces):
     layer = one_layer(filters=40)
     with pytest.raises(UserError, match="layer conv has 40 filters and 20 patches .*; raise patches_samples"):
         patches.fit(layer, Fit("conv", "zca"), drawn(layer, 20)[:20], SETTINGS, 0, pieces)
 
 
-def test_the_last_setting_is_that_of_all_layers_after_it():
+def test_the_last_hyperparameter_applies_to_all_further_layers():
     settings = dataclasses.replace(SETTINGS, samples=(9, 5), whitening=(0.1, 0.2, 0.3))
     assert [settings.of_layer(number) for number in range(4)] == [(9, 0.1), (5, 0.2), (5, 0.3), (5, 0.3)]
 
 
 class OnDevice:
-    """Stands for CuPy: arrays are NumPy's, and what comes and goes is counted."""
+    """A mock of CuPy with NumPy arrays that counts transfers."""
 
     def __init__(self):
         self.moved = []

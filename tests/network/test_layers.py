@@ -1,4 +1,4 @@
-"""Shapes, parameters, state and work of each kind of layer, and what a layer cannot read."""
+"""Shapes, parameters, state and multiply-accumulates of each kind of layer, and inputs that are refused."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ladder.network import layers, networks
 
 
 def resolved(layer, image):
-    """The layer as it reads images of this shape."""
+    """The layer with an input of this shape."""
     return networks.resolve("alone", image, (layer,), layer.name, "mse").layers[0]
 
 
@@ -61,7 +61,7 @@ def test_parameters_and_state(layer, image, parameters, state):
     assert (layer.parameters, layer.state) == (parameters, state)
 
 
-def test_macs_are_the_products_of_every_window():
+def test_macs_count_the_products_of_every_window():
     assert resolved(layers.conv2d("conv", 5, kernel=3, stride=2, bias=False), (9, 8, 2)).macs == 5 * 4 * 5 * (3 * 3 * 2)
     assert resolved(layers.dense("fc", 5), (1, 1, 12)).macs == 60
     assert resolved(layers.batchnorm("bn"), (9, 8, 2)).macs == resolved(layers.maxpool2d("pool"), (9, 8, 2)).macs == 0
@@ -76,7 +76,7 @@ def test_macs_are_the_products_of_every_window():
     (layers.dense("fc", 5), (8, 6, 1), "a dense layer reads a vector, not 8x6 pixels; flatten them first"),
     (layers.dense("fc", 5), (1, 6, 1), "a dense layer reads a vector, not 1x6 pixels; flatten them first"),
 ], ids=str)
-def test_a_layer_that_cannot_read_its_input_says_why(layer, image, message):
+def test_a_layer_that_cannot_process_its_input_gives_the_reason(layer, image, message):
     with pytest.raises(UserError) as error:
         networks.resolve("small", image, (layer,), layer.name, "mse")
     height, width, _ = image
@@ -89,12 +89,12 @@ def test_only_layers_of_one_shape_are_added(other):
         networks.resolve("sum", (4, 6, 2), (layers.relu("a"), other, layers.add("sum", ("a", "b"))), "sum", "mse")
 
 
-def test_a_local_contrast_has_the_shape_of_what_it_scales():
+def test_a_local_contrast_has_the_shape_of_its_first_input():
     table = layers.conv2d("a", 4, kernel=3, padding=0), layers.local_contrast("b", 3, ("a", networks.INPUT), 1e-3)
     assert networks.resolve("even", (5, 7, 2), table, "b", None).layer("b").output_shape == (3, 5, 4)
 
 
-def test_a_local_contrast_is_of_the_windows_of_what_it_scales():
+def test_a_local_contrast_needs_the_windows_of_its_first_input():
     table = layers.conv2d("a", 4, kernel=3), layers.local_contrast("b", 3, ("a", networks.INPUT), 1e-3)
     with pytest.raises(UserError, match="layer b: 5x7 pixels are not those of a window of 3x3 that slides over 5x7 pixels"):
         networks.resolve("even", (5, 7, 2), table, "b", None)

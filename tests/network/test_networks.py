@@ -1,4 +1,4 @@
-"""The tables of the networks: their published sizes, and how layers find what they read."""
+"""The tables of the networks: their published sizes, and how layers are connected."""
 
 import collections
 import math
@@ -16,7 +16,7 @@ def kinds(network):
 
 
 def convolution(kernel, inputs, filters, bias=True):
-    """How many parameters a convolution has; a dense layer is one of kernel 1."""
+    """Number of parameters of a convolution; a dense layer has kernel 1."""
     return kernel * kernel * inputs * filters + bias * filters
 
 
@@ -36,7 +36,7 @@ def test_the_autoencoder_has_its_published_size():
     assert not network.classifies
 
 
-def test_the_autoencoder_does_the_published_work():
+def test_the_autoencoder_has_the_published_macs():
     network = networks.build("autoencoder")
     assert sum(layer.macs for layer in network.layers) / 1e6 == pytest.approx(174.6, abs=0.05)
 
@@ -50,7 +50,7 @@ def test_the_autoencoder_takes_other_filters_and_images():
 
 
 @pytest.mark.parametrize("image, filters, most", [(MNIST, (8, 8, 8), 2), ((32, 20, 3), (4,) * 6, 2), ((7, 8, 1), (4,), 0)])
-def test_an_autoencoder_too_deep_for_its_images_says_how_deep_it_may_be(image, filters, most):
+def test_an_autoencoder_too_deep_for_its_images_reports_the_largest_depth(image, filters, most):
     with pytest.raises(UserError) as error:
         networks.build("autoencoder", image, filters=filters)
     depth, (height, width, _) = len(filters), image
@@ -95,7 +95,7 @@ def test_the_patch_network_has_its_published_size():
 @pytest.mark.parametrize("filters, message", [
     ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but there are only 8 principal directions; at most 8"),
     ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but there are only 18 principal directions; at most 18")])
-def test_a_patch_network_keeps_no_more_directions_than_its_patches_have(filters, message):
+def test_a_patch_network_has_no_more_pca_components_than_its_patches_have_values(filters, message):
     with pytest.raises(UserError, match=message):
         networks.build("patch_net", filters=filters)
 
@@ -117,13 +117,13 @@ def test_lenet_5_has_its_published_size():
     assert network.layer(network.features).output_shape == (1, 1, 84)
 
 
-def test_lenet_5_reads_images_of_32x32_as_they_are():
+def test_lenet_5_does_not_pad_images_of_32x32():
     network = networks.build("lenet_5", networks.CIFAR)
     assert network.layers[0].name == "conv1" and network.layer("flat").output_shape == (1, 1, 400)
     assert network.parameter_count == convolution(5, 3, 6) + convolution(5, 6, 16) + dense(400, 120, 84, 10)
 
 
-def test_small_cnn_reads_what_is_left_of_two_convolutions_and_a_pooling():
+def test_the_dense_layer_of_small_cnn_reads_the_output_of_its_convolutions():
     network = networks.build("small_cnn", MNIST)
     assert network.parameter_count == convolution(3, 1, 16) + convolution(3, 16, 32) + dense(32 * 11 * 11, 128, 10)
     assert network.layer(network.features).output_shape == (1, 1, 128)
@@ -138,11 +138,11 @@ def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_
     assert network.needed_for(network.features) == network.layers[:-1]
 
 
-def test_lenet_5_reads_smaller_images_amid_zeros():
+def test_lenet_5_pads_smaller_images():
     assert networks.build("lenet_5", (12, 12, 1)).layer("flat").output_shape == (1, 1, 400)
 
 
-def test_a_network_says_which_layer_its_images_are_too_small_for():
+def test_an_error_names_the_layer_for_which_images_are_too_small():
     with pytest.raises(UserError, match="config: network small_cnn cannot read images of 5x5: layer conv2: a window of 3x3"):
         networks.build("small_cnn", (5, 5, 1))
 
@@ -157,7 +157,7 @@ BLOCKS = {18: 8, 34: 16, 50: 16, 101: 33}
 
 
 @pytest.mark.parametrize("depth", IMAGENET)
-def test_the_mnist_form_of_a_resnet_is_the_published_one_but_for_its_first_and_last_layer(depth):
+def test_the_mnist_form_of_a_resnet_is_the_published_one_except_for_its_first_and_last_layer(depth):
     features = 512 if depth < 50 else 2048
     network = networks.build(f"resnet{depth}", MNIST)
     first = convolution(7, 3, 64, bias=False) - convolution(7, 1, 64, bias=False)
@@ -205,7 +205,7 @@ def test_the_width_of_a_resnet_scales_every_layer():
     assert network.layer("stem").output_shape == (32, 32, 4) and network.layer("average").output_shape == (1, 1, 32)
 
 
-def test_a_shortcut_is_a_convolution_only_where_shapes_differ():
+def test_a_shortcut_is_a_convolution_only_if_shapes_differ():
     network = networks.build("resnet18")
     shortcuts = [layer for layer in network.layers if layer.name.endswith("_shortcut")]
     assert [(layer.name, layer.attributes["stride"], layer.attributes["kernel"]) for layer in shortcuts] == [
@@ -228,7 +228,7 @@ FORK = (layers.conv2d("a", 4, bias=False), layers.batchnorm("bn"), layers.relu("
         layers.add("d", ("b", "c")), layers.relu("e"))
 
 
-def test_layers_read_the_layer_before_them_unless_they_name_others():
+def test_layers_read_the_previous_layer_unless_they_name_others():
     network = networks.resolve("small", (9, 7, 2), (layers.conv2d("a", 4, kernel=5, padding=1), layers.maxpool2d("b"),
                                                     layers.upsample2d("c")), "b", "mse")
     assert [layer.inputs for layer in network.layers] == [("input",), ("a",), ("b",)]
@@ -236,7 +236,7 @@ def test_layers_read_the_layer_before_them_unless_they_name_others():
     assert network.parameters == {"a.weight": (4, 5, 5, 2), "a.bias": (4,)}
 
 
-def test_a_network_knows_who_reads_a_layer_and_what_it_is_computed_from():
+def test_a_network_knows_the_readers_and_the_dependencies_of_a_layer():
     network = networks.resolve("fork", (4, 4, 3), FORK, "d", "mse")
     assert [layer.name for layer in network.readers("bn")] == ["b", "c"]
     assert [layer.name for layer in network.readers("input")] == ["a"] and network.readers("e") == []

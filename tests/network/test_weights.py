@@ -1,4 +1,4 @@
-"""The weights file, the initial weights and how far layers moved."""
+"""Weights files, initial weights and the movement of layers."""
 
 import math
 import struct
@@ -45,7 +45,7 @@ def test_the_file_is_read_by_struct_and_frombuffer_alone(file, parameters):
     assert position == values.size == 751_875
 
 
-def test_what_is_written_comes_back_as_it_is_in_memory(file, parameters):
+def test_written_weights_are_read_back_unchanged(file, parameters):
     back = weights.load(file, NETWORK)
     assert list(back) == list(parameters)
     assert all(np.array_equal(back[name], parameters[name]) for name in parameters)
@@ -112,7 +112,7 @@ def test_an_autoencoder_starts_from_safetensors_too(tmp_path, parameters, file):
     assert all(np.array_equal(back[name], parameters[name]) for name in parameters)
 
 
-def test_batch_normalisation_starts_as_the_identity_and_at_zero_where_it_closes_a_residual_branch():
+def test_batch_normalisation_starts_as_the_identity_and_at_zero_at_the_end_of_a_residual_branch():
     network = networks.build("resnet18", (28, 28, 1), width=4)
     initial, state = weights.initialize(network, 0), weights.initial_state(network)
     assert (initial["stem_bn.weight"] == 1).all() and not initial["stage1_1_bn2.weight"].any()
@@ -120,7 +120,7 @@ def test_batch_normalisation_starts_as_the_identity_and_at_zero_where_it_closes_
     assert (state["stem_bn.running_var"] == 1).all() and not state["stem_bn.running_mean"].any()
 
 
-def test_movement_is_relative_to_the_weights_before_and_leaves_biases_out():
+def test_movement_is_relative_to_the_initial_weights_and_omits_biases():
     before = {"a.weight": np.array([3.0, 4.0]), "a.bias": np.zeros(2)}
     after = {"a.weight": np.array([3.0, 4.5]), "a.bias": np.ones(2)}
     assert weights.movement(before, after) == {"a": pytest.approx(0.1)}

@@ -1,4 +1,4 @@
-"""The stage `fit` on a few small images: what it writes, and that threads and rungs do not matter."""
+"""The stage `patches` on a few small images: its files, and independence of threads and rungs."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def values(network, artifact):
 
 
 @pytest.mark.parametrize("params", [PARAMS, NORM, PATCH_NET], ids=["autoencoder", "norm", "patch_net"])
-def test_every_layer_that_can_be_is_fitted_and_the_others_stay_as_they_were(tmp_path, params):
+def test_every_layer_with_a_fit_is_fitted_and_the_others_do_not_change(tmp_path, params):
     network, artifact = made(tmp_path, params)
     before, after = weights.initialize(network, 1), values(network, artifact)
     for name in network.parameters:
@@ -57,8 +57,8 @@ def test_every_layer_that_can_be_is_fitted_and_the_others_stay_as_they_were(tmp_
     assert artifact.metrics["parameters"] == network.parameter_count and artifact.metrics["kernels"]
 
 
-def test_the_second_layer_is_fitted_to_what_the_first_makes_of_the_images(tmp_path):
-    """Its answers to patches of the first layer's maps, computed by definition, have mean 0 and deviation 1."""
+def test_the_second_layer_is_fitted_to_the_output_of_the_first(tmp_path):
+    """Its responses to patches of the first layer's output, computed by definition, have mean 0 and standard deviation 1."""
     network, artifact = made(tmp_path, {**PARAMS, "patches_samples": [600, 9000]})
     found, images = values(network, artifact), artifacts.Artifact(tmp_path / "normalized/n0").array("train.npy")
     statistics = normalization.Statistics.load(artifacts.Artifact(tmp_path / "normalized/n0"))
@@ -79,7 +79,7 @@ def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params):
 
 
 def test_another_rung_fits_nearly_the_same_weights(tmp_path):
-    """Random atoms: k-means may take a patch on the border of two groups to either."""
+    """Random filters: k-means may assign a patch between two clusters to either."""
     params = {**NORM, "patches_atoms": "random"}
     del params["patches_iterations"]
     (network, here), (_, there) = (made(tmp_path / variant, {**params, "variant": variant}) for variant in

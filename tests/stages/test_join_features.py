@@ -1,4 +1,4 @@
-"""Features of several parts side by side."""
+"""Concatenated features of several parts."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def features(folder, count, width, seed):
     return artifacts.Artifact(folder), rows
 
 
-def test_each_parts_columns_stand_in_their_place_times_their_weight(tmp_path, monkeypatch):
+def test_each_parts_columns_are_in_order_and_multiplied_by_its_weight(tmp_path, monkeypatch):
     monkeypatch.setattr(join_features, "ROWS", 4)
     parts = [features(tmp_path / f"f{number}", 10, width, number) for number, width in enumerate((3, 5, 2))]
     with artifacts.making(tmp_path / "joined", {"stage": "joined"}) as work:

@@ -1,4 +1,4 @@
-"""The command that checks a multiplier's table: what it says of good and of faulty ones, and of what is none."""
+"""The command that checks a multiplier's table: correct tables, faulty tables, and other files."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_every_planted_fault_is_named(tmp_path, place, entry, faults):
     found = lines(result)
     assert result.returncode == 1
     assert tuple(name for name in FAULTS if found[name].split()[1] != "ok") == faults
-    for name in set(faults) - {"monotone"}:   # which is the neighbours'
+    for name in set(faults) - {"monotone"}:   # a fault of the neighbours
         assert f"{name} 1 of 64 entries, first [{place[0]}, {place[1]}] = {entry:#04x}" in " ".join(found[name].split())
     assert found[str(sum(int(found[name].split()[1]) for name in faults))].endswith("faults")
 
@@ -74,7 +74,7 @@ def test_narrow_tables(tmp_path, bits):
     assert f"{4 ** bits} entries, mantissas of {bits} bits" in result.stdout
 
 
-def test_what_is_no_table_ends_with_2_and_one_line(tmp_path):
+def test_a_file_that_is_not_a_table_ends_with_2_and_one_line(tmp_path):
     (tmp_path / "short").write_bytes(bytes(100))
     (tmp_path / "full").write_bytes(bytes(16))
     np.save(tmp_path / "floats.npy", np.zeros(16))

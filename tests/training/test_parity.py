@@ -1,4 +1,4 @@
-"""The cpu rung against the plainest plan there is: one operation per layer, nothing fused, float64; and the protocol itself."""
+"""The cpu rung against the simplest plan: one operation per layer, nothing fused, float64; and the protocol itself."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from ladder.network import networks
 from ladder.rungs import cpu
 from ladder.training import parity
 
-NETWORK = networks.build("autoencoder")
-NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
-CONVOLUTIONS = [layer.name for layer in NETWORK.layers if layer.kind == "conv2d"]
+NETWORKS = {"autoencoder": networks.build("autoencoder"), **zoo.NETWORKS}
+NARROW = networks.build("autoencoder", filters=(32, 16))
+CONVOLUTIONS = [layer.name for layer in NARROW.layers if layer.kind == "conv2d"]
 
 
 @pytest.fixture(scope="module", params=parity.PROTOCOLS)
@@ -26,7 +26,7 @@ def train(network, name, dtype="float32", follow=None):
 
 @pytest.fixture(scope="module")
 def trained(name):
-    return train(NETWORK, name)
+    return train(NARROW, name)
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -41,7 +41,7 @@ def test_the_cpu_rung_stays_within_the_tolerance(name, network, monkeypatch):
 
 @pytest.mark.parametrize("layer", CONVOLUTIONS)
 def test_a_gradient_wrong_by_one_percent_in_one_layer_fails(name, trained, layer, monkeypatch):
-    wrong = NETWORK.parameters[f"{layer}.weight"]
+    wrong = NARROW.parameters[f"{layer}.weight"]
     for operation in ("conv2d_backward", "winograd_conv2d_backward", "upsample_conv2d_backward"):
         def scaled(executor, *, dweight, right=numpy_executor.OPERATIONS[operation], **operands):
             right(executor, dweight=dweight, **operands)
@@ -50,20 +50,20 @@ def test_a_gradient_wrong_by_one_percent_in_one_layer_fails(name, trained, layer
 
         monkeypatch.setitem(numpy_executor.OPERATIONS, operation, scaled)
     tensor, tolerance = f"{layer}.weight", parity.PROTOCOLS[name].tolerance
-    assert parity.deviations(NETWORK, train(NETWORK, name, follow=trained), trained)[tensor] > tolerance
+    assert parity.deviations(NARROW, train(NARROW, name, follow=trained), trained)[tensor] > tolerance
 
 
-def test_what_follows_begins_each_update_where_the_other_ended(name, trained):
+def test_a_following_training_starts_each_update_from_the_reference(name, trained):
     other = {tensor: 2 * values for tensor, values in trained.items()}
-    followed = train(NETWORK, name, follow=other)
+    followed = train(NARROW, name, follow=other)
     for tensor, values in trained.items():
         assert np.array_equal(followed[tensor][0], values[0])
         assert not np.array_equal(followed[tensor][1], values[1])
-    again = train(NETWORK, name, follow=trained)
+    again = train(NARROW, name, follow=trained)
     assert all(np.array_equal(again[tensor], values) for tensor, values in trained.items())
 
 
-def test_a_deviation_is_the_median_of_the_updates_relative_to_their_movement():
+def test_a_deviation_is_the_median_over_the_updates_relative_to_their_size():
     network, tensor = zoo.NETWORKS["zoo"], "scores_a.bias"
     start = parity.initial(network)[tensor]
     right = np.stack([start + movement for movement in (1.0, 3.0, 7.0, 8.0, 10.0)])   # moves by 1, 2, 4, 1, 2
@@ -73,7 +73,7 @@ def test_a_deviation_is_the_median_of_the_updates_relative_to_their_movement():
 
 
 def test_only_networks_that_classify_have_labels_and_running_statistics_begin_as_in_training():
-    assert "labels" not in parity.random_images(NETWORK, 6)
+    assert "labels" not in parity.random_images(NARROW, 6)
     labels = parity.random_images(zoo.ZOO, 600)["labels"]
     assert labels.dtype == np.uint8 and set(labels) == set(range(5))
     initial = parity.initial(zoo.ZOO)

@@ -1,4 +1,4 @@
-"""What a plan promises: order, coverage, work and memory, for any network and batch."""
+"""Invariants of plans: order, coverage, FLOP and memory, for any network and batch."""
 
 import math
 
@@ -34,7 +34,7 @@ def plans_of(network, variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("network", [NETWORK, *zoo.NETWORKS.values()], ids=lambda network: network.name)
-def test_every_buffer_a_step_reads_was_written_before_it_or_is_given(network, variant):
+def test_every_buffer_that_a_step_reads_is_an_input_or_was_written_before(network, variant):
     for made in plans_of(network, variant):
         given = {name for name, buffer in made.buffers.items()
                  if buffer.kind in ("dataset", "control", "parameter", "state", "optimizer")}
@@ -61,7 +61,7 @@ def test_every_layer_is_covered_once_and_in_order():
     assert covered == [layer.name for layer in NETWORK.layers]
 
 
-# ---- networks that are no chain
+# ---- networks with branches
 
 def graph(*table, loss="mse", input_shape=(4, 4, 4)):
     return networks.resolve("graph", input_shape, table, table[-1].name, loss)
@@ -83,14 +83,14 @@ def test_the_parts_of_a_gradient_are_added_before_it_is_used():
         ("b", {"y": "b", "dy": "b.gradient.sum2"}, {"dx": "a.gradient"})]
 
 
-def test_the_gradient_of_a_sum_is_that_of_both_terms_even_of_the_same():
+def test_the_gradient_of_a_sum_goes_to_both_terms_even_if_they_are_equal():
     network = graph(layers.conv2d("a", 4), layers.add("b", ("a", "a")))
     assert steps_of(network, "add_forward", "conv2d_weight_grad") == [
         ("a", {"a": "b.gradient", "b": "b.gradient"}, {"y": "a.gradient.sum1"}),
         ("a", {"x": "input", "dy": "a.gradient.sum1"}, {"dweight": "a.weight.gradient"})]
 
 
-def test_images_and_what_is_made_of_them_without_parameters_get_no_gradient():
+def test_values_that_depend_on_no_parameters_get_no_gradient():
     network = graph(layers.pad("a", 1), layers.maxpool2d("b", 3, 1, 0), layers.conv2d("c", 4), layers.add("d", ("c", "b")))
     made = training_plan(network, "cpu_sequential")
     assert {name for name in made.buffers if name.endswith(".gradient")} == {
@@ -109,7 +109,7 @@ def test_frozen_layers_get_no_gradient_and_no_update(variant):
     assert set(NETWORK.parameters) < set(made.buffers)
 
 
-def test_a_layer_that_reads_what_learns_cannot_be_frozen():
+def test_a_layer_that_reads_a_trained_layer_cannot_be_frozen():
     with pytest.raises(ValueError, match="layer enc2 cannot be frozen: it reads the output of a trained layer"):
         training_plan(frozen=("enc2",))
 
@@ -120,7 +120,7 @@ def test_a_network_with_a_layer_without_gradient_is_not_trained():
         training_plan(zoo.FITTED["patch_net"])
 
 
-def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read():
+def test_inference_omits_dropout_and_only_reads_running_statistics():
     for variant in VARIANTS:
         _, made, _ = plans_of(zoo.ZOO, variant)
         assert not any("dropout" in step.operation or "flatten" in step.operation and step.layer != "flat"
@@ -130,7 +130,7 @@ def test_after_training_dropout_is_nothing_and_running_statistics_are_only_read(
             "c7_bn", "left_bn", "right_bn"]
 
 
-def test_features_take_only_the_layers_they_are_made_of():
+def test_features_need_only_the_layers_that_they_depend_on():
     _, _, made = plans_of(zoo.ZOO, "cpu")
     covered = {layer for group, _ in made.kernels for layer in group}
     assert covered == {layer.name for layer in zoo.ZOO.layers} - {
@@ -138,7 +138,7 @@ def test_features_take_only_the_layers_they_are_made_of():
     assert made.output == "units_relu"
 
 
-def test_each_dropout_draws_from_a_stream_of_its_own_and_augmentation_before_the_images_are_loaded():
+def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_images_are_loaded():
     made = training_plan(zoo.ZOO, augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
     drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]
     assert [drop["seed"] for drop in drops] == [9, 9] and drops[0]["stream"] != drops[1]["stream"]
@@ -153,7 +153,7 @@ def test_features_stop_at_the_latent():
     assert "dec1.weight" not in made.buffers
 
 
-def test_the_work_is_the_published_count_with_the_upsampled_and_the_winograd_convolutions_at_four_ninths():
+def test_the_flop_are_the_published_count_with_upsampled_and_winograd_convolutions_at_four_ninths():
     # 758.1 MFLOP per image without the Winograd form of enc2 and dec1, and the loss, four per element
     plain = 2 * 3 * sum(NETWORK.layer(name).macs for name in ("enc2", "dec1"))
     assert training_plan(batch=3).flop / 3 == pytest.approx(758.1e6 - plain * 5 / 9 + 4 * 3072, rel=1e-4)
@@ -166,7 +166,7 @@ def test_each_optimizer_keeps_as_many_running_averages_as_its_rule_has():
 
 
 @pytest.mark.parametrize("variant", [name for name, variant in VARIANTS.items() if variant.executor == "cuda"])
-def test_a_batch_whose_layers_32_bits_do_not_index_is_refused_on_a_gpu(variant):
+def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(variant):
     def made(batch):
         return plan.inference_plan(NETWORK, variant, batch, plan.Dataset(20, "uint8"))
 
@@ -181,7 +181,7 @@ def test_a_layer_the_variant_has_no_operation_for_is_named(monkeypatch):
         training_plan()
 
 
-def test_a_network_whose_output_is_no_image_is_not_trained_to_rebuild_images():
+def test_a_network_whose_output_is_not_an_image_cannot_be_trained_as_an_autoencoder():
     network = networks.resolve("smaller", (8, 8, 1), (layers.conv2d("a", 1, padding=0),), "a", "mse")
     with pytest.raises(ValueError, match="smaller puts out .* it cannot be trained to rebuild"):
         training_plan(network)

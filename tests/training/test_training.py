@@ -1,4 +1,4 @@
-"""Whole runs on a small network: gradients through all layers, determinism, resuming, faults."""
+"""Complete runs on a small network: gradients through all layers, determinism, resuming, errors."""
 
 import dataclasses
 import logging
@@ -14,7 +14,7 @@ from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.training import plan, training
 
-# Every group of layers the cpu rung knows, on sizes that are multiples of nothing but the two poolings.
+# Every group of layers of the cpu rung, with sizes divisible only by the two poolings.
 SMALL = networks.resolve("small", (12, 8, 1), (
     layers.conv2d("a", 3), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
     layers.conv2d("b", 2), layers.maxpool2d("latent"), layers.relu("r"), layers.upsample2d("up"),
@@ -70,7 +70,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch
     assert run.losses[0] == pytest.approx(one_batch.losses[0], rel=1e-6)
 
 
-def test_the_estimate_does_not_take_the_first_step_for_a_usual_one(monkeypatch, caplog):
+def test_the_time_estimate_excludes_the_first_step(monkeypatch, caplog):
     clock, run = [0.0], start(batch_size=2)
     steps, run_step = [], run.executor.run
 
@@ -91,7 +91,7 @@ def test_training_lowers_the_loss():
     assert run.losses[-1] < 0.5 * run.losses[0]
 
 
-def test_frozen_layers_keep_their_bytes_while_the_others_learn_to_rebuild():
+def test_frozen_layers_do_not_change_while_the_others_are_trained():
     run = finish(start(epochs=20, learning_rate=3e-2, frozen=SMALL.encoder))
     assert run.losses[-1] < 0.9 * run.losses[0]
     for name, before in weights.initialize(SMALL, 1).items():
@@ -125,7 +125,7 @@ def test_a_loss_scale_of_a_power_of_two_changes_no_byte():
     assert "scale" in {step.operation for step in scaled.plan.steps}
 
 
-def test_a_loss_scale_keeps_gradients_that_are_too_small_for_halves():
+def test_a_loss_scale_preserves_gradients_that_are_too_small_for_halves():
     half = ByDirection(*[MULTIPLIERS["fp16"]] * 3)
     moved = [finish(start(epochs=1, optimizer=Optimizer("sgd"), learning_rate=0.1, multipliers=half, loss_scale=scale,
                           images=IMAGES // 64)).values["a.weight"] for scale in (1, 2.0 ** -20)]
@@ -133,7 +133,7 @@ def test_a_loss_scale_keeps_gradients_that_are_too_small_for_halves():
     assert np.array_equal(moved[1], weights.initialize(SMALL, 1)["a.weight"])
 
 
-def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exact_one():
+def test_training_with_a_multiplier_is_reproducible_and_differs_from_the_exact_one():
     am16 = ByDirection(*[MULTIPLIERS["am16"]] * 3)
     first, second, exact = finish(start(multipliers=am16)), finish(start(multipliers=am16)), finish(start())
     assert all(np.array_equal(first.values[name], second.values[name]) for name in first.values)
@@ -147,7 +147,7 @@ def test_a_multiplier_trains_in_the_same_bytes_twice_and_in_others_than_the_exac
     ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
      "or a smaller loss_scale than 1.07374e.09: fp16 products above 65504 are infinite"),
 ])
-def test_a_loss_that_is_not_finite_is_one_line_that_says_what_to_try(settings, words):
+def test_a_loss_that_is_not_finite_is_one_line_with_advice(settings, words):
     with pytest.raises(UserError, match=words):
         finish(start(optimizer=Optimizer("sgd"), learning_rate=1e12, **settings))
 
@@ -220,7 +220,7 @@ def test_memory_names_every_use_and_adds_up_to_the_plan():
     assert memory["workspace"] > 0
 
 
-# A network that classifies, with everything that a step draws at random or keeps from step to step.
+# A network that classifies, with all random numbers and all state of a step.
 CLASSIFIER = networks.resolve("classifier", (12, 8, 1), (
     layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.relu("a_relu"), layers.flatten("flat"),
     layers.dropout("drop", 0.3), layers.dense("scores", 3)), "flat", "cross_entropy")
@@ -234,7 +234,7 @@ def start_classifier(variant="cpu", **changes):
     return training.Training(settings, IMAGES, STATISTICS, values, 2, labels=LABELS)
 
 
-def test_a_run_of_so_many_steps_ends_within_an_epoch():
+def test_a_run_limited_by_steps_ends_within_an_epoch():
     run = finish(start_classifier())
     assert (run.step, run.length.steps_per_epoch, run.epochs, run.epoch) == (8, 3, 3, 3)
     assert run.images_seen == 2 * len(IMAGES) + 2 * 4
@@ -250,7 +250,7 @@ def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_a_run_killed_within_an_epoch_goes_on_to_the_same_bytes(tmp_path, variant, monkeypatch):
+def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, variant, monkeypatch):
     whole = finish(start_classifier(variant))
     monkeypatch.setattr(training, "LOOK_EVERY", 1)
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
@@ -272,7 +272,7 @@ def test_a_run_killed_within_an_epoch_goes_on_to_the_same_bytes(tmp_path, varian
     assert all(np.array_equal(after.history[name], whole.history[name]) for name in whole.history)
 
 
-def test_the_monitor_prints_means_over_the_steps_since_it_printed_last(caplog):
+def test_the_monitor_prints_means_over_the_steps_since_the_last_line(caplog):
     run = start_classifier()
     with caplog.at_level(logging.INFO, logger=training.log.name):
         while not run.done:

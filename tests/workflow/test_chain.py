@@ -214,7 +214,7 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_tr
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *FITTED, "training=patches", "decoder_epochs=2")
     assert status == 0, output
-    assert "enc1: 2040 patches of 27 numbers" in output and "enc2: 2040 patches of 72 numbers" in output
+    assert "enc1: 2040 patches of 27 values" in output and "enc2: 2040 patches of 72 values" in output
     summary = json.loads((project / "results/summary.json").read_text())
     assert list(summary) == SUMMARY and summary["training"] == "patches" and len(summary["loss"]) == 2
     fit, train, features = (artifact(project, stage) for stage in ("patches", "train", "features"))

@@ -54,7 +54,7 @@ def make(work, inputs, params, options):
 
 
 def phases(network, params, multiplier):
-    """(name, plan.Settings) of each part of the training: the decoder of a fitted encoder alone, then all layers."""
+    """(name, plan.Settings) of each part of the training: only the decoder of a fitted encoder, then all layers."""
     whole = settings(network, params, multiplier)
     if params["training"] == "gradient":
         return [("", whole)]

@@ -1,12 +1,12 @@
-"""The exceptions whose message is meant for the user."""
+"""The one exception that is the user's to read."""
 
 
 class UserError(Exception):
-    """An error with a one-line message that says what is wrong and what to do; shown without a traceback."""
+    """A fault with a one-line message that says what is wrong and what to do; shown without a traceback."""
 
 
-NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty
+NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # where, or nothing
 
 
 class RunFailed(UserError):
-    """A run that fails deterministically because of its settings, e.g. a training that diverged."""
+    """A run that fails deterministically because of its settings, e.g. training diverged."""

@@ -206,13 +206,12 @@ def rule(dataset):
                 f"to {width} × {height}.")
     digit = DIGITS[dataset]
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
-    return (f"The network knows digits that are light on dark. Each picture is turned grey, and inverted where its border is "
-            f"brighter than what stands out from it: a dark digit on light paper. Its ink (what differs from the border by "
-            f"more than {100 * NOISE:.0f} % of the strongest difference) is cut out, scaled to {digit.box} pixels and centred "
-            f"{placed} in {digit.grid} × {digit.grid}"
-            + (f", which is enlarged to {width} × {height} as the dataset's own are" if digit.grid != width else "")
-            + f". A picture of exactly {_sizes(digit, width)} pixels is taken as it is, inverted if need be. So one picture is "
-              "one digit.")
+    enlarged = f", which is enlarged to {width} × {height} like the dataset's own" if digit.grid != width else ""
+    return (f"The network knows light digits on a dark background. Each picture is converted to grey, and inverted if its "
+            f"border is brighter than the digit. Its ink (pixels that differ from the border by more than {100 * NOISE:.0f} % "
+            f"of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
+            f"{digit.grid} × {digit.grid}{enlarged}. A picture of exactly {_sizes(digit, width)} pixels is used as it is, "
+            "inverted if necessary. One picture is one digit.")
 
 
 def _sizes(digit, width):

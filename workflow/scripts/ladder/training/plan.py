@@ -226,7 +226,7 @@ class Builder:
         self.rung = rung(settings.variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
         if self.launches is not None:
-            self._refuse_what_32_bits_do_not_index()
+            self._check_32_bit_indices()
         self.buffers, self.steps, self.kernels = {}, [], []
         self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
         self.updated = set()   # parameters that such steps update
@@ -238,7 +238,7 @@ class Builder:
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
         self._trained = self._depending_on_parameters(settings.frozen)
 
-    def _refuse_what_32_bits_do_not_index(self):
+    def _check_32_bit_indices(self):
         """UserError if a layer has too many elements for int indices, even a layer that a fused group never writes."""
         largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
         most = (2**31 - 1) // math.prod(largest.output_shape)

@@ -58,7 +58,8 @@ benchmark: environment
 	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
 	.venv/bin/python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python
 
-docs: environment
+docs:
+	@envs/install cpu
 	.venv/bin/python docs/generate.py
 
 pins: test-environment

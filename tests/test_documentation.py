@@ -1,5 +1,6 @@
 """The documentation: what is generated is up to date, what is linked is there, lines are not wide."""
 
+import json
 import re
 import runpy
 
@@ -70,6 +71,23 @@ def test_the_rules_that_the_architecture_names_are_those_of_the_stages():
     text = (ROOT / "docs/architecture.md").read_text() + (ROOT / "README.md").read_text()
     for target, rule in re.findall(r"snakemake (\w+) -R (\w+)", text) + re.findall(r"\.\.\. (\w+) -R (\w+)", text):
         assert stages.RULES[target] == rule
+
+
+@pytest.mark.parametrize("preset", ["best", "normalised_encoder", "same_encoder", "seed_recipe"])
+def test_accuracies_are_those_of_the_records(preset):
+    record = json.loads((ROOT / f"benchmarks/cifar10_{preset}.json").read_text())
+    shown = [f"{100 * accuracy:.1f}" for name, accuracy in record["evaluations"].items() if "_" not in name]
+    for page in ("README.md", "docs/results.md"):
+        rows = re.findall(rf"^\| `cifar10_{preset}`.*$", (ROOT / page).read_text(), re.M)
+        assert all(text in rows[0] for text in shown), page
+
+
+def test_images_per_second_of_the_cpu_rung_are_those_of_the_record():
+    rows = json.loads((ROOT / "benchmarks/cpu.json").read_text())["rows"]
+    found = [row["images_per_second"] for row in rows if (row["network"], row["batch"]) == ("autoencoder", 64)]
+    text = (ROOT / "README.md").read_text()
+    assert re.search(rf"^\| `cpu` \|.*\| {found[0]:.0f} \|$", text, re.M)
+    assert f"PyTorch reaches {max(found[1:]):.0f} images/s" in text.replace("\n", " ")
 
 
 def anchors(text):

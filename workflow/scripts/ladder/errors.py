@@ -1,11 +1,11 @@
-"""The one exception that is the user's to read."""
+"""The exceptions whose message is meant for the user."""
 
 
 class UserError(Exception):
-    """A fault with a one-line message that says what is wrong and what to do; shown without a traceback."""
+    """An error with a one-line message that says what is wrong and what to do; shown without a traceback."""
 
 
-NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # where, or nothing
+NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty
 
 
 class RunFailed(UserError):

@@ -84,14 +84,14 @@ def fit(layer, spec, patches, settings, number, pieces):
 
     patches: float32 (n, D), overwritten; number: index of the layer among those fitted. Raises UserError for too few patches.
     """
-    started, filters = time.monotonic(), layer.attributes["filters"]
-    if len(patches) < filters:
-        raise UserError(f"layer {layer.name} has {filters} filters and {len(patches)} patches to fit them to; raise "
+    started, count = time.monotonic(), layer.attributes["filters"]
+    if len(patches) < count:
+        raise UserError(f"layer {layer.name} has {count} filters and {len(patches)} patches to fit them to; raise "
                         "patches_samples, or train_limit")
     generator = randomness.generator(settings.seed, randomness.ATOMS, number)
     if spec.centred:
         even_out(patches, spec.contrast)
-    components = (spec.components or filters) if spec.whitening in ("pca", "rotation") else None
+    components = (spec.components or count) if spec.whitening in ("pca", "rotation") else None
     whitening = Whitening.measure(patches, spec.whitening, components, settings.of_layer(number)[1], pieces,
                                   about_zero=spec.contrast is not None)
     facts = {"layer": layer.name, "patches": len(patches), "numbers": patches.shape[1], "whitening": spec.whitening,
@@ -99,12 +99,12 @@ def fit(layer, spec, patches, settings, number, pieces):
     matrix, offset, pictures = whitening.matrix, 0.0, None
     if spec.atoms:
         points = whitening.apply(patches, pieces)
-        atoms = unit_rows(points[generator.choice(len(points), filters, replace=False)].astype(np.float64))
+        filters = unit_rows(points[generator.choice(len(points), count, replace=False)].astype(np.float64))
         if settings.atoms == "kmeans":
-            atoms, facts["objective"] = kmeans(points, atoms, settings.iterations, pieces)
+            filters, facts["objective"] = kmeans(points, filters, settings.iterations, pieces)
         facts["atoms"] = settings.atoms
-        pictures = (atoms @ whitening.inverse).reshape(layer.parameters[f"{layer.name}.weight"]).astype(np.float32)
-        matrix = atoms / deviations(points, atoms, pieces)[:, None] @ matrix
+        pictures = (filters @ whitening.inverse).reshape(layer.parameters[f"{layer.name}.weight"]).astype(np.float32)
+        matrix = filters / deviations(points, filters, pieces)[:, None] @ matrix
         offset = spec.bias
     if spec.centred:
         matrix = matrix - matrix.mean(axis=1, keepdims=True)
@@ -207,15 +207,16 @@ def mean_and_covariance(patches, pieces, about_zero=False):
 
 # Filters.
 
-def kmeans(points, atoms, iterations, pieces):
-    """Spherical k-means from `atoms` on: (unit rows float64 (K, d), mean of max |atom . point| before each iteration).
+def kmeans(points, centroids, iterations, pieces):
+    """Spherical k-means from `centroids` on: (unit rows float64 (K, d), mean of max |centroid . point| before each iteration).
 
-    Each point is assigned to the atom with the largest |atom . point|; each atom becomes the unit vector along the sum of its
-    points, negated if their product with the atom is negative. Both steps increase the mean. An atom without points stays.
+    Each point is assigned to the centroid with the largest |centroid . point|; each centroid becomes the unit vector along the
+    sum of its points, negated if their product with it is negative. Both steps increase the mean. A centroid without points
+    stays.
     """
     xp, objective = pieces.xp, []
     for _ in progress.bar(range(iterations), "k-means"):
-        placed = pieces.place(atoms.T.astype(np.float32))
+        placed = pieces.place(centroids.T.astype(np.float32))
 
         def assign(rows, placed=placed):
             dots = rows @ placed
@@ -225,14 +226,14 @@ def kmeans(points, atoms, iterations, pieces):
             dots[at] = xp.sign(best)
             return [dots.T @ rows, xp.abs(best).sum(dtype=np.float64)]
 
-        sums, total = np.zeros(atoms.shape), 0.0
+        sums, total = np.zeros(centroids.shape), 0.0
         for part, gained in pieces.each(points, assign):
             sums += part
             total += float(gained)
         objective.append(total / len(points))
         alive = sums.any(axis=1)
-        atoms = np.where(alive[:, None], unit_rows(sums), atoms)
-    return atoms, objective
+        centroids = np.where(alive[:, None], unit_rows(sums), centroids)
+    return centroids, objective
 
 
 def unit_rows(rows):
@@ -241,9 +242,9 @@ def unit_rows(rows):
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
-def deviations(points, atoms, pieces):
-    """float64 (K,): the standard deviation of atom . point over all points; 1 instead of 0."""
-    placed = pieces.place(atoms.T.astype(np.float32))
+def deviations(points, filters, pieces):
+    """float64 (K,): the standard deviation of filter . point over all points; 1 instead of 0."""
+    placed = pieces.place(filters.T.astype(np.float32))
 
     def moments(rows):
         answers = rows @ placed

@@ -1,4 +1,4 @@
-"""A predictor answers as the run's own stages did, for the images they saw, whatever the run was made with."""
+"""A predictor gives the same predictions as the run's own stages for their images, with all settings of the run."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Name -> (artifacts by role, Predictor), made when it is asked for."""
+    """Name -> (artifacts by role, Predictor), made on demand."""
     made = {}
 
     def of(name):
         if name not in made:
-            inputs = answering_run.make(tmp_path_factory.mktemp("results"), **RUNS[name])
+            inputs = answering_run.make(tmp_path_factory.mktemp("results"), side=16, **RUNS[name])
             made[name] = inputs, Predictor(inputs, threads=2, multiplier=RUNS[name].get("multiplier", "exact"))
         return made[name]
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: the numbers are their reports', and the page says what differs."""
+"""The comparison of runs: the numbers are their reports', and the page shows the differences."""
 
 import csv
 import io
@@ -74,7 +74,7 @@ def test_the_table_for_spreadsheets_has_every_number(made):
     assert float(line["test_accuracy"]) == summary["test_accuracy"] and float(line["loss"]) == summary["loss"][-1]
     assert float(line["seconds"]) == pytest.approx(sum(summary["seconds"].values()))
     assert float(line["seconds_train"]) == summary["seconds"]["train"] and line["version_train"] == made[1]["train"].version
-    assert line["learning_rate"] == "0.01" and lines[0]["learning_rate"] == "0.001"   # not overridden, but known
+    assert line["learning_rate"] == "0.01" and lines[0]["learning_rate"] == "0.001"   # the first run's from its report
     assert lines[2]["svm_C"] == "1" and lines[0]["svm_C"] == "10"
     assert lines[3]["control_accuracy"] == "" and lines[4]["reason"] == REASON and lines[4]["loss"] == ""
 
@@ -94,7 +94,7 @@ def test_columns_are_the_settings_in_which_the_runs_differ(made):
 def test_an_entry_that_cannot_run_is_on_the_page_with_its_reason_and_the_others_are_too(made):
     text = text_of(compare.page(runs_of(made)))
     assert f"cannot run here: {REASON}" in text and "One of them cannot run on this machine." in text
-    assert "5 runs beside each other" in text
+    assert "Comparison of 5 runs" in text
 
 
 def test_only_what_cannot_run_makes_a_page_too(made):
@@ -144,7 +144,7 @@ def test_the_same_weights_are_called_the_same(made):
 def test_networks_that_all_differ_have_no_distances(made):
     runs = runs_of(made, [({}, 0), ({"network": "lenet_5"}, 3)])
     assert compare.context(runs)["weights"]["rows"] == []
-    assert "cannot be held against each other" in text_of(compare.page(runs))
+    assert "the weights cannot be compared" in text_of(compare.page(runs))
 
 
 def test_losses_of_two_kinds_have_scales_of_their_own_and_only_classifiers_an_accuracy(made):
@@ -182,7 +182,7 @@ def test_of_many_runs_the_most_accurate_have_a_colour(made):
     series = [line["series"] for line in context["legend"]]
     assert series.count("rest") == 36 and {1, 2, 3, 4} <= set(series)
     (chart,) = context["charts"]
-    assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # those in colour on top
+    assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # coloured curves on top
     assert sum(len(line["points"]) for line in chart["lines"]) <= compare.POINTED
     assert len(compare.page(runs)) < 500_000
 

@@ -1,4 +1,4 @@
-"""Two versions against each other: every difference is found, and where they begin to differ."""
+"""The comparison of two versions finds every difference, and the first one."""
 
 import json
 import pathlib
@@ -14,6 +14,7 @@ from ladder.errors import UserError
 from ladder.pages import diff, templates
 from ladder.sources import ROOT
 from ladder.store import lineage
+from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_diff.py"
 
@@ -46,11 +47,6 @@ def difference(results, runs):
     return between
 
 
-def text_of(page):
-    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page)).replace(templates.NARROW_SPACE, " ")
-
-
 def test_settings_that_differ_anywhere_above_are_found_once(difference):
     context = diff.context(difference("usual", "faster"))
     assert {row["name"]: (row["a"], row["b"], row["roles"]) for row in context["settings"]} == {
@@ -63,15 +59,25 @@ def test_sources_that_differ_are_found(difference):
     assert row == {"name": "workflow/scripts/train_network.py", "a": "0" * 16, "b": "1" * 16, "same": False, "roles": ["train"]}
 
 
-def test_where_they_part_is_the_first_ancestor_that_differs_in_itself(difference):
+def test_the_first_difference_is_in_the_first_ancestor_with_one_of_its_own(difference):
     found = difference("usual", "whitened")
     assert found.first.label == "normalized"
-    assert found.sentence() == "they differ first in normalized: normalization unit → zca"
+    assert found.sentence() == "the first difference is in normalized: normalization unit → zca"
     rows = {row["label"]: row for row in diff.context(found)["lineage"]}
     assert rows["data"]["same"] and rows["initial"]["same"] and rows["train"]["inherits"] and rows["report"]["inherits"]
     assert not rows["normalized"]["inherits"]
     assert difference("usual", "svm").first.label == "svm"
     assert "learning_rate 0.001 → 0.01" in difference("usual", "faster", "train").sentence()
+
+
+def test_changed_settings_are_counted():
+    def state(count):
+        manifests = [{"spec": {"stage": "train", "params": dict.fromkeys("abcdef"[:count], value), "sources": {}}}
+                     for value in (1, 2)]
+        return diff.Pair("train", "t1", "t2", *manifests).state
+
+    assert state(3) == "a 1 → 2, b 1 → 2, c 1 → 2" and state(4) == f"{state(3)}, 1 more setting"
+    assert state(5) == f"{state(3)}, 2 more settings"
 
 
 def test_ancestors_come_before_what_was_made_from_them(difference):
@@ -88,7 +94,7 @@ def test_a_role_that_only_one_has_is_said(difference):
     assert difference("plain", "usual").first.state == "only in B"
 
 
-def test_metrics_times_and_machines_are_held_against_each_other(difference):
+def test_metrics_times_and_machines_are_compared(difference):
     context = diff.context(difference("usual", "faster"))
     metrics = {(row["role"], row["name"]): row for row in context["metrics"]}
     assert metrics["train", "loss, last epoch"]["change"].replace(templates.NARROW_SPACE, " ") == "+100 %"
@@ -149,7 +155,7 @@ def test_damage_and_what_is_gone_do_not_keep_the_page_from_being_made(results, r
     assert "None" not in text_of(diff.page(found))
     shutil.rmtree(broken / "svm" / runs["faster"]["svm"].version)
     again = diff.Difference(lineage.Store(broken), runs["usual"]["report"].version, runs["faster"]["report"].version)
-    assert {pair.label: pair.state for pair in again.pairs}["svm"] == "no longer there to compare"
+    assert {pair.label: pair.state for pair in again.pairs}["svm"] == "no longer available for comparison"
     diff.page(again)
 
 
@@ -188,7 +194,7 @@ def test_the_command_writes_the_page_or_says_in_one_line_why_not(results, runs, 
     a, b = (runs[name]["report"].version for name in ("usual", "faster"))
     output = tmp_path / "new/diff.html"
     made = called(a, b, "--results", results, "--output", output)
-    assert made.returncode == 0 and "they differ first in train" in made.stdout and "Two reports" in output.read_text()
+    assert made.returncode == 0 and "the first difference is in train" in made.stdout and "Two reports" in output.read_text()
     refused = called(a, "r00000000000", "--results", results, "--output", tmp_path / "none.html")
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "Traceback" not in refused.stderr
     assert not pathlib.Path(tmp_path / "none.html").exists()

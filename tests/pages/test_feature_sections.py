@@ -1,4 +1,4 @@
-"""How the features were made, in words, and their map."""
+"""The processing of the features in words, and their map."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def plain(tmp_path_factory):
 def test_every_option_that_is_on_is_a_step_in_the_order_of_the_work(run):
     first, second = feature_sections.parts(run)
     assert (first["weight"], second["weight"], first["layer"]) == (1, 0.5, "latent")
-    words = ("relu(z − 0.25)", "2 × 2 window", "4 × 4 grid", "mirror", "deviation 1", "512 principal components of 8,192")
+    words = ("relu(z − 0.25)", "2 × 2 window", "4 × 4 grid", "mirror", "deviation 1", "PCA: 512 components of 8,192")
     assert len(first["steps"]) == len(words) and all(word in step for word, step in zip(words, first["steps"], strict=True))
 
 
@@ -47,7 +47,7 @@ def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken
     assert [point["wrong"] for point in shown["points"]] == (labels != named).tolist()
     assert shown["wrong"] == (labels != named).sum() and (shown["count"], shown["of"]) == (100, 360)
     wrong = int(np.flatnonzero(labels != named)[0])
-    assert shown["points"][wrong]["text"] == f"{labels[wrong]}, named {named[wrong]}"
+    assert shown["points"][wrong]["text"] == f"{labels[wrong]}, classified as {named[wrong]}"
     places = run["map"].array("places.npy")
     assert np.allclose([(point["x"], point["y"]) for point in shown["points"]], 3 + 94 * places, atol=0.06)
     assert [one["name"] for one in shown["legend"]] == synthetic_run.DIGITS

@@ -1,6 +1,7 @@
-"""Every report is in the history, the newest first, also those that are unfinished or damaged; nothing is made for it."""
+"""The history lists every report, newest first, also unfinished and damaged ones; nothing is run for it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,8 +11,9 @@ import time
 import pytest
 
 import synthetic_results
-from ladder.pages import history, templates
+from ladder.pages import history
 from ladder.sources import ROOT
+from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_history.py"
 
@@ -37,11 +39,6 @@ def results(whole, tmp_path):
 def page_of(results):
     rows = history.rows(results)
     return history.page(rows, results, results / "history.html")
-
-
-def text_of(page):
-    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace(templates.NARROW_SPACE, " ")
 
 
 def test_every_report_is_there_the_newest_first(whole):
@@ -87,7 +84,7 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
     (reports[2] / "summary.json").write_bytes((reports[2] / "summary.json").read_bytes()[:-5])
     (reports[3] / "summary.json").write_text("x" * (reports[3] / "summary.json").stat().st_size)
     faults = {row.version: row.fault for row in history.rows(results)}
-    assert faults == {"r00000000000": "unfinished: it was being made when it was interrupted, or still is",
+    assert faults == {"r00000000000": "unfinished: interrupted or still running",
                       reports[0].name: "damaged: its manifest cannot be read",
                       reports[1].name: "damaged: report.html is missing", reports[2].name: faults[reports[2].name],
                       reports[3].name: "damaged: its summary.json cannot be read"}
@@ -108,7 +105,7 @@ def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
 def test_none_at_all_makes_a_page_that_says_how_to_begin(tmp_path, name):
     (tmp_path / "empty/report").mkdir(parents=True)
     text = text_of(page_of(tmp_path / name))
-    assert "No run so far" in text and ".venv/bin/snakemake report" in text
+    assert "No runs yet" in text and ".venv/bin/snakemake report" in text
 
 
 def test_it_looks_at_nothing_but_reports(results):
@@ -122,7 +119,8 @@ def many(results, report, count):
     """Write copies of a report."""
     manifest = json.loads((report / "manifest.json").read_text())
     for number in range(count):
-        folder = shutil.copytree(report, results / "report" / f"r{number:011x}")
+        folder = shutil.copytree(report, results / "report" / f"r{number:011x}", copy_function=os.link)
+        (folder / "manifest.json").unlink()
         (folder / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
 
 

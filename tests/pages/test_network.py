@@ -1,5 +1,6 @@
-"""The drawing of a network shows every layer once, joined as they are, with costs that add up."""
+"""The drawing of a network shows every layer once with its connections, and the costs add up."""
 
+import functools
 import itertools
 import re
 
@@ -12,40 +13,47 @@ from ladder.pages.network import Edge
 from ladder.rungs import variants
 from ladder.store import artifacts
 from ladder.training import plan
+from page_text import joined_sentences, text_of
 
 SHAPES = {"autoencoder": (32, 32, 3)}
 
 
+@functools.cache
 def built(name, shape=None):
     return networks.build(name, shape or SHAPES.get(name, (28, 28, 1)))
 
 
-def step(network, batch=8):
-    dataset = plan.Dataset(batch, "uint8")
-    if network.name == "patch_net":
-        return plan.inference_plan(network, "cpu", batch, dataset)
-    return plan.training_plan(network, "cpu", batch, dataset, optimizers.Optimizer("adam"), plan.Length(1, 1))
+@functools.cache
+def step(name):
+    network, dataset = built(name), plan.Dataset(8, "uint8")
+    if name == "patch_net":
+        return plan.inference_plan(network, "cpu", 8, dataset)
+    return plan.training_plan(network, "cpu", 8, dataset, optimizers.Optimizer("adam"), plan.Length(1, 1))
 
 
-def drawn(network):
+@functools.cache
+def context_of(name):
+    return network_page.context(built(name), "cpu", 8, "adam")
+
+
+def drawn(name):
     """(part, drawing) of every drawing on the page."""
-    parts = network_page.context(network, "cpu", 8, "adam")["parts"]
-    return [(part, drawing) for part in parts for drawing in part["drawings"]]
+    return [(part, drawing) for part in context_of(name)["parts"] for drawing in part["drawings"]]
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_every_layer_is_drawn_once_or_stands_for_blocks_alike(name):
     network = built(name)
-    layers_drawn = sum(drawing["times"] * sum(not row["elsewhere"] for row in drawing["rows"]) for _, drawing in drawn(network))
+    layers_drawn = sum(drawing["times"] * sum(not row["elsewhere"] for row in drawing["rows"]) for _, drawing in drawn(name))
     assert layers_drawn == len(network.layers) + 1   # the input
-    names = [row["name"] for _, drawing in drawn(network) for row in drawing["rows"] if not row["elsewhere"]]
+    names = [row["name"] for _, drawing in drawn(name) for row in drawing["rows"] if not row["elsewhere"]]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_costs_add_up_to_the_networks(name):
     network = built(name)
-    context, made = network_page.context(network, "cpu", 8, "adam"), step(network)
+    context, made = context_of(name), step(name)
     kinds = made.bytes_by_kind()
     total = {"parameters": network.parameter_count, "macs": sum(layer.macs for layer in network.layers),
              "memory": kinds["activation"] + kinds.get("mask", 0)}
@@ -53,14 +61,14 @@ def test_costs_add_up_to_the_networks(name):
     for cost, value in total.items():
         assert sum(part[cost] for part in context["parts"]) == value
         assert sum(drawing["times"] * sum(row[cost] for row in drawing["rows"] if not row["elsewhere"])
-                   for _, drawing in drawn(network)) == value
+                   for _, drawing in drawn(name)) == value
     assert context["memory"] == sum(kinds.values()) and context["flop"] == made.flop
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_lines_join_each_layer_with_what_it_reads(name):
     network = built(name)
-    for _, drawing in drawn(network):
+    for _, drawing in drawn(name):
         names = [row["name"] for row in drawing["rows"]]
         _, edges = network_page.arrange({row["name"]: row["inputs"] for row in drawing["rows"]})
         joined = {(names[edge.top], names[edge.bottom]) for edge in edges}
@@ -112,8 +120,7 @@ def test_a_line_leaves_and_enters_nodes_level_and_stays_in_the_drawing():
 
 
 def test_frames_hold_the_layers_of_one_kernel():
-    network = built("autoencoder")
-    ((_, drawing),) = drawn(network)
+    ((_, drawing),) = drawn("autoencoder")
     spans = [row["span"] for row in drawing["rows"]]
     assert spans == [1, 3, 0, 0, 3, 0, 0, 2, 0, 3, 0, 0, 2, 0]
     rows = [(round(frame["y"] / network_page.ROW), round((frame["y"] + frame["height"]) / network_page.ROW))
@@ -123,15 +130,14 @@ def test_frames_hold_the_layers_of_one_kernel():
 
 
 def test_what_a_kernel_never_writes_takes_no_memory():
-    network = built("lenet_5")
-    rows = {row["name"]: row for row in network_page.layer_rows(network, step(network))}
+    rows = {row["name"]: row for row in network_page.layer_rows(built("lenet_5"), step("lenet_5"))}
     assert rows["conv1"]["memory"] == rows["conv1_relu"]["memory"] == 0
-    assert rows["pool1"]["memory"] == 8 * 14 * 14 * 6 * 5   # four bytes a value, and one for where it was
+    assert rows["pool1"]["memory"] == 8 * 14 * 14 * 6 * 5   # four bytes per value, and one for its position
     assert rows["input"]["memory"] == 8 * 28 * 28 * 4
 
 
 def test_blocks_alike_are_drawn_once_and_those_that_differ_are_not():
-    found = {part["stage"]: [(one["title"], one["times"]) for one in part["drawings"]] for part, _ in drawn(built("resnet101"))}
+    found = {part["stage"]: [(one["title"], one["times"]) for one in part["drawings"]] for part, _ in drawn("resnet101")}
     assert found["stage3"] == [("stage3_1", 1), ("stage3_2 to stage3_23", 22)]
     assert found["stage1"] == [("stage1_1", 1), ("stage1_2 to stage1_3", 2)]
 
@@ -145,16 +151,26 @@ def test_every_kind_of_layer_can_be_drawn_and_described(kind):
     assert "{" not in network_page.described(layer) and (network_page.described(layer) or kind == "relu")
 
 
-def test_strides_and_rims_are_said_where_they_are_not_the_usual():
-    assert network_page.described(layers.conv2d("x", 64, 7, 3, 2)) == "7 × 7, 64 filters, stride 2, rim 3"
+def test_strides_and_paddings_are_named_unless_they_are_the_default():
+    assert network_page.described(layers.conv2d("x", 64, 7, 3, 2)) == "7 × 7, 64 filters, stride 2, padding 3"
     assert network_page.described(layers.conv2d("x", 6, 5, 0)) == "5 × 5, 6 filters"
-    assert network_page.described(layers.maxpool2d("x", 3, 2, 1)) == "max of 3 × 3, stride 2, rim 1"
+    assert network_page.described(layers.maxpool2d("x", 3, 2, 1)) == "max of 3 × 3, stride 2, padding 1"
     assert network_page.described(layers.maxpool2d("x")) == "max of 2 × 2"
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_every_buffers_kind_has_a_purpose(name):
-    assert {buffer.kind for buffer in step(built(name)).buffers.values()} <= set(network_page.PURPOSES)
+    assert {buffer.kind for buffer in step(name).buffers.values()} <= set(network_page.PURPOSES)
+
+
+@pytest.mark.parametrize("name, batch, sentence", [
+    ("lenet_5", 64, "With 64 images and adam, the forward pass of cpu has 7 operations."),
+    ("patch_net", 1, "With 1 image, cpu needs 5 operations"),
+])
+def test_the_step_is_described_in_whole_sentences(name, batch, sentence):
+    page = network_page.page(built(name), "cpu", batch, "adam")
+    assert sentence in text_of(page) and "The buffers of the step are allocated once." in text_of(page)
+    assert joined_sentences(page) == []
 
 
 def test_the_stage_writes_the_page(tmp_path):

@@ -1,4 +1,4 @@
-"""What the page, the JSON and the CSV say of answers."""
+"""The page, the JSON and the CSV of predictions."""
 
 import csv
 import html
@@ -27,7 +27,7 @@ def predictors(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def files(predictors, tmp_path_factory):
-    """Training images 0 to 4 of either run as files."""
+    """Training images 0 to 4 of both runs as files."""
     paths = {}
     for name, predictor in predictors.items():
         folder = tmp_path_factory.mktemp(name)
@@ -87,7 +87,7 @@ def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_th
     assert ">3 & co.png<" in text and "&lt;torn&gt;.png" in page and "<torn>" not in page and "notes.txt" in page
     images = 5 * (2 + (predictor.votes is not None) + 6)
     assert page.count("<img") == page.count('src="data:image/') == images
-    assert ("redraws" in page) == (predictor.votes is not None)
+    assert ("Reconstruction" in page) == (predictor.votes is not None)
 
 
 def test_names_with_no_folder_in_common_are_shown_whole():

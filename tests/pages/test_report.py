@@ -1,4 +1,4 @@
-"""The report's numbers are the manifests' numbers, and its page holds what it promises."""
+"""The numbers of a report are those of the manifests, and its page has all sections."""
 
 import html.parser
 import json
@@ -13,6 +13,7 @@ import synthetic_run
 from ladder import sources
 from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
+from page_text import joined_sentences, text_of
 
 KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
         "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
@@ -33,13 +34,13 @@ def digits_page(digits):
 
 @pytest.fixture(scope="module")
 def lenet(tmp_path_factory):
-    """Of a network that classifies, and whose last features an SVM classifies too."""
+    """A network that classifies, with an SVM on its last features."""
     return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", features_layer="fc2_relu")
 
 
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory):
-    """Of a part of an epoch."""
+    """A training of a fraction of an epoch."""
     return synthetic_run.make(tmp_path_factory.mktemp("resnet"), "mnist", network="resnet50", steps=13)
 
 
@@ -49,12 +50,6 @@ def page_of(run):
 
 def without(run, *roles):
     return {role: one for role, one in run.items() if role not in roles}
-
-
-def text_of(page):
-    """The page's text without markup and style, white space made single."""
-    page = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(templates.NARROW_SPACE, " ")
 
 
 def test_the_summary_has_its_keys_in_their_order(digits):
@@ -94,12 +89,12 @@ def test_controls_left_out_are_null_and_not_on_the_page(digits):
     numbers = report.summary(run, "r0123456789e")
     assert numbers["control_accuracy"] is None and numbers["raw_pixel_accuracy"] is None
     text = text_of(report.page(run, numbers))
-    assert "the controls, which this run left out" in text
+    assert "without controls, which this run left out" in text
     assert "Untrained encoder" not in text and "None" not in text
 
 
-@pytest.mark.parametrize("left_out, said, unsaid", [("random", "given the raw pixels themselves", "untrained"),
-                                                    ("pixels", "given what an untrained network makes", "raw pixels")])
+@pytest.mark.parametrize("left_out, said, unsaid", [("random", "also fitted to the raw pixels.", "untrained"),
+                                                    ("pixels", "to the features of an untrained network.", "raw pixels")])
 def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, unsaid):
     run = without(digits, f"features_{left_out}", f"svm_{left_out}")
     result = page_of(run).partition('id="result"')[2].partition("</section>")[0]
@@ -135,8 +130,8 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
     assert "LeNet-5 learns from MNIST" in text
     assert f"{100 * accuracy:.1f} %test accuracy, ± {100 * error:.1f} points" in text
     wrong = np.count_nonzero(lenet["evaluate"].array("predictions.npy") != lenet["data"].array("test_labels.npy"))
-    assert f"Named wrong{wrong} of 360" in text and "images of 28 × 28 pixels" in text
-    assert "what the network said, with the probability it gave to that" in text
+    assert f"Misclassified{wrong} of 360" in text and "images of 28 × 28 pixels" in text
+    assert "the prediction of the network and its probability, the most confident error first" in text
 
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
@@ -147,13 +142,13 @@ def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet)
     for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
                       ("svm_random", "SVM, untrained network"), ("svm_pixels", "SVM, raw pixels")):
         assert re.search(rf"{who}.*?{100 * lenet[role].metrics['accuracy']:.1f} %", text), who
-    assert "from what the layer fc2_relu puts out" in text and "the SVM" in text
+    assert "by the output of layer fc2_relu" in text and "the SVM" in text
 
 
 def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
     page = page_of({role: lenet[role] for role in ("data", "normalized", "train", "evaluate")})
     text = text_of(page)
-    assert "SVM" not in text and "control" not in text and "redraw" not in text and "None" not in text
+    assert "SVM" not in text and "control" not in text and "reconstruct" not in text and "None" not in text
     for section in SECTIONS:
         assert f'<section id="{section}"' in page and f'href="#{section}"' in page
     assert 'id="svm"' not in page and 'id="reconstructions"' not in page
@@ -162,6 +157,7 @@ def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
 def test_a_part_of_an_epoch_is_called_that(resnet):
     text = text_of(page_of(resnet))
     assert "labelled images for 13 steps, 0.57 epochs" in text and "13 steps, batch 640.57 epochs, seed 1" in text
+    assert "Each point is one step." in text
 
 
 def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
@@ -182,9 +178,9 @@ def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path,
     page = page_of(run).replace(str(tmp_path), "")
     text = text_of(page)
     assert report.summary(run, "r0123456789e")["holdout"] == 180
-    assert "hold-out accuracy" in text and "180 held out to score on" in text
-    told = [sentence for sentence in re.split(r"[.;]", text) if re.search(r"\btest", sentence, re.I)]
-    assert [sentence.strip() for sentence in told] == ["the data set's own test images were not touched"]
+    assert "hold-out accuracy" in text and "180 hold-out images" in text
+    parts = [part.strip() for part in re.split(r"[.;]", text.replace("McNemar’s test", ""))]
+    assert [part for part in parts if re.search(r"\btest", part, re.I)] == ["the data set’s test images were not used"]
     assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
 
 
@@ -225,7 +221,7 @@ def test_what_training_bought_is_counted_image_by_image(digits):
 def test_digits_are_called_a_smoke_test_with_this_runs_raw_pixel_accuracy(digits, digits_page):
     text = text_of(digits_page)
     assert "A smoke test, not a benchmark." in text
-    assert f"raw pixels alone reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
+    assert f"SVM on raw pixels reaches {100 * digits['svm_pixels'].metrics['accuracy']:.1f} % here" in text
 
 
 def test_cifar10_is_not_called_a_smoke_test(tmp_path):
@@ -324,11 +320,13 @@ def test_mistakes_are_tinted_by_how_many_they_are():
 
 
 @pytest.mark.parametrize("won, lost, says", [
-    (30, 10, "gained 5.5 points over leaving its weights random. Named correctly only with the trained encoder: 30"),
-    (30, 10, "That is more of a difference than luck would give."),
-    (12, 10, "Luck alone could give that difference."),
-    (10, 30, "lost 5.5 points against"),
-    (7, 7, "gained nothing over"),
+    (30, 10, "Compared with random weights, training the encoder raised the accuracy of the SVM by 5.5 points. "
+             "The SVM classifies 30 test images correctly only with the trained encoder, and 10 only with the untrained one."),
+    (30, 10, "Chance alone does not explain this difference (McNemar’s test)."),
+    (12, 10, "Chance alone could explain this difference (McNemar’s test)."),
+    (1, 0, "The SVM classifies 1 test image correctly only with the trained encoder"),
+    (10, 30, "lowered the accuracy of the SVM by 5.5 points"),
+    (7, 7, "did not change the accuracy of the SVM."),
 ])
 def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, "points": 5.5 * (won > lost) - 5.5 * (won < lost),
@@ -337,15 +335,53 @@ def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
 
 
+def test_the_features_are_the_output_of_a_layer(digits, tmp_path):
+    assert "The output of layer latent." in text_of(page_of(digits))
+    joined = text_of(page_of(synthetic_run.make(tmp_path, parts=(0.5,), options={"features_flip": True})))
+    assert "Part 2, 8,192 features, multiplied by 0.5: the output of layer latent, processed in these steps:" in joined
+
+
+def test_the_steps_of_a_point_are_told(lenet):
+    assert "Each point is the mean over 8 or 9 steps." in text_of(page_of(lenet))
+
+
+def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
+    text = text_of(page_of(lenet))
+    assert "if the training curve is far better than the dashed test line, the network overfits and needs more data" in text
+
+
+def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):
+    soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
+    text = text_of(page_of(digits))
+    assert soft in text and bad not in text
+    monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
+    text = text_of(page_of(digits))
+    assert soft not in text and bad in text and "This run is still above it." in text
+
+
+@pytest.mark.parametrize("scores, said", [
+    ({"rows": "test", "run": 1, "all": 3}, "1 classifier of this training had been scored on the test images, and 3 of all"),
+    ({"rows": "test", "run": 2, "all": 3}, "2 classifiers of this training had been scored on the test images, and 3 of all"),
+])
+def test_the_number_of_test_scores_is_told(digits, scores, said):
+    assert said in text_of(report.page(digits, report.summary(digits, "r0123456789e") | {"test_scores": scores}))
+
+
+@pytest.mark.parametrize("options", [{}, {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc1"},
+                                     {"dataset": "mnist", "holdout": 180}, {"fitted": True, "epochs": 1}])
+def test_sentences_are_separated_by_blanks(tmp_path, options):
+    assert joined_sentences(page_of(synthetic_run.make(tmp_path, **options))) == []
+
+
 # ---- layers fitted to patches
 
 def test_a_fitted_encoder_is_told_layer_by_layer_beside_its_decoders_training(tmp_path):
     run = synthetic_run.make(tmp_path, fitted=True, epochs=1)
     text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
     assert "The encoder of a network of 751,875 parameters was fitted to patches" in text
-    assert "Its decoder alone was trained for 1 epoch, which no feature depends on." in text
+    assert "Only the decoder was trained for 1 epoch; no feature depends on it." in text
     assert "enc1120,00027ZCA256k\u2011means2.19 to 2.31 in 3" in text and "enc2120,0002,304PCA25695.0 %" in text
-    assert "Fitting the encoder gained" in text and "Fitted encoder" in text and "atoms of enc1" in text
+    assert "fitting the encoder raised the accuracy" in text and "Fitted encoder" in text and "filters of enc1" in text
     assert numbers["versions"]["initial"] == synthetic_run.version("initial") and numbers["seconds"]["patches"] > 31
 
 

@@ -1,4 +1,4 @@
-"""A run on a hundred real digits whose network keeps its initial weights, by the stages' own code: what a predictor loads."""
+"""A run on a hundred real digits, made by the stages' own code without training: the input of a predictor."""
 
 import numpy as np
 
@@ -17,15 +17,15 @@ FEATURES = {"features_standardize": False, "features_pool": "none", "features_fl
 
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
-         **features):
+         side=32, **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
-    features_layer: of which there are features where the network classifies; joined: a layer whose features are appended,
-    times 0.5; features: other values of FEATURES.
+    features_layer: for features if the network classifies; joined: a layer whose features are appended, times 0.5; side: of
+    an autoencoder's images; features: other values of FEATURES.
     """
     classifies = network != "autoencoder"
-    params = _network_params(network, classifies)
-    run = {"data": _data(results, "mnist" if classifies else "digits")}
+    params = _network_params(network, classifies, side)
+    run = {"data": _data(results, "mnist" if classifies else "digits", 32 // side)}
     run["normalized"] = _made(results, "normalized", {"normalization": normalization}, normalize_images.make,
                               {"data": run["data"]})
     run["train"] = _made(results, "train", params | {"variant": "cpu"}, _train, {})
@@ -49,10 +49,10 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     return run
 
 
-def _network_params(network, classifies):
+def _network_params(network, classifies, side):
     if classifies:
         return {"network": network, "image": [28, 28, 1], "classes": 10}
-    return {"network": network, "image": [32, 32, 3], "autoencoder_filters": [8, 4]}
+    return {"network": network, "image": [side, side, 3], "autoencoder_filters": [8, 4]}
 
 
 def _made(results, stage, params, make, inputs, *options):
@@ -62,10 +62,11 @@ def _made(results, stage, params, make, inputs, *options):
     return artifacts.Artifact(work.folder)
 
 
-def _data(results, dataset):
+def _data(results, dataset, stride):
     def make(work, inputs, params):
         digits = datasets.limited(datasets.digits(), TRAIN, TEST)
-        crop = np.s_[:, 2:-2, 2:-2, :1] if dataset == "mnist" else np.s_[:]
+        # The digits are enlarged four times, so that every second pixel is enough.
+        crop = np.s_[:, 2:-2, 2:-2, :1] if dataset == "mnist" else np.s_[:, ::stride, ::stride]
         for part in ("train", "test"):
             work.write_array(f"{part}_images.npy", np.ascontiguousarray(getattr(digits, f"{part}_images")[crop]))
             work.write_array(f"{part}_labels.npy", getattr(digits, f"{part}_labels"))

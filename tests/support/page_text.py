@@ -1,11 +1,20 @@
-"""What a reader of a page sees of it."""
+"""The text of a page as its reader sees it."""
 
+import html
 import re
 
 from ladder.pages import templates
 
+INLINE = r"</?(?:a|b|code|em|small|span|strong)\b[^>]*>"
+
 
 def text_of(page):
-    """The text of an HTML page, without its style and scripts, white space folded."""
+    """The text of an HTML page without styles, scripts and tags, white space folded."""
     page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page)).replace(templates.NARROW_SPACE, " ")
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page))).replace(templates.NARROW_SPACE, " ")
+
+
+def joined_sentences(page):
+    """Ends of sentences without a blank before the next one: a template drops the newline after a block."""
+    page = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
+    return re.findall(r"\S*[a-z%)][.:;,][A-Z]\S*", re.sub(r"<[^>]+>", "\n", re.sub(INLINE, "", page)))

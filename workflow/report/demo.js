@@ -1,4 +1,4 @@
-// Sends pictures that are dropped, chosen, pasted or drawn to /answer, and shows what comes back.
+// Sends dropped, chosen, pasted and drawn pictures to /answer and shows the predictions.
 const list = document.getElementById("list");
 const drop = document.getElementById("drop");
 const canvas = document.getElementById("canvas");
@@ -17,10 +17,10 @@ function say(box, text, kind) {
   box.replaceChildren(line);
 }
 
-// Shows in `box` the answer for a picture; `current` tells whether it is still wanted when it comes.
+// Shows the prediction for a picture in `box`, unless `current` returns false when it arrives.
 async function ask(box, picture, name, current = () => true) {
   if (picture.size > Number(drop.dataset.mostBytes)) {
-    say(box, `${name}: larger than this page takes`, "problem");
+    say(box, `${name}: the file is too large`, "problem");
     return;
   }
   if (!box.children.length) say(box, `${name} …`, "waiting");
@@ -53,7 +53,7 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 }
 document.addEventListener("drop", event => {
   if (event.dataTransfer.files.length) askAll(event.dataTransfer.files);
-  else say(place(), "That was no file: save the picture first, and drop the file.", "problem");
+  else say(place(), "That was not a file: save the picture first, then drop the file.", "problem");
 });
 
 if (canvas) {

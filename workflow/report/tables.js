@@ -1,10 +1,10 @@
-// Tables that sort by a column when its head is pressed, and boxes that leave the rows holding their words.
-// Without it the pages show the same, in the order they were written.
+// Tables that sort by a column when its head is clicked, and boxes that filter the rows of a table by words.
+// Without JavaScript the pages show the same rows in their original order.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
   const rows = [...body.rows];
-  // Numbers are compared as numbers; what is empty comes last either way.
+  // Numbers are compared as numbers; empty cells come last in both directions.
   const compare = (a, b, column, direction) => {
     const [x, y] = [a, b].map(row => row.cells[column]?.dataset.value ?? "");
     if (x === "" || y === "") return (x === "") - (y === "");
@@ -44,7 +44,7 @@ for (const box of document.querySelectorAll("input[data-filters]")) {
   filter();
 }
 
-// A run that is pointed at, in a legend or a table, stands out among the curves.
+// Highlights the curve of the run that is pointed at in a legend or a table.
 for (const group of document.querySelectorAll("[data-runs]")) {
   const mark = run => document.querySelectorAll("[data-run]").forEach(one => {
     one.classList.toggle("pointed", run !== undefined && one.dataset.run === run);

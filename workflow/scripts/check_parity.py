@@ -1,7 +1,7 @@
-"""Stage `parity`: every rung this machine can run against the cpu rung, timed, on one page.
+"""Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in results, time and memory.
 
-params: network, batch_size, variants (the rungs), machine (host and GPU: another machine's page is another artifact).
-Writes parity.html, and parity.json, from which `variant: auto` takes the fastest rung that passed.
+params: network, batch_size, variants (the rungs), machine (host and GPU, so that each machine has its own artifact).
+Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that passed.
 """
 
 import time

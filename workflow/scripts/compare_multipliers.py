@@ -1,9 +1,9 @@
-"""Stage `multipliers`: what each multiplier makes of each network, of the runs of the configuration's list of multipliers.
+"""Stage `multipliers`: a comparison of the multipliers, by the runs of the configuration's list of multipliers.
 
-params: entries, [{"overrides", "settings": {key: value} of all that tells the runs apart, "reason": why it cannot run here, or
-''}]. inputs: report<n> and train<n> of each entry that ran, n counting all entries from 0.
+params: entries, [{"overrides", "settings": {key: value} of everything that distinguishes the runs, "reason": why it cannot run
+here, or ''}]. inputs: report<n> and train<n> of each entry that ran; n is the entry's index.
 Writes multipliers.html, multipliers.csv with a line for each network and multiplier, and multipliers.json: {"rows": the same
-lines, "cells": [{"settings", "versions", "summary", "reason"}]}, the two in the middle the report's, None where it did not run.
+lines, "cells": [{"settings", "versions", "summary", "reason"}]}; versions and summary come from the report, None without one.
 """
 
 from ladder.pages import multiplier_runs, multipliers

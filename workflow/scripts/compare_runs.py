@@ -1,9 +1,9 @@
-"""Stage `compare`: the runs of the configuration's compare list beside each other.
+"""Stage `compare`: a comparison of the runs in the configuration's compare list.
 
 params: entries, [{"overrides": {key: value}, "reason": why it cannot run here, or ''}].
-inputs: report<n> and train<n>, what made the weights, of each entry that ran, n counting all entries from 0.
-Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}]}, where the
-last two are the report's and None, beside a "reason", for what cannot run here.
+inputs: report<n> and train<n> (the artifact with the weights) of each entry that ran; n is the entry's index.
+Writes compare.html, compare.csv, and compare.json: {"rows": [{"settings": the overrides, "versions", "summary"}]}; the last
+two come from the report and are None, with a "reason", for an entry without a result.
 """
 
 from ladder.pages import compare

@@ -1,7 +1,7 @@
-"""Open a page on this machine alone where a picture that is dropped, chosen, pasted or drawn is named by a run's model.
+"""Serve a page, for this machine only, on which a run's model classifies pictures that are dropped, chosen, pasted or drawn.
 
-The run is the one of config.yaml, with --configfile and --config as Snakemake takes them. Ends with Ctrl-C; with 2 and one line
-where that run is not trained yet, and where the port is taken.
+The run is the one of config.yaml, with --configfile and --config as in Snakemake. Ctrl-C ends it; the exit status is 2, with a
+one-line message, if that run is not trained yet or the port is in use.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main():
     except UserError as error:
         log.error("%s", error)
         return 2
-    except KeyboardInterrupt:   # before there is a server; that one ends by itself
+    except KeyboardInterrupt:   # before the server runs, which handles it itself
         pass
     return 0
 
@@ -45,16 +45,16 @@ def serve(arguments):
     from ladder.demo.predictor import Predictor
 
     runtime.set_threads(settings["threads"])
-    with server.listen(arguments.port) as listening:   # before the model is loaded, which may take a while
+    with server.listen(arguments.port) as listening:   # before the model is loaded, which can take long
         app = server.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
                                           settings["test_multiplier"]))
         site = server.create_server(app, listening)
-        log.info("http://%s:%d/ is the page, on this machine alone; Ctrl-C ends it", *listening.getsockname())
+        log.info("open http://%s:%d/ on this machine; Ctrl-C ends the demo", *listening.getsockname())
         site.run()
 
 
 def read_settings(files, overrides):
-    """The resolved configuration of config.yaml with other files and KEY=VALUE texts over it, in this order."""
+    """The resolved configuration: config.yaml, overridden by the files and then by the KEY=VALUE texts."""
     raw = {}
     for path in ("config.yaml", *files):
         try:
@@ -62,7 +62,7 @@ def read_settings(files, overrides):
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
         except (yaml.YAMLError, TypeError) as error:
-            raise UserError(f"{path} is not a file of keys and values: {' '.join(str(error).split())}") from error
+            raise UserError(f"{path} is not a YAML file of keys and values: {' '.join(str(error).split())}") from error
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
@@ -72,37 +72,37 @@ def read_settings(files, overrides):
 
 
 def open_run(chain, given):
-    """Role -> Artifact of what answers; raises UserError with the command to type where the run is not finished.
+    """Role -> Artifact of the model; raises UserError with the command to type if the run is not finished.
 
-    given: the options, as text, that led to this chain.
+    given: the options of this chain as text.
     """
     roles = stages.prediction_roles(chain)
     missing = [role for role in roles if not pathlib.Path(chain[role].manifest).exists()]
     if missing:
         made_on_the_way = {parent.role for role in missing for parent in chain[role].parents.values()}
         targets = [role for role in missing if role not in made_on_the_way]
-        raise UserError(f"this run is not trained yet ({chain[targets[-1]].folder} is not there); type: "
+        raise UserError(f"this run is not trained yet ({chain[targets[-1]].folder} does not exist); type: "
                         f".venv/bin/snakemake {' '.join(targets)}{given}")
     return {role: artifacts.Artifact(chain[role].folder) for role in roles}
 
 
 def options(files, overrides):
-    """The options that chose the run, as they are typed."""
+    """The options that select the run, as typed on the command line."""
     return "".join(f" {name} {shlex.join(values)}" for name, values in (("--configfile", files), ("--config", overrides))
                    if values)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=port, default=8000, help="0: any that is free (default: %(default)s)")
-    parser.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="overrides, as those in presets/")
+    parser.add_argument("--port", type=port, default=8000, help="0: any free port (default: %(default)s)")
+    parser.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="overrides, such as presets/*.yaml")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
     return parser.parse_args()
 
 
 def port(text):
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} is no port; a number from 0 to 65535 is")
+        raise argparse.ArgumentTypeError(f"{text} is not a port; choose a number from 0 to 65535")
     return int(text)
 
 

@@ -1,7 +1,7 @@
-"""Stage `network`: a drawing of the network, layer by layer, and what each layer costs.
+"""Stage `network`: a drawing of the network with the costs of each layer.
 
-params: network with its options, image, classes where it classifies, batch_size, optimizer, variant (the rung whose kernels
-and memory are shown).
+params: network with its options, image, classes if it classifies, batch_size, optimizer, variant (the rung whose kernels and
+memory are shown).
 Writes network.html.
 """
 

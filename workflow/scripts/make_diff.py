@@ -1,7 +1,7 @@
-"""Write a page that holds two versions of one stage against each other, two reports or two trainings, say.
+"""Write a page that compares two versions of one stage, for example two reports or two trainings.
 
-What differs in settings, sources, what they were made from, metrics, times, machines, and weights. Nothing is run for it.
-Ends with 0, or with 2 and one line where a version is not there or the two are not alike.
+It lists the differences in settings, sources, inputs, metrics, times, machines, and weights. Nothing is run for it.
+The exit status is 0, or 2 with a one-line message if a version does not exist or the two belong to different stages.
 """
 
 import argparse
@@ -27,14 +27,14 @@ def main():
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{arguments.output}: {a} against {b}: {found.sentence()}")
+    print(f"{arguments.output}: {a} and {b}: {found.sentence()}")
     return 0
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", metavar="VERSION",
-                        help="two of the same stage, such as r35523d95825; the first characters will do")
+                        help="two of the same stage, such as r35523d95825, or their first characters")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results/diff.html"))
     return parser.parse_args()

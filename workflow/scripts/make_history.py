@@ -1,6 +1,6 @@
-"""Write a page of every report there is below a results folder, the newest first. Nothing is run for it.
+"""Write a page that lists all reports below a results folder, newest first. Nothing is run for it.
 
-Ends with 0, also where there is none yet.
+The exit status is 0, also if there are no reports yet.
 """
 
 import argparse

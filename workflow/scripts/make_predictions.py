@@ -1,7 +1,7 @@
-"""Answer for a person's own pictures with the model of a run: predictions.html, predictions.json and predictions.csv.
+"""Classify the user's own pictures with the model of a run: predictions.html, predictions.json and predictions.csv.
 
-The rule `predictions` names the run's artifacts; pictures that cannot be read are skipped, with the reason on the page. Ends
-with 0, or with 2 and one line where no picture could be read, or none was found.
+The rule `predictions` passes the run's artifacts. Pictures that cannot be read are skipped, and the page lists the reasons.
+The exit status is 0, or 2 with a one-line message if no picture was found or could be read.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main():
         stage_script.end(str(error), 2)
     for one in answered[:10]:
         progress.log.info("%s: %s", one["file"], one["class"])
-    progress.log.info("%s: %d picture%s answered%s", arguments.output / "predictions.html", len(answered),
+    progress.log.info("%s: %d picture%s classified%s", arguments.output / "predictions.html", len(answered),
                       "s" if len(answered) != 1 else "", f", {len(skipped)} skipped" if skipped else "")
 
 
@@ -66,7 +66,7 @@ def parse():
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("results"), help="the folder to write to")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--data-residency", default="auto")
-    parser.add_argument("--multiplier", default="exact", help="of the run's test: a name, or the file of a table")
+    parser.add_argument("--multiplier", default="exact", help="the run's test_multiplier: a name, or the file of a table")
     parser.add_argument("--log", type=pathlib.Path)
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""Say where the report is, and how to run the real CIFAR-10: the end of `make report`.
+"""Print the address of the report and the command for the real CIFAR-10, at the end of `make report`.
 
 The minutes are those of a recorded run (benchmarks/cifar10.json, the summary.json of presets/cifar10_autoencoder.yaml), scaled
-by how fast this machine has just trained beside the one that made the record.
+by the training speed of this machine relative to the recorded one.
 """
 
 import json
@@ -21,7 +21,7 @@ def main():
 
 
 def minutes():
-    """Text saying how long the real CIFAR-10 takes here; nothing where there is no record to scale."""
+    """The estimated time for the real CIFAR-10 in words; '' if there is no record to scale."""
     if not RECORD.exists():
         return ""
     recorded = json.loads(RECORD.read_text())

@@ -1,4 +1,4 @@
-"""A run's model, loaded from its artifacts, answers for any image: class, scores, reconstruction, nearest training images."""
+"""Predictions of a run's model for any image: class, scores, reconstruction, nearest training images."""
 
 import dataclasses
 
@@ -14,19 +14,22 @@ from ladder.progress import log
 from ladder.rungs import variants
 from ladder.training.inference import Inference
 
-NEAREST = 6           # training images given for an image
-COMPARED = 5000       # training images whose features are computed where no artifact holds them
-QUERIES = 64          # images at a time that are held against the training images
+NEAREST = 6           # nearest training images returned for an image
+COMPARED = 5000       # training images whose features are computed if no artifact has them
+QUERIES = 64          # images compared with the training images at a time
 ROWS = 2000           # training images at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """For N images: classes (N,) int64, the index of each one's class; scores (N, all classes) float64, probabilities of a
-    network that classifies, votes of an SVM; margins (N, all classes) float64, by how much that class won against each (NaN
-    against itself and classes the SVM never saw); rebuilt uint8 (N, H, W, C); nearest (N, up to NEAREST) int64, rows of the
-    training images, the nearest first, and their Euclidean distances, float64. margins are None of a network that
-    classifies, rebuilt of one that redraws nothing."""
+    """Predictions for N images.
+
+    classes: int64 (N,), indices of classes; scores: float64 (N, classes), the probabilities of a network that classifies, else
+    the votes of the SVM; margins: float64 (N, classes), the SVM's margin of the predicted class against each other one (NaN
+    against itself and classes without training images), None without an SVM; rebuilt: uint8 (N, H, W, C), the reconstructions,
+    None if the network does not reconstruct; nearest: int64 (N, up to NEAREST), rows of the nearest training images, nearest
+    first; distances: float64, their Euclidean distances.
+    """
 
     classes: np.ndarray
     scores: np.ndarray
@@ -40,12 +43,11 @@ class Answers:
 
 
 class Predictor:
-    """inputs: role -> artifacts.Artifact, for each of stages.prediction_roles of a chain; multiplier: the name, or the file of
-    a table, of the one that the run's test used (its test_multiplier).
+    """inputs: role -> artifacts.Artifact, for stages.prediction_roles of a chain; multiplier: the run's test_multiplier.
 
-    network: networks.Network; classes: their names; judge: the artifact that says how good the answers are, of stage evaluate
-    or svm; layer: whose output the distances are of; compared: how many training images.
-    Raises UserError where this machine cannot run the run's variant, and for damaged artifacts.
+    network: networks.Network; classes: their names; judge: the artifact with the test accuracy, of stage evaluate or svm;
+    layer: the layer whose output the distances compare; compared: number of training images compared with.
+    Raises UserError if this machine cannot run the run's variant, and for damaged artifacts.
     """
 
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
@@ -72,7 +74,7 @@ class Predictor:
         self._neighbours = Neighbours(training)
 
     def _model(self, params, artifact, statistics, until=None):
-        """The Inference that a stage's parameters name, with the weights of an artifact."""
+        """The Inference for the parameters of a stage, with the weights of an artifact."""
         if reason := variants.unavailable(params["variant"]):
             raise UserError(reason)
         network = networks.from_params(params)
@@ -81,7 +83,7 @@ class Predictor:
                          self._data_residency, multipliers.products(params, self._multiplier))
 
     def _encoder(self, artifact):
-        """Function from uint8 images to vectors (N, D) float32, as those of an artifact of stage `features` or `joined`."""
+        """A function: uint8 images -> float32 (N, D), features as in an artifact of stage `features` or `joined`."""
         spec, found = artifact.manifest["spec"], {one.version: one for one in self.inputs.values()}
         params = spec["params"]
         if spec["stage"] == "joined":
@@ -99,7 +101,7 @@ class Predictor:
         return encode
 
     def _layer_encoder(self):
-        """As _encoder, of the last layer before the scores of a network that classifies."""
+        """As _encoder, for the last layer before the scores of a network that classifies."""
         model = self._model(self._tested, self.inputs["train"], self._statistics, self.layer)
 
         def encode(images):
@@ -110,7 +112,7 @@ class Predictor:
 
     @property
     def votes(self):
-        """The most votes that a class can get of the SVM; None where scores are probabilities."""
+        """The maximum number of votes of the SVM for a class; None if scores are probabilities."""
         return None if self.network.classifies else len(self._machine.classes) - 1
 
     def answer(self, images):
@@ -126,7 +128,7 @@ class Predictor:
         return Answers(*self._judged(vectors), self._statistics.to_pixels(output), *nearest)
 
     def _judged(self, vectors):
-        """(classes, scores, margins) by the SVM, of feature vectors."""
+        """(classes, scores, margins) of the SVM for feature vectors."""
         machine = self._machine
         decisions = np.concatenate([block for _, block in svm.decision_blocks(machine, vectors)])
         votes = svm.votes(machine, decisions)
@@ -139,7 +141,7 @@ class Predictor:
 
 
 def stored(images, statistics):
-    """uint8 images (N, H, W, C) as an artifact of stage `normalized` stores its rows."""
+    """uint8 images (N, H, W, C) in the format of the rows of stage `normalized`."""
     if statistics.whitening is None:
         return images
     rows = np.empty(images.shape, np.float32)
@@ -148,11 +150,11 @@ def stored(images, statistics):
 
 
 class Neighbours:
-    """Finds the nearest of rows (N, D) float32, which may be memory-mapped, by Euclidean distance."""
+    """Nearest-neighbour search by Euclidean distance in rows float32 (N, D), which may be memory-mapped."""
 
     def __init__(self, rows):
         self._rows = rows
-        # Around their middle, where the products of float32 numbers lose fewer digits.
+        # Centred, because the products of float32 numbers then lose fewer digits.
         self._middle = rows[:ROWS].mean(axis=0)
         self._norms = np.concatenate([kernel_functions.squared_norms(part - self._middle) for part in self._parts()])
 
@@ -162,15 +164,15 @@ class Neighbours:
     def nearest(self, queries, count):
         """(rows, distances) of the `count` nearest to each of queries (M, D): int64 and float64 (M, at most count).
 
-        The nearest comes first, of equally near ones the first row.
+        The nearest comes first; among equal distances, the lowest row.
         """
         parts = [self._nearest(queries[start:start + QUERIES], min(count, len(self._rows)))
                  for start in range(0, len(queries), QUERIES)]
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def _nearest(self, queries, count):
-        # |row|^2 - 2 row.query orders rows as their distances do, but for the last digits of float32: so the nearest few are
-        # measured again.
+        # |row|^2 - 2 row.query gives the same order as the distances, except for float32 rounding errors: so the distances of
+        # the nearest candidates are computed again in float64.
         products = np.concatenate([(part - self._middle) @ (queries - self._middle).T for part in self._parts()])
         order = self._norms[:, None] - 2 * products
         few = min(4 * count, len(order))

@@ -1,8 +1,8 @@
-"""A small site for one person on one machine: a picture that is dropped, pasted or drawn there is answered by a run's model.
+"""A local site for a single user: a run's model classifies pictures that are dropped, pasted or drawn there.
 
-It listens on 127.0.0.1 alone and writes nothing. A page of another site can neither read from it, as names other than this
-machine's own are refused (which also stops DNS rebinding), nor have it work: pictures come as application/octet-stream, which
-a browser sends to another site only after that site agreed, and this one never does.
+It listens only on 127.0.0.1 and writes no files. Pages of other sites cannot read from it, because requests for other host
+names are refused (which also prevents DNS rebinding), and cannot make it work: pictures must be application/octet-stream,
+which a browser sends across sites only with a CORS permission, and this site never gives one.
 """
 
 import errno
@@ -18,7 +18,7 @@ from ladder.pages import predictions, templates
 from ladder.progress import size
 
 HOST = "127.0.0.1"
-NAMES = [HOST, "localhost"]   # in a request's Host
+NAMES = [HOST, "localhost"]   # allowed in the Host header
 LONGEST_NAME = 200
 KIND = "application/octet-stream"
 HEADERS = {
@@ -28,11 +28,11 @@ HEADERS = {
 
 
 def create_app(predictor):
-    """The WSGI application that answers with a predictor.Predictor: GET / is the page, POST /answer?name=NAME, its body a
-    picture's bytes, the HTML of one answer; faults are a line of text."""
+    """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with the bytes of a picture
+    returns the HTML of its prediction; errors are a line of text."""
     app = flask.Flask(__name__, static_folder=None)
     app.config |= {"TRUSTED_HOSTS": NAMES, "MAX_CONTENT_LENGTH": pictures.MOST_BYTES}
-    one_at_a_time = threading.Lock()   # the model's buffers, and memory for one large picture
+    one_at_a_time = threading.Lock()   # the model has one set of buffers, and a large picture takes much memory
 
     @app.get("/")
     def page():
@@ -43,7 +43,7 @@ def create_app(predictor):
     @app.post("/answer")
     def answer():
         if flask.request.mimetype != KIND:
-            return _text(f"a picture is sent as {KIND}", 415)
+            return _text(f"a picture must be sent as {KIND}", 415)
         name = (flask.request.args.get("name") or "picture")[:LONGEST_NAME]
         data = flask.request.get_data(cache=False)
         with one_at_a_time:
@@ -56,7 +56,7 @@ def create_app(predictor):
 
     @app.errorhandler(413)
     def too_large(error):
-        return _text(f"more than {size(pictures.MOST_BYTES)}", 413)
+        return _text(f"the file is larger than {size(pictures.MOST_BYTES)}", 413)
 
     @app.after_request
     def add_headers(response):
@@ -71,19 +71,19 @@ def _text(words, status):
 
 
 def listen(port):
-    """A socket that listens on 127.0.0.1; port 0: any that is free. Raises UserError where the port cannot be had."""
+    """A socket that listens on 127.0.0.1; port 0: any free port. Raises UserError if the port is not available."""
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        why = "taken by another program" if error.errno == errno.EADDRINUSE else "not for every program to have"
+        why = "in use by another program" if error.errno == errno.EADDRINUSE else "reserved for privileged programs"
         raise UserError(f"port {port} is {why}; choose another: make demo PORT={port + 1 if 1024 <= port < 65535 else 8001} "
-                        "(PORT=0 takes any that is free)") from error
+                        "(PORT=0 selects any free port)") from error
 
 
 def create_server(app, listening):
-    """A server of the application on a socket of `listen`, to run()."""
+    """A server of the application on a socket of `listen`; its run() serves."""
     return waitress.server.create_server(
         app, sockets=[listening], connection_limit=20, max_request_body_size=pictures.MOST_BYTES,
-        inbuf_overflow=2 * pictures.MOST_BYTES, outbuf_overflow=2 * pictures.MOST_BYTES)   # nothing goes to files
+        inbuf_overflow=2 * pictures.MOST_BYTES, outbuf_overflow=2 * pictures.MOST_BYTES)   # no temporary files

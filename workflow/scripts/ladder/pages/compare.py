@@ -1,6 +1,6 @@
-"""Runs beside each other: the rows of a table for programs and spreadsheets, and the page that shows them.
+"""A comparison of runs: the rows of a table for programs and spreadsheets, and a page.
 
-Every number is one that a run's report or training has; only how far the runs' weights are apart is computed here.
+All numbers come from the runs' reports and trainings, except the distances between the runs' weights, computed here.
 """
 
 import csv
@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import io
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from ladder.network import networks, weights
 from ladder.pages import figures, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-COLOURS = 8        # runs and parts that can be told apart by colour
-NAMED = 4          # of more runs, so many have a colour: the most accurate
-POINTS = 100       # of a curve at most
-DOTS = 40          # points of all curves of a chart that are drawn as dots
-POINTED = 600      # points that say their value when they are pointed at, of all curves of a chart
+COLOURS = 8        # runs and parts that colours can distinguish
+NAMED = 4          # number of runs with a colour, the most accurate ones, if there are more than COLOURS
+POINTS = 100       # maximum per curve
+DOTS = 40          # a chart with more points than this draws no dots
+POINTED = 600      # maximum points per chart that show their value when pointed at
 NUMBERS = {        # summary key -> its head in compare.csv and on the page
     "test_accuracy": "test accuracy", "control_accuracy": "untrained", "raw_pixel_accuracy": "raw pixels",
     "images_per_second": "images/s",
@@ -29,11 +30,11 @@ NUMBERS = {        # summary key -> its head in compare.csv and on the page
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One entry of a list of runs. Of one without a result, for `reason`, there is no more than its overrides.
+    """One entry of a list of runs. An entry without a result, for its `reason`, has nothing but its overrides.
 
-    failed: it was run and failed by itself; else it cannot run here.
-    train: what made its weights, the training or else the fit; settings: key -> value of all that shapes the run; images: how
-    many it trains on; tested: how many it is tested on.
+    failed: whether it failed when it was run; otherwise it cannot run here.
+    train: the artifact with its weights, of the training or else of the fit; settings: key -> value of everything that can
+    change the run; images: number of training images; tested: number of images it is scored on.
     """
 
     number: int
@@ -47,7 +48,7 @@ class Run:
     failed: bool = False
 
     def value(self, key):
-        """Of a setting; None where it is not known."""
+        """The value of a setting; None if unknown."""
         return self.settings.get(key, self.overrides.get(key))
 
     @functools.cached_property
@@ -56,7 +57,7 @@ class Run:
 
     @property
     def loss(self):
-        """Of the last epoch; NaN where nothing was trained."""
+        """The training loss of the last epoch; NaN if nothing was trained."""
         return self.summary["loss"][-1] if self.summary["loss"] else math.nan
 
     @property
@@ -69,7 +70,7 @@ class Run:
 
 
 def runs(inputs, entries):
-    """The Run of each entry, as the stage `compare` has them."""
+    """The Run of each entry; inputs and entries as the stage `compare` has them."""
     stores = {}
     return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
@@ -82,8 +83,8 @@ def _run(number, overrides, made, train, stores):
     results = made.folder.parents[1]
     store = stores.setdefault(results, lineage.Store(results))
     data = artifacts.Artifact(results / "data" / made.manifest["spec"]["parents"]["data"]).metrics
-    return Run(number + 1, overrides, "", train, made.json("summary.json"), store.settings(made.version), data["train"],
-               data["test"])
+    return Run(number + 1, overrides, train=train, summary=made.json("summary.json"), settings=store.settings(made.version),
+               images=data["train"], tested=data["test"])
 
 
 # For programs.
@@ -95,9 +96,9 @@ def rows(runs):
 
 
 def csv_text(runs, more=None):
-    """A line for each run under one head: number, settings that any entry names, numbers, versions, reason.
+    """A line for each run: number, settings that any entry names, numbers, versions, reason.
 
-    more: head -> function of a Run, further columns behind its number.
+    more: head -> function of a Run, further columns after the number.
     """
     keys, stages = _keys(runs), _stages(runs)
     what = [key for key in ("network", "dataset", "holdout", "variant") if key not in keys]
@@ -121,12 +122,12 @@ def csv_text(runs, more=None):
 
 
 def _keys(runs):
-    """The settings that any entry names."""
+    """All settings that entries name."""
     return list(dict.fromkeys(key for run in runs for key in run.overrides))
 
 
 def _stages(runs):
-    """The stages that any run went through, in the order of the work."""
+    """The stages of all runs, in the order of the work."""
     found = {name for run in runs if run.summary for name in run.summary["seconds"]}
     return roles.in_order(found)
 
@@ -143,7 +144,7 @@ def page(runs):
 
 
 def context(runs):
-    """Everything the template names."""
+    """All variables of the template."""
     ran = [run for run in runs if run.summary]
     keys = differing(runs)
     series = _series(ran)
@@ -168,7 +169,7 @@ def context(runs):
 
 
 def differing(runs):
-    """The settings named by entries in which the runs are not all alike."""
+    """The settings named by entries that differ between the runs."""
     def values(key):
         return {written(run.value(key)) for run in runs if run.value(key) is not None}
 
@@ -176,7 +177,7 @@ def differing(runs):
 
 
 def _same(ran, keys):
-    """What all runs share, of what a reader would ask for."""
+    """The main settings, and those named by entries, that all runs share."""
     if not ran:
         return {}
     asked = ["dataset", "network", "variant", "batch_size", "epochs", "steps", "optimizer", "learning_rate", "seed"]
@@ -185,7 +186,7 @@ def _same(ran, keys):
 
 
 def _scored_on(ran):
-    """'test' or 'hold-out', '' where some runs are scored on the one and some on the other."""
+    """'test' or 'hold-out'; '' if the runs differ in that."""
     kinds = {metrics.scored_on(run.summary) for run in ran}
     return kinds.pop() if len(kinds) == 1 else ""
 
@@ -195,7 +196,7 @@ def label(run, keys):
 
 
 def _best(ran):
-    """The most accurate run and how far it is ahead of the next; None where accuracies say nothing about which is better."""
+    """The most accurate run and its lead over the next one; None if the accuracies are not comparable."""
     accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
                       key=lambda run: -run.summary["test_accuracy"])
     if len(accurate) < 2 or not _one_dataset(accurate):
@@ -204,16 +205,16 @@ def _best(ran):
     ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
     errors = [report_sections.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
     return {"number": first.number, "text": templates.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
-            "next": second.number, "within_luck": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
+            "next": second.number, "within_chance": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
 
 
 def _one_dataset(ran):
-    """Whether all were scored on the same kind of images: the test images of one dataset, or one hold-out."""
+    """Whether all runs were scored on the test images of one dataset, or on one hold-out set."""
     return len({run.summary["versions"]["data"] if run.summary["holdout"] else run.summary["dataset"] for run in ran}) == 1
 
 
 def _series(ran):
-    """Run number -> the colour it has on the page, 'rest' for most of many."""
+    """Run number -> number of its colour; 'rest' for all but the NAMED most accurate of many runs."""
     if len(ran) <= COLOURS:
         return {run.number: number for number, run in enumerate(ran, 1)}
     best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:NAMED]
@@ -254,37 +255,49 @@ def cell(value):
 
 # Curves.
 
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """A quantity by step: its tensor in history.safetensors, titles and scale of its chart, and the format of a value."""
+
+    tensor: str
+    title: str
+    what: str
+    scale: Callable
+    text: Callable
+
+
+LOSSES = {kind: Quantity("losses", "Loss", what, figures.loss_scale, "{:.4g}".format) for kind, what in (
+    ("mse", "mean squared error of the reconstruction"), ("cross_entropy", "cross-entropy"))}
+ACCURACY = Quantity("hits", "Accuracy", "on the training images", figures.share_scale, templates.percent)
+
+
 def _charts(ran, series, labels):
-    """Line charts of the runs' losses and accuracies; losses of different kinds are no matter for one scale."""
-    charts = []
-    for kind, title, what in (("mse", "Loss", "mean squared difference of image and redrawing"),
-                              ("cross_entropy", "Loss", "mean of −log of the probability of the right class")):
-        some = [run for run in ran if run.network.loss == kind]
-        charts.append(_chart(title, what, some, "losses", figures.loss_scale, "{:.4g}".format, series, labels))
-    classifiers = [run for run in ran if run.network.classifies]
-    charts.append(_chart("Accuracy", "share of the training images named right", classifiers, "hits", figures.share_scale,
-                         templates.percent, series, labels))
+    """Line charts of the training losses, one for each kind of loss, and of the training accuracies."""
+    shown = [(quantity, [run for run in ran if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
+    shown.append((ACCURACY, [run for run in ran if run.network.classifies]))
+    charts = [_chart(quantity, some, series, labels) for quantity, some in shown]
     return [chart for chart in charts if chart]
 
 
-def _chart(title, what, some, name, scale, text, series, labels):
+def _chart(quantity, some, series, labels):
     lines = []
-    for run in sorted(some, key=lambda run: series[run.number] != "rest"):   # those in colour lie on top
-        points = _points(run, name)
-        told = [(step, value, f"run {run.number}, step {last:,}: {text(value)}") for step, last, value in points]
+    for run in sorted(some, key=lambda run: series[run.number] != "rest"):   # coloured curves are drawn last, on top
+        points = _points(run, quantity.tensor)
+        told = [(step, value, f"run {run.number}, step {last:,}: {quantity.text(value)}") for step, last, value in points]
         lines += [{"name": labels[run.number], "points": told, "run": run}] if told else []
     if not lines:
         return None
     last = max(run.train.metrics["steps"] for run in some)
-    chart = figures.line_chart(lines, last, scale)
+    chart = figures.line_chart(lines, last, quantity.scale)
     for drawn, line in zip(chart["lines"], lines, strict=True):
         drawn |= {"series": series[line["run"].number], "run": line["run"].number,
                   "points": _thinned(drawn["points"], POINTED // len(lines)), "dense": len(lines) * len(drawn["points"]) > DOTS}
-    return {"title": title, "what": what, "lost": [run.number for run in some if not _points(run, name)], **chart}
+    lost = [run.number for run in some if not _points(run, quantity.tensor)]
+    return {"title": quantity.title, "what": quantity.what, "lost": lost, **chart}
 
 
 def _points(run, name):
-    """[(middle step, last step, value)] of the curve: means over a few steps each, where they are finite."""
+    """[(middle step, last step, value)] of the curve: means over several steps, without those that are not finite."""
     values = run.train.tensors("history.safetensors")[name].astype(np.float64)
     if name == "hits":
         values = values / report_sections.batch_sizes(run.train, run.images)
@@ -294,7 +307,7 @@ def _points(run, name):
 
 
 def _thinned(points, most):
-    """At most so many of the points, evenly, and the last."""
+    """At most `most` of the points, evenly spaced, including the last."""
     every = max(1, math.ceil(len(points) / max(1, most)))
     return points[::-1][::every][::-1]
 
@@ -309,7 +322,7 @@ def _stage_row(run, stages, labels):
 
 
 def _operations(ran, labels):
-    """Stacked bars of the training time by operation: {"rows", "parts"}; what has no colour left is 'all other'."""
+    """Stacked bars of the training time by operation: {"rows", "parts"}; operations without a colour are 'all other'."""
     spent = {run.number: {name: value for name, value in run.train.metrics["seconds_by_operation"].items() if value > 0}
              for run in ran}
     largest = {}
@@ -337,7 +350,7 @@ def _stack(run, times, parts, longest, labels):
 
 
 def _speed(ran, labels):
-    """Bars of how many times more images a second each run trained on than the slowest."""
+    """Bars of each run's images per second in training, relative to the slowest run."""
     rates = {run.number: run.summary["images_per_second"] for run in ran if run.summary["images_per_second"]}
     slowest = min(rates.values(), default=1)
     bars = templates.bars({number: rate / slowest for number, rate in rates.items()}, "{:.2f}×".format)
@@ -347,9 +360,9 @@ def _speed(ran, labels):
 # Weights.
 
 def _weights(ran, labels):
-    """How far each run's weights are from the first run's, layer by layer: {"first", "layers", "rows", "others"}.
+    """Distances of each run's weights to the first run's by layer: {"first", "layers", "rows", "others"}.
 
-    others: runs of another network. None where there is nothing to hold against it.
+    others: runs of another network. None if there is only one run.
     """
     if len(ran) < 2:
         return None
@@ -376,7 +389,7 @@ def _load(run):
 
 
 def _distance(value):
-    """A cell of the table of distances, the darker the farther."""
+    """A cell of the table of distances, darker for larger ones."""
     if not math.isfinite(value):
         return {"text": "not a number", "value": "", "strength": 0}
     return {"text": templates.small_percent(value) if value else "same", "value": value,

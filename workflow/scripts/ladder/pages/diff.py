@@ -1,4 +1,4 @@
-"""Two versions of one stage against each other: what differs between them and all that they were made from, and its page."""
+"""A comparison of two versions of one stage and of all their inputs, and its page."""
 
 import dataclasses
 import difflib
@@ -11,18 +11,18 @@ from ladder.network import networks, weights
 from ladder.pages import report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-NEAREST = 3       # versions named where one is not there
+NEAREST = 3       # existing versions named if the one asked for does not exist
 MISSING = "–"
 TITLES = {"report": "Two reports", "train": "Two trainings"}
-# Metrics that are shown elsewhere, or are no numbers.
+# Metrics that are shown elsewhere, or are not numbers.
 ELSEWHERE = {"seconds_by_operation", "memory", "network", "kernels", "confusion", "classes", "seconds_from_samples"}
-SHARES = ("accuracy", "per_class", "layer_movement")   # metrics that are written in percent
+SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
            "python": "Python", "numpy": "NumPy", "blas": "BLAS"}
 
 
 def resolve(store, name):
-    """The version that `name` is, or begins; raises UserError with the nearest that are there."""
+    """The version with this name, or with this beginning; raises UserError with the most similar ones if there is none."""
     versions = store.folders()
     name = str(name).rstrip("/").rpartition("/")[2]
     begun = [version for version in versions if version.startswith(name)] if name else []
@@ -43,7 +43,7 @@ def resolve(store, name):
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """The versions that play one role in both; a or b is None where one has no such role, a manifest where it is gone."""
+    """The versions with one role in both; a or b is None if that side has no such role, a manifest if it no longer exists."""
 
     label: str
     a: str | None
@@ -64,26 +64,27 @@ class Pair:
         return self.manifest_a is not None and self.manifest_b is not None
 
     def values(self, read):
-        """[(name, a, b)] of what `read` (manifest -> dict) finds in both, where the role is in both."""
+        """[(name, a, b)] of the values that `read` (manifest -> dict) gives for the two; [] if one manifest is missing."""
         a, b = (read(manifest) for manifest in (self.manifest_a, self.manifest_b)) if self.both else ({}, {})
         return [(name, a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b])]
 
     def differing(self, part):
-        """As `values`, of the spec's params or sources, where they differ."""
+        """As `values`, of the spec's params or sources, only those that differ."""
         return [(name, a, b) for name, a, b in self.values(lambda manifest: manifest["spec"][part]) if a != b]
 
     @functools.cached_property
     def state(self):
-        """In words, how the two differ in themselves; '' where they are the same or differ in their parents alone."""
+        """The differences in words; '' if the two are the same or differ only in their parents."""
         if self.same:
             return ""
         if self.a is None or self.b is None:
             return f"only in {'A' if self.b is None else 'B'}"
         if not self.both:
-            return "no longer there to compare"
+            return "no longer available for comparison"
         params = [f"{name} {written(a)} → {written(b)}" for name, a, b in self.differing("params")]
         sources = [path for path, _, _ in self.differing("sources")]
-        told = params[:3] + ([f"{len(params) - 3} more settings"] if len(params) > 3 else [])
+        more = len(params) - 3
+        told = params[:3] + ([f"{more} more setting{'s' if more > 1 else ''}"] if more > 0 else [])
         if sources:
             more = f" and {len(sources) - 1} more file{'s' if len(sources) > 2 else ''}" if len(sources) > 1 else ""
             told.append(f"{sources[0].rpartition('/')[2]}{more} changed")
@@ -91,9 +92,9 @@ class Pair:
 
 
 class Difference:
-    """What differs between the versions a and b of one stage; pairs: of them and their ancestors, parents first.
+    """The versions a and b of one stage; pairs: a Pair for them and for each of their ancestors, parents first.
 
-    Raises UserError where they are of two stages.
+    Raises UserError if they are versions of different stages.
     """
 
     def __init__(self, store, a, b):
@@ -107,12 +108,12 @@ class Difference:
 
     @property
     def first(self):
-        """The first pair that differs in itself, None where none does."""
+        """The first pair with a difference of its own, None if there is none."""
         return next((pair for pair in self.pairs if pair.state), None)
 
     def sentence(self):
-        """Where the two begin to differ, in words."""
-        return f"they differ first in {self.first.label}: {self.first.state}" if self.first else "nothing in them differs"
+        """The first difference in words."""
+        return f"the first difference is in {self.first.label}: {self.first.state}" if self.first else "there is no difference"
 
 
 def _pairs(store, stage, a, b):
@@ -143,7 +144,7 @@ def page(difference):
 
 
 def context(of):
-    """Everything the template names."""
+    """All variables of the template."""
     manifests = [of.store.manifest(version) for version in (of.a, of.b)]
     settings, machines = _gathered(of, "params"), _machines(of)
     numbers = _metrics(of)
@@ -169,18 +170,18 @@ def written(value):
 
 
 def _links(of):
-    """The pages of two reports, relative to the folder of the results."""
+    """The pages of two reports, relative to the results folder."""
     return [f"report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
 
 
 def _lineage_row(pair):
-    how = "same" if pair.same else pair.state or "what it was made from"
+    how = "same" if pair.same else pair.state or "its inputs"
     return {"label": pair.label, "a": pair.a or MISSING, "b": pair.b or MISSING, "same": pair.same, "how": how,
             "inherits": not pair.same and not pair.state}
 
 
 def _gathered(of, part):
-    """Rows of the params or sources of all pairs, alike ones once with all their stages."""
+    """Rows of the params or sources of all pairs; equal rows are merged and list all their stages."""
     found = {}
     for pair in of.pairs:
         for name, a, b in pair.values(lambda manifest: manifest["spec"][part]):
@@ -193,7 +194,7 @@ def _gathered(of, part):
 # Numbers.
 
 def _metrics(of):
-    """Rows of the numbers in the metrics, the last stage's first; detail: one of many, by class or layer."""
+    """Rows of the numbers in the metrics, the last stage first; detail: whether it is one of many, by class or layer."""
     rows = []
     for pair in sorted(reversed(of.pairs), key=lambda pair: pair.label in roles.CONTROL_TITLES):
         for (name, detail), a, b in pair.values(lambda manifest: _numbers(manifest["metrics"])):
@@ -204,7 +205,7 @@ def _metrics(of):
 
 
 def _numbers(metrics):
-    """(name, whether it is one of many) -> number; of a list by epoch the last."""
+    """(name, whether it is one of many) -> number; for a list by epoch the last value."""
     found = {}
     for name, value in metrics.items():
         if name in ELSEWHERE:
@@ -241,9 +242,9 @@ def _change(a, b, share):
 
 
 def _named_differently(of):
-    """How many images the two give other classes, where both were scored on the same.
+    """The number of images whose predictions differ: [{"role", "count", "of", "scored_on"}].
 
-    [{"role", "count", "of", "scored_on"}].
+    Empty if the two were not scored on the same images.
     """
     same_data = [pair for pair in of.pairs if pair.same and pair.label == "data" and pair.both]
     found = []
@@ -251,7 +252,7 @@ def _named_differently(of):
         if pair.label in ("evaluate", "svm") and pair.both:
             try:
                 a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
-            except UserError:   # damaged, or one that kept none
+            except UserError:   # damaged, or without predictions
                 continue
             found.append({"role": pair.label, "count": int((a != b).sum()), "of": len(a),
                           "scored_on": metrics.scored_on(same_data[0].manifest_a["spec"]["params"])})
@@ -263,7 +264,7 @@ def _artifact(of, version):
 
 
 def _times(of):
-    """Rows of seconds and memory by role, and how much faster B was; nothing to tell of what is one and the same."""
+    """Rows of seconds and memory of the roles that differ, with the speed of B relative to A."""
     rows = []
     for pair in of.pairs:
         if pair.both and not pair.same:
@@ -276,7 +277,7 @@ def _times(of):
 
 
 def _operations(of):
-    """Rows of the training's seconds by operation."""
+    """Rows of the seconds of the training by operation."""
     for pair in of.pairs:
         if pair.label == "train" and pair.both and not pair.same:
             times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
@@ -286,14 +287,14 @@ def _operations(of):
 
 
 def _faster(a, b):
-    """How much faster b is, where that is measurable."""
+    """The speed of b relative to a; '' if the times are too short."""
     if not a or not b or max(a, b) < 0.01:
         return ""
     return "as fast" if 0.995 < a / b < 1.005 else f"{a / b:.2f}× as fast"
 
 
 def _machines(of):
-    """Rows of what the machines are, alike ones once with all their roles."""
+    """Rows of the facts of the machines; equal rows are merged and list all their roles."""
     found = {}
     for pair in of.pairs:
         for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"]}):
@@ -306,7 +307,7 @@ def _machines(of):
 # Weights.
 
 def _weights(of):
-    """How far apart the two networks' weights are: {"role", "fault", "same", "bars"}; None where neither has any."""
+    """The distance between the weights of the two: {"role", "fault", "same", "bars"}; None if one has no weights."""
     pair = next((pair for label in ("train", "initial") for pair in of.pairs if pair.label == label), None)
     if pair is None or not (pair.a and pair.b):
         return None
@@ -316,11 +317,11 @@ def _weights(of):
     try:
         a, b = (_loaded(of, version) for version in (pair.a, pair.b))
     except KeyError:
-        return {**found, "fault": "One of them is of an older release, which kept its weights in another way."}
+        return {**found, "fault": "One of them was made by an older release, with another format of the weights."}
     except UserError as error:
         return {**found, "fault": f"The weights cannot be read: {error}."}
     if {name: value.shape for name, value in a.items()} != {name: value.shape for name, value in b.items()}:
-        return {**found, "fault": "These are two networks, whose weights cannot be held against each other layer by layer."}
+        return {**found, "fault": "The two networks have different layers, so their weights cannot be compared."}
     distances = weights.movement(a, b)
     return {**found, "same": not any(distances.values()), "bars": report_sections.movement(distances)}
 

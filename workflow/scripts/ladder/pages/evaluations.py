@@ -1,4 +1,4 @@
-"""What a run's accuracies are worth: beside other classifiers, other seeds, and runs without an option.
+"""Comparisons of a run's accuracies with other classifiers, other seeds, and the runs of the ablation list.
 
 inputs are artifacts by role, as in report.py, with the scores of other runs: svm_seed2, score_ablation1.
 """
@@ -21,9 +21,9 @@ def accuracies(inputs):
 
 
 def seeds(inputs, own):
-    """{"seeds": all of them, "scores": role -> {"each", "mean", "interval"}}; None where the run was not repeated.
+    """{"seeds": all of them, "scores": role -> {"each", "mean", "interval"}}; None if the run was not repeated.
 
-    own: the run's own seed; each: an accuracy for each seed, in their order; interval: spread.Spread's, of the mean.
+    own: the run's own seed; each: the accuracy for each seed, in order; interval: confidence interval of the mean (spread.py).
     """
     found = {}
     for name, artifact in inputs.items():
@@ -44,8 +44,8 @@ def _score(values):
 def ablation(inputs, entries):
     """For each entry of the ablation list {"overrides", "reason", "version", "accuracy", "won", "lost"}; None without any.
 
-    won: test images that only the run named correctly, lost: that only the entry did. Of an entry that could not run here, for
-    `reason`, the numbers are None.
+    won: number of test images that only the run classified correctly; lost: that only the entry did. The numbers are None for
+    an entry that could not run, for its `reason`.
     """
     return [_entry(inputs, entry, inputs.get(f"score_ablation{number}")) for number, entry in enumerate(entries, 1)] or None
 
@@ -60,10 +60,10 @@ def _entry(inputs, entry, score):
 
 
 def test_scores(inputs):
-    """{"rows": which the run was scored on, "run", "all"}: how often test images had been scored when the report was made.
+    """{"rows": 'test' or 'holdout', "run", "all"}: the number of artifacts scored on test images when the report was made.
 
-    By different artifacts: of this training, and of any on this dataset in this results folder. One that was made again gives
-    the same number and counts once; rows held out of the training images count for nothing.
+    run: of this training; all: of all trainings on this dataset in this results folder. An artifact that was made again counts
+    once, scores on a hold-out set do not count.
     """
     data = inputs["data"]
     dataset = data.manifest["spec"]["params"]["dataset"]
@@ -77,7 +77,7 @@ def test_scores(inputs):
 # Tables, for the page.
 
 def classifier_table(accuracies):
-    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None where the SVM is the only one."""
+    """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one."""
     rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
     if len(rows) < 2:
         return None
@@ -89,7 +89,7 @@ def classifier_table(accuracies):
 
 
 def seed_table(numbers):
-    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} of what `seeds` found; reach: half of the interval."""
+    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; reach: half of the interval."""
     if numbers is None:
         return None
     return {"seeds": numbers["seeds"], "rows": [
@@ -99,7 +99,7 @@ def seed_table(numbers):
 
 
 def _reach(interval):
-    return f"± {50 * (interval[1] - interval[0]):.1f}" if interval else "all the same"
+    return f"± {50 * (interval[1] - interval[0]):.1f}" if interval else "no spread"
 
 
 def _named(role):
@@ -109,7 +109,7 @@ def _named(role):
 
 
 def ablation_table(entries, accuracy):
-    """Rows {"changes", "reason"} and, of what ran, "accuracy", "points", "won", "lost", "luck"; accuracy: the run's."""
+    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "points", "won", "lost", "chance"}; accuracy: the run's."""
     if entries is None:
         return None
     rows = []
@@ -119,6 +119,6 @@ def ablation_table(entries, accuracy):
         if entry["accuracy"] is not None:
             points = f"{100 * (entry['accuracy'] - accuracy):+.1f}".replace("-", "−")
             row |= {"accuracy": templates.percent(entry["accuracy"]), "points": points, "won": entry["won"],
-                    "lost": entry["lost"], "luck": not metrics.beyond_chance(entry["won"], entry["lost"])}
+                    "lost": entry["lost"], "chance": not metrics.beyond_chance(entry["won"], entry["lost"])}
         rows.append(row)
     return rows

@@ -1,4 +1,4 @@
-"""What the report shows of the features: how they were made, of which parts, and a map of test images by them.
+"""The part of a report about the features: their processing, their parts, and a map of test images.
 
 inputs are artifacts by role, as in report.py.
 """
@@ -11,9 +11,9 @@ NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity",
 
 
 def parts(inputs):
-    """The run's features, and those joined to them: [{"steps", "dimensions", "weight", "layer"}], weight None of what is alone.
+    """The run's features and those joined to them: [{"steps", "dimensions", "weight", "layer"}].
 
-    steps: in words, in the order of the work.
+    steps: in words, in the order of the processing; weight: None for a single part.
     """
     if "features" not in inputs:
         return []
@@ -35,24 +35,24 @@ def _steps(params, metrics):
     steps = []
     if "features_two_polarity" in params:
         a = f"{params['features_two_polarity']:g}"
-        z = "by channel minus its mean and over its deviation, z" if "features_polarity_scale" in params else "as it is, z"
-        steps.append(f"{z}: both relu(z − {a}) and relu(−z − {a})")
+        z = "standardised by channel to z" if "features_polarity_scale" in params else "z, not scaled"
+        steps.append(f"{z}: relu(z − {a}) and relu(−z − {a})")
     if "features_max_pool" in params:
-        steps.append("the largest value of each {0} × {0} window".format(params["features_max_pool"]))
+        steps.append("max pooling over {0} × {0} windows".format(params["features_max_pool"]))
     if params.get("features_pool", "none") != "none":
-        steps.append("the mean over each cell of a {0} × {0} grid".format(params["features_pool"]))
+        steps.append("average pooling to a {0} × {0} grid".format(params["features_pool"]))
     if params.get("features_flip"):
-        steps.append("the mean with the mirror image's")
+        steps.append("averaged with the features of the mirrored image")
     if params.get("features_standardize"):
-        steps.append("each value to mean 0 and deviation 1 over the training images")
+        steps.append("standardised to mean 0 and standard deviation 1 over the training images")
     if "features_pca" in params:
-        steps.append(f"the first {params['features_pca']:,} principal components of {metrics['dimensions_before_pca']:,} "
-                     f"values, which hold {templates.percent(metrics['variance_kept'])} of the variance")
+        steps.append(f"PCA: {params['features_pca']:,} components of {metrics['dimensions_before_pca']:,} values, which keep "
+                     f"{templates.percent(metrics['variance_kept'])} of the variance")
     return steps
 
 
 def pixels(inputs):
-    """What was done to the raw pixels of the control: {"steps", "not_for_them": whether the run has options that need maps}."""
+    """How the control's raw pixels are processed: {"steps", "not_for_them": whether the run has options that do not apply}."""
     if "features_pixels" not in inputs:
         return None
     made, own = (inputs[role].manifest["spec"]["params"] for role in ("features_pixels", "features"))
@@ -61,21 +61,23 @@ def pixels(inputs):
 
 
 def feature_map(inputs):
-    """Test images at their places: {"points", "labels", "legend", "count", "of", "wrong"}; None where there is no map.
+    """Test images in the plane: {"points", "labels", "legend", "count", "of", "wrong"}; None without a map.
 
-    points: {"x", "y", "series", "text", "wrong"}, x and y in percent from the left and the top; labels: a class's name at the
-    median of its points; legend: an image of each class, that of the point nearest there.
+    points: {"x", "y", "series", "text", "wrong"}, x and y in percent from the left and the top; labels: the name of each class
+    at the median of its points; legend: for each class the image of the point closest to that median.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
     data, rows = inputs["data"], np.asarray(inputs["map"].array("rows.npy"))
-    # A margin, for the points at the edge.
+    # A margin for the points at the edges.
     x, y = 3 + 94 * np.asarray(inputs["map"].array("places.npy"), np.float64).T
     labels, names = np.asarray(data.array("test_labels.npy"))[rows], data.metrics["classes"]
     named = np.asarray(report_sections.verdict(inputs).array("predictions.npy"))[rows]
     wrong = labels != named
-    points = [{"x": round(x[at], 1), "y": round(y[at], 1), "series": int(labels[at]) + 1, "wrong": wrong[at],
-               "text": names[labels[at]] + (f", named {names[named[at]]}" if wrong[at] else "")} for at in range(len(rows))]
+    texts = [names[label] + (f", classified as {names[other]}" if label != other else "")
+             for label, other in zip(labels, named, strict=True)]
+    points = [{"x": round(x[at], 1), "y": round(y[at], 1), "series": int(labels[at]) + 1, "wrong": wrong[at], "text": texts[at]}
+              for at in range(len(rows))]
     legend, marks = [], []
     for label in np.unique(labels):
         own = np.flatnonzero(labels == label)

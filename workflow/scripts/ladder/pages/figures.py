@@ -1,6 +1,6 @@
-"""Pictures for the pages: PNG strips as data URIs, and the geometry of charts that the templates draw.
+"""Pictures for the pages: PNGs as data URIs, and the geometry of charts that the templates draw.
 
-Charts are described in percent of the plot (0..100, y from the top), so that the page can draw them at any width and in
+Charts are described in percent of the plot (0..100, y from the top), so that a page can draw them at any width and in
 the colours of its theme.
 """
 
@@ -11,13 +11,13 @@ import math
 import numpy as np
 from PIL import Image
 
-GAINS = (1, 2, 4, 8)   # how far differences between pictures may be amplified
-LABEL = 40             # percent of a chart's width that the name of a level line may need
-LOG_RATIO = 20         # curves that span more than this factor are drawn on a logarithmic scale
+GAINS = (1, 2, 4, 8)   # possible amplifications of differences between pictures
+LABEL = 40             # percent of a chart's width reserved for the name of a reference line
+LOG_RATIO = 20         # curves that span more than this factor get a logarithmic axis
 
 
 def png_uri(pixels):
-    """A `data:` URI of a PNG; pixels uint8 (H, W, 3), grey (H, W, 1) or, with opacity, (H, W, 4)."""
+    """A `data:` URI of a PNG; pixels uint8 (H, W, 3), grey (H, W, 1) or, with an alpha channel, (H, W, 4)."""
     file = io.BytesIO()
     pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     Image.fromarray(np.ascontiguousarray(pixels)).save(file, "PNG", optimize=True)
@@ -37,10 +37,10 @@ def tiles(images, columns, gap=0):
 
 
 def differences(originals, others):
-    """Signed differences of uint8 pictures, made visible: (pictures uint8, gain).
+    """Signed differences of uint8 pictures as pictures: (pictures uint8, gain).
 
-    Mid-grey is no difference, brighter means `others` is too bright. The gain is the largest of GAINS at which no more
-    than one value in a hundred is clipped.
+    Mid-grey is no difference, brighter means that `others` is too bright. The gain is the largest of GAINS that clips at most
+    1 % of the values.
     """
     signed = others.astype(np.int16) - originals.astype(np.int16)
     reach = max(np.percentile(np.abs(signed), 99), 1)
@@ -73,7 +73,7 @@ def ticks(low, high, count=5):
 
 
 def log_ticks(low, high):
-    """Powers of ten from low to high, where those are few also twice and five times them, as [(value, text)]."""
+    """Powers of ten from low to high, for less than three decades also 2 and 5 times them, as [(value, text)]."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if high < 1000 * low else (1,)
     return [(value, f"{value:g}") for value in (factor * 10.0 ** power for power in powers for factor in factors)
@@ -83,8 +83,8 @@ def log_ticks(low, high):
 def line_chart(lines, last, scale, references=(), marks=()):
     """Curves over the steps 0 .. last.
 
-    lines: [{"name", "points": [(step, value, text)]}]; scale: of the values, loss_scale or share_scale; references: level lines
-    and marks: upright ones, [{"name", "value"}] each. Returns {"lines": [{"name", "path", "points": [{"x", "y", "text"}]}],
+    lines: [{"name", "points": [(step, value, text)]}]; scale: of the y axis, such as loss_scale; references: horizontal and
+    marks: vertical lines, [{"name", "value"}] each. Returns {"lines": [{"name", "path", "points": [{"x", "y", "text"}]}],
     "references": [{"y", "name", "left", "above"}], "marks": [{"x", "name"}], "x_ticks", "y_ticks": [{"at", "text"}], "widest",
     "stretched"}.
     """
@@ -112,13 +112,13 @@ def line_chart(lines, last, scale, references=(), marks=()):
         "marks": [{"x": x(mark["value"]), "name": mark["name"]} for mark in marks],
         "x_ticks": [{"at": x(step), "text": f"{step:,}"} for step in sorted({round(value) for value, _ in ticks(0, last)})],
         "y_ticks": y_ticks,
-        "widest": max((tick["text"] for tick in y_ticks), key=len),   # makes room for the axis
+        "widest": max((tick["text"] for tick in y_ticks), key=len),   # reserves the width of the axis
         "stretched": stretched,
     }
 
 
 def _label_place(level, points):
-    """Where a level line's name is clear of the curves: at its left or right end, above or below it."""
+    """The place of a reference line's name away from the curves: at its left or right end, above or below it."""
     ends = {True: [y - level for x, y in points if x < LABEL], False: [y - level for x, y in points if x > 100 - LABEL]}
     left = min(map(abs, ends[True]), default=100) > min(map(abs, ends[False]), default=100)
     curve_below = sum(ends[left]) > 0
@@ -126,9 +126,9 @@ def _label_place(level, points):
 
 
 def loss_scale(values):
-    """(height of a value as a share of the plot, ticks, whether the scale is stretched) for finite values >= 0.
+    """(height of a value as a share of the plot, ticks, whether the axis is not linear) for finite values >= 0.
 
-    From zero, or logarithmic where that would hide how a curve ends.
+    Linear from zero, or logarithmic if the values span more than LOG_RATIO.
     """
     low, top = min(values), max(values) or 1.0
     if not 0 < LOG_RATIO * low < top:
@@ -137,7 +137,7 @@ def loss_scale(values):
 
 
 def log_scale(values):
-    """As loss_scale, always logarithmic where no value is 0."""
+    """As loss_scale, but logarithmic unless a value is 0."""
     low, top = 0.8 * min(values), max(values)
     if low <= 0:
         return loss_scale(values)
@@ -147,19 +147,19 @@ def log_scale(values):
 
 
 def share_scale(values):
-    """As loss_scale, for shares of what can be reached: from 0 % on by the logarithm of what is missing to 100 %."""
+    """As loss_scale, for accuracies from 0 %: logarithmic in the error rate, so that the axis expands towards 100 %."""
     missing = [1 - value for value in values if value < 1]
     nearest = 0.8 * min([*missing, 0.5])
     if max(values) == 1:
-        nearest = min(nearest, 0.01)   # where 100 % is drawn, which itself is out of reach
+        nearest = min(nearest, 0.01)   # 100 % is drawn at this error rate, as its logarithm is infinite
     return (lambda value: math.log(max(1 - value, nearest)) / math.log(nearest),
             [(1 - rest, f"{100 * (1 - rest):.6g} %") for rest, _ in log_ticks(nearest, 1.0)], True)
 
 
 def score_scale(values):
-    """(height of a value as a share of the plot, ticks [(share, text)]) for accuracies, from the least to the largest.
+    """(height of a value as a share of the plot, ticks [(share, text)]) for accuracies, from the smallest to the largest.
 
-    By the logarithm of what is missing to 100 %, so that good ones can be told apart beside bad ones.
+    Logarithmic in the error rate, so that good values can be distinguished next to bad ones.
     """
     least = max(1 - min(values), 0.002)
     most = max(0.8 * min([1 - value for value in values if value < 1] or [0.001]), 0.0005)
@@ -175,7 +175,7 @@ def score_scale(values):
 
 
 def scatter(points, x_ticks, y_ticks):
-    """Points and ticks for a plot: places, shares 0 to 1 of the plot from the left and from the bottom, become percent of it.
+    """Points and ticks for a plot; places are shares of the plot (0 to 1, from the left and the bottom), results are percent.
 
     points: [{"x", "y", ...}]; ticks: [(place, text)]. Returns {"points", "x_ticks", "y_ticks": [{"at", "text"}], "widest"}.
     """
@@ -191,7 +191,7 @@ def scatter(points, x_ticks, y_ticks):
 
 
 def epoch_marks(steps_per_epoch, last):
-    """Where epochs end before step `last`, or round ones of them where there are many: [{"name", "value"}]."""
+    """The ends of the epochs before step `last`, for many epochs only of round ones: [{"name", "value"}]."""
     epochs = (last - 1) // steps_per_epoch
     shown = range(1, epochs + 1) if epochs < 8 else [round(value) for value, _ in ticks(0, epochs, 6) if value]
     return [{"name": f"epoch {epoch}" if epoch == shown[0] else str(epoch), "value": epoch * steps_per_epoch}
@@ -199,7 +199,7 @@ def epoch_marks(steps_per_epoch, last):
 
 
 def interval_chart(rows):
-    """Values with their standard errors on one scale cut to where they lie.
+    """Values with their standard errors on one axis that covers their range.
 
     rows: [{"value", "error", ...}] as fractions; error may be None. Returns {"rows": the same with "at", "left" and
     "right" in percent of the scale, "ticks": [{"at", "text"}]}, tick texts in percent.

@@ -1,4 +1,4 @@
-"""Every report below a results folder, the newest first, and the page that lists them. Nothing is made for it."""
+"""All reports below a results folder, newest first, and the page that lists them. Nothing is run for it."""
 
 import collections
 import dataclasses
@@ -11,15 +11,15 @@ import time
 from ladder.pages import templates
 from ladder.store import artifacts, lineage
 
-# Settings that have columns of their own, or say the same as another.
+# Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One report. fault: what is wrong with it in words, '' for a finished one; then there is no summary.
+    """One report. fault: the problem in words, '' for a finished report; with a fault there is no summary.
 
-    made: when, as in a manifest; settings: key -> value of all that shaped the run.
+    made: the time stamp of the manifest; settings: key -> value of everything that can change the run.
     """
 
     version: str
@@ -43,7 +43,7 @@ def _row(store, folder):
     if manifest is None:
         damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
         return Row(version, _changed(folder), "damaged: its manifest cannot be read" if damaged else
-                   "unfinished: it was being made when it was interrupted, or still is")
+                   "unfinished: interrupted or still running")
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
              "settings": store.settings(version)}
@@ -68,7 +68,7 @@ def _tags(params):
 
 
 def _changed(folder):
-    """When anything in the folder was last written, as a manifest says it."""
+    """The time of the last change in the folder, in the format of a manifest."""
     latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(latest))
 
@@ -83,12 +83,12 @@ def _size(path):
 # The page.
 
 def page(rows, results, output):
-    """The page as one HTML text; output: where it will be, from where its links lead to the reports in `results`."""
+    """The page as one HTML text; output: its path, from which its links lead to the reports in `results`."""
     return templates.render("history.html", context(rows, results, output))
 
 
 def context(rows, results, output):
-    """Everything the template names."""
+    """All variables of the template."""
     usual = _usual(rows)
     below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
     shown = [_shown(row, usual, below) for row in rows]
@@ -103,7 +103,7 @@ def context(rows, results, output):
 
 
 def _usual(rows):
-    """Setting -> the value that most of the reports that have it have."""
+    """Setting -> its most frequent value in the reports."""
     counts = {}
     for row in rows:
         for key, value in row.settings.items():
@@ -128,7 +128,7 @@ def _shown(row, usual, below):
 
 
 def _last(losses):
-    """The last epoch's; None of a network that was not trained."""
+    """The loss of the last epoch; None if nothing was trained."""
     return None if losses is None else losses[-1]
 
 

@@ -1,6 +1,6 @@
-"""The relative error of a multiplier over the mantissas: (its product - the product) / the product, on [1, 2) x [1, 2).
+"""The relative error of a multiplier over the mantissas: (approximate - exact) / exact for operands in [1, 2) x [1, 2).
 
-All operands have exponent 0 there; the special cases of multipliers.py apart, other exponents give the same errors.
+These operands have exponent 0; other exponents give the same errors, except for the special cases of multipliers.py.
 """
 
 import numpy as np
@@ -8,13 +8,13 @@ import numpy as np
 from ladder.arithmetic import multipliers
 from ladder.pages import figures
 
-SIDE = 1000      # operands along a side; no power of two, so that they fall on and between all roundings alike
-BLOCK = 8        # operands each way in a pixel
-BELOW, ABOVE = (38, 112, 208), (214, 92, 14)   # too small, too large: blue and orange, told apart by every eye
+SIDE = 1000      # operands along a side; not a power of two, so that they sample all rounding intervals evenly
+BLOCK = 8        # operands along a side of a pixel
+BELOW, ABOVE = (38, 112, 208), (214, 92, 14)   # too small, too large: blue and orange, safe for colour-blind readers
 
 
 def relative_errors(multiplier):
-    """float64 (SIDE, SIDE): of the products of SIDE operands, rows by the first, columns by the second, both rising.
+    """float64 (SIDE, SIDE): errors of the products of SIDE operands in rising order; rows: first operand, columns: second.
 
     multiplier: as multipliers.multiply takes it.
     """
@@ -24,9 +24,9 @@ def relative_errors(multiplier):
 
 
 def picture(errors, scale):
-    """A `data:` URI of the errors, the first operand upwards: the stronger the colour the larger, clear where there is none.
+    """A `data:` URI of the errors, the first operand upwards; larger errors have a stronger colour, zero is transparent.
 
-    Each pixel shows the mean over BLOCK x BLOCK operands; scale: the error of full colour.
+    Each pixel shows the mean over BLOCK x BLOCK operands; scale: the error with full colour.
     """
     side = SIDE // BLOCK
     means = errors.reshape(side, BLOCK, side, BLOCK).mean(axis=(1, 3))[::-1] / scale

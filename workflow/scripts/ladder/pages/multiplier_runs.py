@@ -1,8 +1,8 @@
-"""Runs told apart by multiplier: groups of them, arms of a group, and how an arm's accuracy differs from the exact one's.
+"""Runs by multiplier: groups, the arms of a group, and the difference of each arm's accuracy from that of the exact arm.
 
-A cell is a run. Cells whose settings differ in nothing but multiplier and seed are a group; those of a group that share the
-multiplier are an arm, its seeds the repetitions. Arms are held against the group's exact one seed by seed, so that what a seed
-does to both does not count. Every number of a run is one that its report or training has.
+A cell is a run. The cells of a group differ only in multiplier and seed; the cells of an arm also share the multiplier, and
+its seeds are repetitions. Each arm is compared with the exact arm seed by seed (a paired comparison). All numbers of a run
+come from its report or training.
 """
 
 import csv
@@ -15,10 +15,10 @@ from ladder.arithmetic import multipliers
 from ladder.pages import compare, templates
 from ladder.pages.spread import paired, spread
 
-# Keys that do not make another group.
+# Settings in which the cells of a group may differ.
 WITHIN = ("multiplier", "multiplier_identity", "multiplier_in", "test_multiplier", "test_multiplier_identity", "loss_scale",
           "seed", "name", "tags")
-ORDER = list(multipliers.MULTIPLIERS)   # tables come after these
+ORDER = list(multipliers.MULTIPLIERS)   # followed by tables
 COLUMNS = ("network", "dataset", "settings", "multiplier", "multiplier_in", "test_multiplier", "loss_scale", "seeds",
            "test_accuracy", "test_accuracy_deviation", "difference", "difference_deviation", "difference_low",
            "difference_high", "difference_seeds", "train_seconds", "train_seconds_ratio", "final_loss", "final_loss_deviation",
@@ -27,9 +27,9 @@ COLUMNS = ("network", "dataset", "settings", "multiplier", "multiplier_in", "tes
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """What a cell multiplies with, as names or paths of tables.
+    """The multipliers of a cell, as names or paths of tables.
 
-    directions: those in which `trained` is used; loss_scale: None where it changes nothing.
+    trained: of the training, in `directions`; tested: of the test; loss_scale: None if it has no effect.
     """
 
     trained: str
@@ -50,19 +50,19 @@ class Arm:
 
     @property
     def tested_otherwise(self):
-        """Whether the test does not multiply as the forward pass of the training does."""
+        """Whether the test uses another multiplier than the forward pass of the training."""
         return self.tested != (self.trained if "forward" in self.directions else "exact")
 
     @property
     def place(self):
-        """Arms are in the order of this."""
+        """Sort key of arms."""
         return (rank(self.trained), self.tested_otherwise, -len(self.directions), self.directions, self.tested,
                 self.loss_scale or 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """settings: key -> value of all that tells the cells apart."""
+    """settings: key -> value of everything that distinguishes the cells."""
 
     settings: dict
     run: compare.Run
@@ -70,7 +70,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """settings: what all cells share; cells: arm -> seed -> Cell that ran; reasons: arm -> why cells of it cannot run here."""
+    """settings: shared by all cells; cells: arm -> seed -> Cell that ran; reasons: arm -> why some of its cells did not run."""
 
     settings: dict
     cells: dict
@@ -82,7 +82,7 @@ class Group:
 
     @functools.cached_property
     def exact(self):
-        """The arm that others are held against; None where no exact cell ran."""
+        """The arm that the others are compared with; None if no exact cell ran."""
         return next((arm for arm in self.cells if arm.exact), None)
 
     @property
@@ -95,32 +95,32 @@ class Group:
         return {seed: cell.run.summary["test_accuracy"] for seed, cell in self.cells.get(arm, {}).items()}
 
     def seconds(self, arm):
-        """Seed -> seconds of training."""
+        """Seed -> training time in seconds."""
         return {seed: cell.run.summary["seconds"]["train"] for seed, cell in self.cells.get(arm, {}).items()}
 
     def losses(self, arm):
-        """Seed -> the last epoch's loss in training."""
+        """Seed -> training loss of the last epoch."""
         return {seed: cell.run.loss for seed, cell in self.cells.get(arm, {}).items()}
 
 
 def rank(multiplier):
-    """Multipliers are in the order of this."""
+    """Sort key of multipliers."""
     return ORDER.index(multiplier) if multiplier in ORDER else len(ORDER), multiplier
 
 
 def named(multiplier):
-    """What a multiplier is called: a table by its file."""
+    """The name of a multiplier; for a table the name of its file."""
     return pathlib.Path(multiplier).name
 
 
 def cells(inputs, entries):
-    """The Cell of each entry, as the stage `multipliers` has them."""
+    """The Cell of each entry; inputs and entries as the stage `multipliers` has them."""
     return [Cell(entry["settings"], run)
             for entry, run in zip(entries, compare.runs(inputs, entries), strict=True)]
 
 
 def groups(cells):
-    """The Group of the cells, in their order. Of two cells with the same arm and seed the first counts."""
+    """The Groups of the cells, in their order. If two cells have the same arm and seed, the first one counts."""
     found = {}
     for cell in cells:
         settings = {key: value for key, value in cell.settings.items() if key not in WITHIN}
@@ -134,10 +134,10 @@ def groups(cells):
 
 
 def rows(groups):
-    """A row for each arm of each group, JSON-able; what there is no number for is None.
+    """A row for each arm of each group, JSON-able; missing numbers are None.
 
-    Accuracies are fractions; difference: test accuracy less exact's, over the seeds that both have, and the interval that
-    spread.CONFIDENCE gives it. train_seconds_ratio: to exact's, over the same seeds.
+    Accuracies are fractions; difference: test accuracy minus that of the exact arm, over the seeds that both have, with its
+    confidence interval (spread.CONFIDENCE); train_seconds_ratio: relative to the exact arm, over the same seeds.
     """
     return [row(group, arm) for group in groups for arm in group.arms]
 
@@ -165,13 +165,13 @@ def _told(name, of):
 
 
 def _ratio(seconds, references):
-    """Of the sums over the seeds that both have."""
+    """The ratio of the sums over the seeds that both have."""
     both = seconds.keys() & references.keys()
     return sum(seconds[seed] for seed in both) / sum(references[seed] for seed in both) if both else None
 
 
 def csv_text(rows):
-    """A line for each of the rows under one head."""
+    """The rows as CSV with a head."""
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(COLUMNS)

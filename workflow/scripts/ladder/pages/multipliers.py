@@ -1,4 +1,4 @@
-"""The page of what each multiplier makes of each network, from the groups of multiplier_runs.py."""
+"""The page that compares multipliers by the accuracy, loss and time of the runs in the groups of multiplier_runs.py."""
 
 import math
 
@@ -11,9 +11,9 @@ from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
 from ladder.pages.spread import spread
 from ladder.progress import log
 
-COLOURS = 8   # the first of them are those of ORDER, on every page
-CURVE = 16    # points that a curve should have; more than its epochs only where those are fewer
-ROOM = 14     # percent of a scale's width that the text of a tick needs
+COLOURS = 8   # the first ones belong to the multipliers of ORDER, on every page
+CURVE = 16    # minimum number of points of a curve
+ROOM = 14     # percent of an axis's width that the text of a tick needs
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -23,7 +23,7 @@ def page(groups):
 
 
 def context(groups):
-    """Everything the template names."""
+    """All variables of the template."""
     arms = sorted({arm for group in groups for arm in group.arms}, key=lambda arm: arm.place)
     series = colours(arms)
     told = {arm: {"arm": arm, "id": number, "label": _label(arm, arms), "series": series[arm]}
@@ -40,7 +40,7 @@ def context(groups):
 
 
 def colours(arms):
-    """Arm -> the number of its colour: its multiplier's, of several with that one the first; then what is left, then 'rest'."""
+    """Arm -> number of its colour: its multiplier's for the first arm of a multiplier in ORDER, else a free one or 'rest'."""
     found, free = {}, list(range(COLOURS, 0, -1))
     for arm in arms:
         if arm.trained in ORDER and ORDER.index(arm.trained) + 1 in free:
@@ -53,7 +53,7 @@ def colours(arms):
 
 
 def _label(arm, arms):
-    """Its multiplier, and how it is unlike other arms with that multiplier."""
+    """The arm's multiplier, with its differences from other arms with that multiplier."""
     same = [other for other in arms if other.trained == arm.trained]
     parts = [named(arm.trained)]
     if len({other.directions for other in same}) > 1:
@@ -68,11 +68,11 @@ def _label(arm, arms):
 def _directions(arm):
     if len(arm.directions) == len(multipliers.DIRECTIONS):
         return "forward and backward"
-    return f"{' and '.join(name.replace('_grad', ' gradient') for name in arm.directions)} alone"
+    return f"{' and '.join(name.replace('_grad', ' gradient') for name in arm.directions)} only"
 
 
 def _group(group, told):
-    """A group as the template draws it; told: arm -> what it is called and drawn with."""
+    """A group as the template draws it; told: arm -> its label, number and colour."""
     drawn = [{**told[arm], "row": row(group, arm)} for arm in group.arms]
     there = [one for one in drawn if one["arm"] in group.cells]
     network, dataset = group.settings["network"], group.settings["dataset"]
@@ -121,18 +121,18 @@ def _multiple(ratio):
 
 
 def verdict(of, is_exact, has_exact):
-    """What the difference from exact says: {"kind": 'below', 'above' or 'within' where it says anything, "text"}; of: a row."""
+    """The verdict on a row's difference from exact: {"kind": 'below', 'above', 'within' or '' for none, "text"}."""
     n, low, high = of["difference_seeds"], of["difference_low"], of["difference_high"]
     if is_exact or not of["seeds"]:
         return {"kind": "", "text": ""}
     if not n:
-        return {"kind": "", "text": "no seed in common with exact" if has_exact else "no exact run to hold it against"}
+        return {"kind": "", "text": "no seed in common with exact" if has_exact else "no exact run to compare with"}
     if n == 1:
-        return {"kind": "", "text": "one seed says nothing about luck"}
+        return {"kind": "", "text": "one seed does not show the variation by chance"}
     if low is None and of["difference"] == 0:
-        return {"kind": "within", "text": f"as many right as exact with each of {n} seeds"}
+        return {"kind": "within", "text": f"equal to exact with each of {n} seeds"}
     if low is None:
-        return {"kind": "", "text": f"the same with each of {n} seeds: no spread to judge it by"}
+        return {"kind": "", "text": f"the same with each of {n} seeds: no confidence interval"}
     if low <= 0 <= high:
         return {"kind": "within", "text": f"not distinguishable from exact with {n} seeds"}
     kind = "below" if high < 0 else "above"
@@ -142,7 +142,7 @@ def verdict(of, is_exact, has_exact):
 # Charts.
 
 def _dots(group, there):
-    """Accuracies on one scale, a dot for each seed: {"rows", "ticks", "exact": the mean of exact}, in percent of the scale."""
+    """Accuracies on one axis, a dot for each seed: {"rows", "ticks", "exact": the mean of exact}, in percent of the axis."""
     values = [value for one in there for value in group.accuracies(one["arm"]).values()]
     at = _widening(values)
     exact = spread(group.accuracies(group.exact).values())
@@ -157,7 +157,7 @@ def _dots(group, there):
 
 
 def _widening(values):
-    """Accuracy -> place on a scale cut to where the values lie that widens towards 100 % (the logarithm of what is missing)."""
+    """Accuracy -> place on an axis that covers the values and expands towards 100 % (logarithmic in the error rate)."""
     least = min([1 - value for value in values if value < 1], default=0.01) / 2
 
     def widened(value):
@@ -169,7 +169,7 @@ def _widening(values):
 
 
 def _percentages(low, high):
-    """Ticks [(percent, text)] from below low to above high; where what is missing to 100 spans much, those of round such."""
+    """Ticks [(percent, text)] from below low to above high; at round error rates if these span a large range."""
     missing = max(100 - high, 0.01)
     if 100 - low > 5 * missing:
         return [(100 - rest, f"{100 - rest:g}") for rest, _ in reversed(figures.log_ticks(0.7 * missing, 100 - low))]
@@ -178,7 +178,7 @@ def _percentages(low, high):
 
 
 def _with_room(ticks):
-    """Those on the scale, from the left, whose texts do not meet."""
+    """The ticks on the axis whose texts do not overlap, chosen from the left."""
     kept = []
     for tick in ticks:
         if 0 <= tick["at"] <= 100 and (not kept or tick["at"] - kept[-1]["at"] >= ROOM):
@@ -187,7 +187,7 @@ def _with_room(ticks):
 
 
 def _curves(group, there):
-    """A line chart of the losses, the mean over the seeds, smoothed by epoch; "width": steps that a point is the mean of."""
+    """A line chart of the training losses, each point the mean over the seeds and over `width` steps."""
     lines = []
     for one in there:
         losses, width = _losses(group.cells[one["arm"]].values())
@@ -201,7 +201,7 @@ def _curves(group, there):
 
 
 def _losses(cells):
-    """([(middle step, last step, mean loss over the seeds)], steps of a mean), each mean over an epoch or less."""
+    """([(middle step, last step, mean loss)], steps of a mean); means are over the seeds and over at most an epoch."""
     mean = np.mean([cell.run.train.tensors("history.safetensors")["losses"] for cell in cells], axis=0, dtype=np.float64)
     epochs = next(iter(cells)).run.train.metrics["epochs"]
     pieces = np.array_split(np.arange(len(mean)), min(len(mean), epochs * math.ceil(CURVE / epochs)))
@@ -209,16 +209,16 @@ def _losses(cells):
 
 
 def _times(there):
-    """Bars of the mean training time; a note says how many times exact's."""
+    """Bars of the mean training time, with notes of the time relative to exact."""
     seconds = {one["label"]: one["row"]["train_seconds"] for one in there}
     return [{**bar, "series": one["series"], "note": "" if one["arm"].exact else _multiple(one["row"]["train_seconds_ratio"])}
             for bar, one in zip(templates.bars(seconds, templates.duration), there, strict=True)]
 
 
-# What each multiplier is, and how far off.
+# The multipliers and their errors.
 
 def _errors(groups, told):
-    """{"errors": each multiplier that ran, with a picture of its error, "scale": the error of full colour}."""
+    """{"errors": each multiplier that ran, with a picture of its errors, "scale": the error with full colour}."""
     found = _multipliers(groups)
     errors = {path: _relative_errors(multiplier) for path, multiplier in found.items()}
     scale = max((float(np.abs(of).max()) for of in errors.values()), default=1)
@@ -230,7 +230,7 @@ def _errors(groups, told):
 
 
 def _multipliers(groups):
-    """Name or path -> Multiplier or Table, of all that ran. A table must still be the one that its runs multiplied with."""
+    """Name or path -> Multiplier or Table of all cells that ran. Raises UserError if a table has changed since its runs."""
     identities = {}
     for cell in (cell for group in groups for cell in group.ran):
         arm = Arm.of(cell.settings)
@@ -248,11 +248,11 @@ def _relative_errors(multiplier):
 
 
 def _text(multiplier):
-    return f"a table, {multiplier.bits} bits of mantissa" if isinstance(multiplier, multipliers.Table) else multiplier.text
+    return f"a table, {multiplier.bits} mantissa bits" if isinstance(multiplier, multipliers.Table) else multiplier.text
 
 
 def _use(arm, series):
-    """Where an arm uses its multiplier, for the caption of that."""
+    """The uses of an arm's multiplier in words, for a caption."""
     trained = [f"in training {_directions(arm)}"] if arm.directions else []
     tested = [f"tested with {named(arm.tested)}"] if arm.tested_otherwise else []
     return {"series": series, "text": "; ".join(trained + tested)}

@@ -1,6 +1,6 @@
-"""The page that draws a network: its layers as a graph beside a table of what each costs, and the memory of a training step.
+"""The page that draws a network: its layers as a graph beside a table of their costs, and the memory of a training step.
 
-A network with stages (templates.in_stages) is drawn stage by stage, and blocks of a stage that are alike are drawn once.
+A network with stages (templates.in_stages) is drawn stage by stage, and identical blocks of a stage are drawn once.
 """
 
 import dataclasses
@@ -11,8 +11,8 @@ from ladder.network import networks, optimizers
 from ladder.pages import templates
 from ladder.training import plan
 
-ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in sixteenths of a rem
-# Kind of layer -> the text of its node, and the family that gives its colour.
+ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in 1/16 rem
+# Kind of layer -> the text of its node, and the family that determines its colour.
 NODES = {
     "conv2d": ("conv", "product"), "dense": ("dense", "product"), "batchnorm": ("norm", "norm"), "relu": ("ReLU", "relu"),
     "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
@@ -20,8 +20,8 @@ NODES = {
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"),
 }
-COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # and how they are written
-# Kind of buffer -> what it counts as in the memory of a step.
+COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
+# Kind of buffer -> the purpose it is reported under.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
             "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
             "dataset": "a batch of images", "control": "other"}
@@ -30,14 +30,14 @@ PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "
 def page(network, variant, batch, optimizer):
     """The page of a networks.Network as one HTML text.
 
-    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError where the batch is too large
-    for the rung.
+    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError if the batch is too large for
+    the rung.
     """
     return templates.render("network.html", context(network, variant, batch, optimizer))
 
 
 def context(network, variant, batch, optimizer):
-    """Everything the template names."""
+    """All variables of the template."""
     step = plan_of(network, variant, batch, optimizer)
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
@@ -57,7 +57,7 @@ def context(network, variant, batch, optimizer):
 
 
 def plan_of(network, variant, batch, optimizer):
-    """The plan of a training step or, of a network that can only be fitted, of one batch forward."""
+    """The plan of a training step or, for a network that can only be fitted, of the forward pass of a batch."""
     dataset = plan.Dataset(batch, "uint8")
     if not network.trains:
         return plan.inference_plan(network, variant, batch, dataset)
@@ -73,10 +73,10 @@ def step_memory(step):
 
 
 def layer_rows(network, step):
-    """A row for the input and for each layer, in the order of the work.
+    """A row for the input and for each layer, in order.
 
-    memory: bytes of what the layer puts out and keeps for the backward pass, 0 where its kernel never writes it; group: the
-    first layer of those that its kernel computes at once; kernel: '' where nothing is left to compute.
+    memory: bytes of the layer's output and of what it keeps for the backward pass, 0 if its kernel does not write them; group:
+    the first of the layers that its kernel computes together; kernel: '' if there is nothing to compute.
     """
     memory, groups = {}, {}
     for buffer in step.buffers.values():
@@ -85,7 +85,7 @@ def layer_rows(network, step):
             memory[layer] = memory.get(layer, 0) + buffer.bytes
     for names, operation in step.kernels:
         groups |= {name: (names[0], operation) for name in names}
-    first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "a batch of images", "inputs": (),
+    first = {"name": networks.INPUT, "node": "in", "family": "shape", "what": "batch of images", "inputs": (),
              "shape": templates.shape(network.input_shape), "parameters": 0, "macs": 0, "memory": memory[networks.INPUT],
              "group": networks.INPUT, "kernel": ""}
     rows = [first]
@@ -100,7 +100,7 @@ def layer_rows(network, step):
 
 
 def described(layer):
-    """The layer's attributes in words: '5 × 5, 16 filters, stride 2, rim 1'."""
+    """The layer's attributes in words: '5 × 5, 16 filters, stride 2, padding 1'."""
     of = layer.attributes
     match layer.kind:
         case "conv2d":
@@ -110,27 +110,26 @@ def described(layer):
         case "maxpool2d" | "avgpool2d":
             return f"{layer.kind[:3]} of {of['window']} × {of['window']}{_strided(of, of['window'])}"
         case "global_avgpool":
-            return "avg of each channel"
+            return "mean of each channel"
         case "upsample2d":
-            return "each pixel 2 × 2"
+            return "nearest neighbour, 2 × 2"
         case "pad":
-            return f"rim of {of['amount']} zeros"
+            return f"{of['amount']} zero{'s' if of['amount'] != 1 else ''} on each side"
         case "dropout":
             return f"rate {of['rate']:g}"
         case "lrn":
             return f"over {of['size']} channels"
         case "local_contrast":
-            return f"over the contrast of {of['kernel']} × {of['kernel']}"
+            return f"contrast of {of['kernel']} × {of['kernel']} patches"
         case "soft_threshold":
-            return f"either sign beyond {of['threshold']:g}"
+            return f"both signs, threshold {of['threshold']:g}"
     return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "as one vector", "add": "sum of two"}[layer.kind]
+            "relu": "", "flatten": "to a vector", "add": "sum of two"}[layer.kind]
 
 
 def _strided(attributes, usual):
     stride = f", stride {attributes['stride']}" if attributes["stride"] != usual else ""
-    return stride + (f", rim {attributes['padding']}" if attributes["padding"] else "")
-
+    return stride + (f", padding {attributes['padding']}" if attributes["padding"] else "")
 
 
 def _size(weight):
@@ -140,7 +139,7 @@ def _size(weight):
 # Parts and their drawings.
 
 def _part(stage, rows):
-    """The rows of a stage, or of what lies beside the stages, and their sums."""
+    """The rows of a stage, or of layers outside the stages, and their sums."""
     names = [row["name"] for row in rows]
     layers = [row for row in rows if row["name"] != networks.INPUT]
     return {"name": stage or " to ".join(dict.fromkeys((names[0], names[-1]))), "stage": stage, "rows": rows,
@@ -149,9 +148,9 @@ def _part(stage, rows):
 
 
 def drawings(rows, every):
-    """Drawings of rows: of a stage one for each run of blocks that are alike, else a single one.
+    """Drawings of rows: one for each sequence of identical blocks of a stage, else a single one.
 
-    every: all rows of the network by name, for those that `rows` read from elsewhere.
+    every: name -> row of the whole network, for the inputs of `rows` from outside.
     """
     named = {row["name"]: row for row in rows}
     blocks = [[named[name] for name in names] for _, names in templates.in_blocks(named)]
@@ -164,7 +163,7 @@ def drawings(rows, every):
 
 
 def _signature(block):
-    """What two blocks have in common whose drawings are the same."""
+    """Equal for two blocks whose drawings are the same."""
     names = [row["name"] for row in block]
     at = {name: place for place, name in enumerate(names)}
     return [(*(row[key] for key in ("node", "what", "shape", "kernel", *COSTS)), at.get(row["group"]),
@@ -172,10 +171,10 @@ def _signature(block):
 
 
 def drawing(rows, every):
-    """{"rows", "lines", "groups", "width", "height"} of a graph whose nodes stand below each other.
+    """{"rows", "lines", "groups", "width", "height"} of a graph with one node per row.
 
-    rows: those given, after what they read from elsewhere, each with its `lane` and the `span` of its kernel in rows (0 within
-    a group); lines: SVG paths; groups: {"x", "y", "width", "height"} of the frames around what a kernel computes at once.
+    rows: inputs from outside, then the given rows, each with its `lane` and the `span` of its kernel in rows (0 within a
+    group); lines: SVG paths; groups: {"x", "y", "width", "height"} of frames around the layers that a kernel computes together.
     """
     inside = {row["name"] for row in rows}
     outside = dict.fromkeys(name for row in rows for name in row["inputs"] if name not in inside)
@@ -205,10 +204,10 @@ class Edge:
 
 
 def arrange(inputs):
-    """(name -> lane, [Edge]) of a graph whose nodes have a row each, in order.
+    """(name -> lane, [Edge]) of a graph with one node per row, in order.
 
-    inputs: name -> names of what it reads, in the order of the rows. The way back from the last node by first inputs is lane 0,
-    ways that join it get the lowest lane that is free beside them.
+    inputs: name -> names of its inputs, in the order of the rows. The path from the last node back along first inputs is
+    lane 0; paths that join it get the lowest free lane.
     """
     rows, lanes, ways, busy = {name: row for row, name in enumerate(inputs)}, {}, [], []
     for last in reversed(inputs):
@@ -233,7 +232,7 @@ def arrange(inputs):
 
 
 def _free_lane(top, bottom, busy):
-    """The lowest lane with nothing between rows top and bottom, which it takes in `busy`: [(lane, top, bottom)]."""
+    """The lowest lane that is free between rows top and bottom; adds it to `busy`: [(lane, top, bottom)]."""
     lane = next(lane for lane in itertools.count()
                 if not any(taken == lane and top < lower and bottom > upper for taken, upper, lower in busy))
     busy.append((lane, top, bottom))
@@ -249,7 +248,7 @@ def _y(row):
 
 
 def _line(edge):
-    """An SVG path: level out of the node into the lane, down, and level into the other node."""
+    """An SVG path: horizontally from the node to the lane, down, and horizontally to the other node."""
     start, along, end = _x(edge.source), _x(edge.along), _x(edge.target)
     top, bottom = _y(edge.top), _y(edge.bottom)
     path = f"M{start} {top}"
@@ -261,6 +260,6 @@ def _line(edge):
 
 
 def _frame(rows, lanes):
-    """Around the nodes of these rows."""
+    """The frame around the nodes of these rows."""
     x, y = _x(min(lanes)) - NODE // 2 - MARGIN + 1, ROW * rows[0] + 2
     return {"x": x, "y": y, "width": _x(max(lanes)) + NODE // 2 + MARGIN - 1 - x, "height": ROW * (rows[-1] + 1) - 2 - y}

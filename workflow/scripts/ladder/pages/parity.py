@@ -1,6 +1,6 @@
-"""Every rung that this machine can run: held against the cpu rung, timed, and its memory counted; and the page of that.
+"""A comparison of all rungs that this machine can run with the cpu rung: results, time and memory; and its page.
 
-A rung passes where it stays within the tolerance of both parity protocols (parity.py) and gives the same bytes twice.
+A rung passes if it is within the tolerance of both parity protocols (training/parity.py) and gives the same bytes twice.
 """
 
 import functools
@@ -18,21 +18,21 @@ from ladder.rungs import variants
 from ladder.training import parity, plan
 
 REFERENCE = "cpu"
-# In the order of the page; beside what plan.WORK tells apart, the copies of streamed images.
+# In the order of the page: the kinds of plan.WORK, and the copies of streamed images.
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
         "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input", "copies",
         "other")
-WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most so many steps, and none begun after so long
+WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
 PARTS = {"parameter": "weights", "state": "weights", "gradient": "gradients", "optimizer": "optimizer",
          "activation": "activations", "mask": "pool masks", "derived": "workspace", "workspace": "workspace",
          "dataset": "images", "control": "other"}
 
 
 def compare(network, names, batch, threads):
-    """What every variant in `names` makes of the protocols and how long a training step of `batch` images takes it.
+    """The results of the variants in `names` for the protocols, and their time for a training step of `batch` images.
 
     Returns {"machine", "network", "batch", "rungs": [...], "unavailable": {variant: reason}, "fastest": variant or None},
-    JSON-able; times are in milliseconds a step, memory in bytes. A rung that stops with a UserError has "fault" alone.
+    JSON-able; times are in milliseconds per step, memory in bytes. A rung that raises a UserError has only a "fault".
     """
     made = references(network, threads)
     rungs = []
@@ -54,13 +54,13 @@ def compare(network, names, batch, threads):
 
 
 def references(network, threads):
-    """Protocol -> what the reference makes of it."""
+    """Protocol -> result of the reference rung."""
     return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol)
             for name, protocol in parity.protocols(network).items()}
 
 
 def check(network, variant, threads, references):
-    """The parity protocols on a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}."""
+    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}."""
     results, same = {}, True
     for name, protocol in parity.protocols(network).items():
         train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name])
@@ -69,9 +69,9 @@ def check(network, variant, threads, references):
         tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
         first = digests(trained)
-        del trained   # a deep network's take gigabytes
+        del trained   # gigabytes for a deep network
         same = same and digests(train(executor=executors.create(variant, threads))) == first
-    within = all(one["largest"] <= one["tolerance"] for one in results.values())   # a NaN is not
+    within = all(one["largest"] <= one["tolerance"] for one in results.values())   # False for NaN
     return {"parity": results, "same_bytes": same, "passed": bool(within and same)}
 
 
@@ -81,7 +81,7 @@ def digests(trained):
 
 
 def measure(network, variant, batch, threads):
-    """One training step of the variant with Adam on random images, in time and memory."""
+    """The time and memory of a training step of the variant with Adam on random images."""
     executor = executors.create(variant, threads)
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
@@ -91,7 +91,7 @@ def measure(network, variant, batch, threads):
         "learning_rates": learning_rates(1e-3, length)}))
 
     def run(steps, seconds):
-        """(steps, seconds taken), of at most so many steps, none begun after so many seconds."""
+        """(steps made, seconds taken): at most `steps`, none started after `seconds`."""
         started, done = time.perf_counter(), 0
         while done < steps and (done == 0 or time.perf_counter() - started < seconds):
             executor.run(made, arrays)
@@ -119,7 +119,7 @@ def measure(network, variant, batch, threads):
 
 
 def kernels(made):
-    """What computed each group of layers forward: [{"layers", "operation", "rung": whose kernels those are}]."""
+    """The forward operation of each group of layers: [{"layers", "operation", "rung": the rung of its kernels}]."""
     found = []
     for layers, operation in made.kernels:
         step = next(step for step in made.steps if (step.layer, step.operation) == (layers[0], operation))
@@ -131,12 +131,12 @@ def kernels(made):
 # The page.
 
 def page(summary, made):
-    """The page of `summary` as one HTML text; made: when that was, as in a manifest."""
+    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest."""
     return templates.render("parity.html", context(summary, made))
 
 
 def context(summary, made):
-    """Everything the template names."""
+    """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     return {
         "summary": summary, "made": made, "ran": ran,
@@ -160,7 +160,7 @@ def _check_row(rung):
 
 
 def _step_bars(ran):
-    """Bars of the time of a step; a note says how many times faster than the cpu rung."""
+    """Bars of the time of a step, with notes of the speed relative to the cpu rung."""
     slowest = max((rung["step"] for rung in ran), default=1)
     reference = next((rung["step"] for rung in ran if rung["variant"] == REFERENCE), None)
     return [{"name": rung["variant"], "length": round(100 * rung["step"] / slowest, 2), "text": milliseconds(rung["step"]),
@@ -192,9 +192,9 @@ def _memory_table(ran):
 
 
 def _kernel_table(ran):
-    """Rows by layer: the operation that computed it forward, None within a group that began above.
+    """Rows by layer: its forward operation, None within a group that began above.
 
-    of: the rung whose kernels those are, where it is not the column's own.
+    of: the rung of its kernels if it is not the column's rung.
     """
     columns = [{one["layers"][0]: {"operation": one["operation"], "rows": len(one["layers"]),
                                    "of": one["rung"] if one["rung"] != rung["variant"] else ""} for one in rung["kernels"]}

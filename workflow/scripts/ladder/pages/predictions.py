@@ -1,4 +1,4 @@
-"""Predictions for a person's own pictures: the page, the JSON, the CSV, and the part of a page that shows one answer."""
+"""Predictions for the user's own pictures: the page, the JSON, the CSV, and the HTML of a single prediction."""
 
 import base64
 import csv
@@ -11,19 +11,19 @@ import numpy as np
 from ladder.data import pictures
 from ladder.pages import figures, templates
 
-SHOWN = 5   # classes with a bar, the likeliest
+SHOWN = 5   # classes with a bar
 
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """A file that got no answer, and why."""
+    """A file without a prediction, and the reason."""
 
     name: str
     reason: str
 
 
 def answers(predictor, taken):
-    """One dict for each pictures.Picture of `taken`, JSON-able but for what begins with an underscore: its Picture, its
+    """A dict for each pictures.Picture of `taken`, JSON-able except the keys with an underscore: _picture, and _rebuilt, the
     reconstruction (uint8 or None)."""
     if not taken:
         return []
@@ -41,7 +41,7 @@ def answers(predictor, taken):
 
 
 def _margins(names, values):
-    """Class -> by how much the answer won against it, the closest rival first."""
+    """Class -> margin of the answer against it, the closest class first."""
     found = {name: float(value) for name, value in zip(names, values, strict=True) if not np.isnan(value)}
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
@@ -49,7 +49,7 @@ def _margins(names, values):
 # For programs.
 
 def facts(predictor):
-    """What answered, JSON-able."""
+    """Facts about the model, JSON-able."""
     return {
         "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
         "scores": "votes of the SVM" if predictor.votes else "probabilities",
@@ -61,15 +61,15 @@ def facts(predictor):
 
 
 def summary(predictor, answered, skipped):
-    """Of predictions.json."""
+    """The content of predictions.json."""
     return {"model": facts(predictor),
             "pictures": [{key: value for key, value in one.items() if not key.startswith("_")} for one in answered],
             "skipped": [dataclasses.asdict(one) for one in skipped]}
 
 
 def csv_text(predictor, answered, skipped):
-    """A line for each picture under one head: file, class, score, every class's score, the nearest image's row and class, or
-    why it was skipped."""
+    """A line for each picture: file, class, score, scores of all classes, row and class of the nearest image, or the reason why
+    it was skipped."""
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(["file", "class", "score", *(f"score_{name}" for name in predictor.classes), "nearest_row", "nearest_class",
@@ -85,7 +85,7 @@ def csv_text(predictor, answered, skipped):
 # For people.
 
 def page(predictor, answered, skipped, left_out):
-    """The page as one HTML text; left_out: names of files in the folders that are no pictures by their names."""
+    """The page as one HTML text; left_out: names of files in the folders that do not look like pictures."""
     folder = _common_folder([one["file"] for one in answered] + [one.name for one in skipped] + left_out)
 
     def below(name):
@@ -97,18 +97,18 @@ def page(predictor, answered, skipped, left_out):
 
 
 def _common_folder(names):
-    """The folder that all these paths are below; "" where they have none in common."""
+    """The folder above all these paths; '' if there is none."""
     folders = [os.path.dirname(name) for name in names]
     return os.path.commonpath(folders) if len({os.path.isabs(folder) for folder in folders}) == 1 else ""
 
 
 def fragment(predictor, answer):
-    """The HTML of one answer alone."""
+    """The HTML of a single prediction."""
     return templates.render("prediction.html", {"answer": shown(predictor, answer, answer["file"])})
 
 
 def context(predictor):
-    """What every page about answers names of the model."""
+    """The variables about the model that all pages with predictions need."""
     known = facts(predictor)
     return {"model": {**known, "title": templates.network_title(predictor.network.name),
                       "sentence": _sentence(known, predictor)},
@@ -119,16 +119,17 @@ def context(predictor):
 
 def _sentence(known, predictor):
     title = templates.network_title(predictor.network.name)
-    judge = "names classes by itself" if predictor.network.classifies else "finds features, and an SVM names the class by them"
-    return f"{title}, trained on {known['dataset']}, {judge}."
+    if predictor.network.classifies:
+        return f"{title}, trained on {known['dataset']}, classifies the pictures."
+    return f"{title}, trained on {known['dataset']}, computes features, and an SVM classifies them."
 
 
 def shown(predictor, answer, name):
-    """An answer as the templates take it, under this name."""
+    """A prediction as the templates take it, with this name of the picture."""
     picture, images = answer["_picture"], predictor.inputs["data"].array("train_images.npy")
     return {
         **answer, "name": name,
-        "sure": f"{answer['score']:.0f} of {predictor.votes} duels" if predictor.votes else _sure(answer["score"]),
+        "sure": f"{answer['score']:.0f} of {predictor.votes} decisions" if predictor.votes else _sure(answer["score"]),
         "bars": _bars(answer),
         "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
         "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
@@ -139,7 +140,7 @@ def shown(predictor, answer, name):
 
 
 def _bars(answer):
-    """Bars of the likeliest classes, or of an SVM's closest rivals by how far they are behind."""
+    """Bars of the probabilities of the most likely classes, or of an SVM's margins against the closest classes."""
     if answer["margins"]:
         rivals = dict(list(answer["margins"].items())[:SHOWN])
         rows = templates.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
@@ -149,7 +150,7 @@ def _bars(answer):
 
 
 def _sure(probability):
-    """In percent, with one digit; what that would round to 0 or 100 % as less and more than the next value."""
+    """In percent with one digit; values that would be rounded to 0 or 100 % as '< 0.1 %' and '> 99.9 %'."""
     if probability >= 0.9995:
         return f"> {templates.percent(0.999)}"
     return templates.percent(probability) if probability >= 0.0005 else f"< {templates.percent(0.001)}"

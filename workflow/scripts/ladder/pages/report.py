@@ -1,9 +1,9 @@
 """The report of one run: its numbers (summary.json) and its page (report.html), from its artifacts.
 
-Inputs are artifacts by role: data, normalized; fit where layers are fitted to patches; train where any are trained; evaluate
-of a network that classifies; where an SVM classifies features also features, svm and, where the controls are on,
-features_random, svm_random, features_pixels, svm_pixels; joined where features are; linear, ridge and knn as svm; map. Beside
-them the scores of other runs (see evaluations.py). Nothing here is computed anew that a stage has measured.
+Inputs are artifacts by role: data and normalized; patches if layers are fitted to patches; train if layers are trained;
+evaluate if the network classifies; features and svm if an SVM classifies features, with their controls features_random,
+svm_random, features_pixels and svm_pixels; joined if features are concatenated; linear, ridge and knn like svm; map; and the
+scores of other runs (see evaluations.py). Results that a stage has measured are not computed again.
 """
 
 import math
@@ -14,15 +14,15 @@ from ladder.classifiers import metrics
 from ladder.network import weights
 from ladder.pages import evaluations, feature_sections, report_sections, roles, templates
 
-DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # where the key is not what people say
+DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # keys that are not the common name
 
 
 def summary(inputs, version, ablation=()):
-    """The run's numbers, JSON-able; `version` is the report's own. What a run has no number for is None.
+    """The run's numbers, JSON-able; None for a number that the run does not have.
 
-    ablation: the entries of that list, {"overrides", "reason"} each.
-    loss and accuracy are those of training, by epoch; test_accuracy, per_class and confusion those of the network where it
-    classifies, else of the SVM. Where holdout is not 0, whatever is of test images is of that many training images held out.
+    version: of the report; ablation: the entries of that list, {"overrides", "reason"} each.
+    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
+    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
     """
     train, network = report_sections.made_by(inputs), report_sections.network(inputs)
     settings = train.manifest["spec"]["params"]
@@ -68,7 +68,7 @@ def page(inputs, numbers):
 
 
 def context(inputs, numbers):
-    """Everything the template names, with pictures and charts."""
+    """All variables of the template, with pictures and charts."""
     data, train = inputs["data"], report_sections.made_by(inputs)
     names = data.metrics["classes"]
     average_image = report_sections.average_image_loss(inputs)
@@ -138,18 +138,18 @@ def _svm(inputs):
 
 
 def _from_root(path):
-    """`path` relative to the repository root where it lies below it."""
+    """`path`, relative to the repository root if it is below it."""
     path = pathlib.Path(path)
     return (path.relative_to(sources.ROOT) if path.is_relative_to(sources.ROOT) else path).as_posix()
 
 
 def _machines(inputs):
-    """The distinct machines (and thread counts) the artifacts were made on, each with the roles made there."""
+    """The distinct machines (with thread counts) of the artifacts, each with the roles made there."""
     machines = {}
     for role, one in _made(inputs):
         facts = {**one.manifest["machine"], "threads": one.manifest["threads"]}
         del facts["host"]
-        libraries = facts.pop("blas")   # grows with what a stage imports
+        libraries = facts.pop("blas")   # depends on the imports of a stage
         _, made_here, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
         made_here.append(roles.title(role))
         blas.update(libraries.split(", ") if libraries else [])
@@ -164,7 +164,7 @@ def _artifacts(inputs):
 
 
 def _settings(inputs):
-    """Every parameter by stage; of a control only those in which it differs from the run."""
+    """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
         params = one.manifest["spec"]["params"]

@@ -1,6 +1,6 @@
-"""What the report shows of a run: its pictures, curves, bars and tables, as its template takes them.
+"""The parts of a report: pictures, curves, bars and tables of a run, as the template takes them.
 
-inputs are artifacts by role, as in report.py. A run that has nothing to show somewhere gets None there.
+inputs are artifacts by role, as in report.py. A part that the run does not have is None.
 """
 
 import math
@@ -11,24 +11,24 @@ from ladder.classifiers import metrics
 from ladder.network import networks, weights
 from ladder.pages import figures, roles, templates
 
-SAMPLES = 8        # training images shown of every class
+SAMPLES = 8        # training images shown per class
 MISTAKES = 16      # misclassified images shown
-PAIRS, PAIR_IMAGES = 6, 6   # of the most confused pairs of classes, and images of each
+PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
 PICTURES = 16      # reconstructions shown
-FILTER_LIMIT, UNIT_LIMIT = 256, 64   # first-layer filters shown, and units of a dense first layer
+FILTER_LIMIT, UNIT_LIMIT = 256, 64   # filters of a first layer shown, or units if it is dense
 ROWS_AT_ONCE = 1000
-POINTS, POINT_STEPS = 100, 10        # of a curve: points at most, and steps that each should be the mean of
-NEARLY = 0.9       # a class named right more often than this is nearly perfect
-LONG = 24          # a list of more layers than this is folded by stage
+POINTS, POINT_STEPS = 100, 10        # maximum points of a curve, and steps averaged in each
+NEARLY = 0.9       # bars show errors instead of accuracies if every class is above this
+LONG = 24          # longer lists of layers are folded by stage
 
 
 def verdict(inputs):
-    """The artifact whose predictions are the run's: of the network where it classifies, else of the SVM."""
+    """The artifact with the run's predictions: the network's if it classifies, else the SVM's."""
     return inputs.get("evaluate", inputs.get("svm"))
 
 
 def made_by(inputs):
-    """The artifact that has the run's weights last: of the training, or of the fit where nothing is trained."""
+    """The artifact with the run's final weights: of the training, or of the fit if nothing is trained."""
     return inputs.get("train", inputs.get("patches"))
 
 
@@ -40,7 +40,7 @@ def network(inputs):
 # Accuracy and its controls.
 
 def headline(inputs):
-    """The run's own accuracy, in words."""
+    """The run's accuracy with its standard error, and the number of errors; None if nothing was classified."""
     if verdict(inputs) is None:
         return None
     accuracy, n = verdict(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
@@ -48,7 +48,7 @@ def headline(inputs):
 
 
 def accuracies(inputs):
-    """The SVM's accuracy beside its controls and, where the network classifies, the network's own, on one scale."""
+    """The accuracies of the SVM, its controls and, if it classifies, the network on one axis; None without an SVM."""
     if "svm" not in inputs:
         return None
     labels = roles.CLASSIFYING if "evaluate" in inputs else roles.FITTED if "patches" in inputs else roles.AUTOENCODER
@@ -60,7 +60,7 @@ def accuracies(inputs):
 
 
 def standard_error(accuracy, n):
-    """Binomial standard error sqrt(p(1-p)/n) of an accuracy over n images; None at 0 and 1, where it says nothing."""
+    """Binomial standard error sqrt(p(1-p)/n) of an accuracy on n images; None at 0 and 1, where it is 0."""
     return math.sqrt(accuracy * (1 - accuracy) / n) if 0 < accuracy < 1 else None
 
 
@@ -72,9 +72,9 @@ def _accuracy(value, n):
 
 
 def gain(inputs):
-    """What training the network bought the SVM, image by image; None without the control.
+    """A paired comparison of the SVM with the one on the untrained network's features; None without that control.
 
-    won: images only the trained network's SVM names correctly, lost: only the untrained one's.
+    won: number of images that only the trained network's SVM classifies correctly; lost: that only the control does.
     """
     if "svm_random" not in inputs:
         return None
@@ -87,7 +87,7 @@ def gain(inputs):
 # Pictures.
 
 def samples(data):
-    """The first SAMPLES training images of every class, one strip each."""
+    """A strip of the first SAMPLES training images for each class."""
     images, labels = data.array("train_images.npy"), np.asarray(data.array("train_labels.npy"))
     strips = []
     for label, name in enumerate(data.metrics["classes"]):
@@ -99,7 +99,7 @@ def samples(data):
 
 
 def reconstructions(inputs):
-    """Originals, reconstructions and differences as single pictures; None for a network that rebuilds nothing."""
+    """Originals, reconstructions and differences as separate pictures; None if the network does not reconstruct."""
     if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
     rebuilt = np.asarray(inputs["train"].array("reconstructions.npy"))[:PICTURES]
@@ -117,10 +117,10 @@ def reconstructions(inputs):
 
 
 def filters(made, of, atoms=None):
-    """The filters of the network's first layer with weights in one picture; None where they do not read the images' channels.
+    """The filters of the first layer with weights in one picture; None if its input does not have the images' channels.
 
-    made: the artifact with the weights; of: the networks.Network; atoms: what `atoms` says. A dense layer's units, which weigh
-    every pixel, are shown as images.
+    made: the artifact with the weights; of: the networks.Network; atoms: the result of `atoms`. The units of a dense layer have
+    a weight for every pixel and are shown as images.
     """
     layer = next(layer for layer in of.layers if layer.parameters)
     first = weights.read(made.path(weights.file_name(of)), of)[f"{layer.name}.weight"] if atoms is None else atoms
@@ -132,7 +132,7 @@ def filters(made, of, atoms=None):
     shown = figures.filters(first)[:UNIT_LIMIT if layer.kind == "dense" else FILTER_LIMIT]
     size = shown.shape[1]
     columns = min(len(shown), 16 if len(shown) > UNIT_LIMIT else 8)
-    # Enlarged here: a browser that scales 3 pixels to 20 and some makes some of them wider than others.
+    # Enlarged by an integer factor here: a browser would draw some pixels of a scaled image wider than others.
     enlarged = np.kron(shown, np.ones((1, max(2, 24 // size), max(2, 24 // size), 1), np.uint8))
     return {"layer": layer.name, "dense": layer.kind == "dense", "fitted": atoms is not None, "colour": first.shape[1] == 3,
             "count": len(first), "shown": len(shown), "columns": columns, "size": " × ".join(map(str, shown.shape[1:3])),
@@ -140,9 +140,9 @@ def filters(made, of, atoms=None):
 
 
 def atoms(inputs):
-    """The patches (filters, channels, kernel, kernel) that the filters of a fitted first layer answer to.
+    """The patches (filters, channels, kernel, kernel) to which the filters of a fitted first layer respond most.
 
-    None where the layer was not fitted, or was trained afterwards.
+    None if the layer was not fitted, or was trained afterwards.
     """
     if "patches" not in inputs or ("train" in inputs and not inputs["train"].metrics["parts"][-1]["frozen"]):
         return None
@@ -150,9 +150,9 @@ def atoms(inputs):
 
 
 def mistakes(inputs):
-    """Misnamed test images: {"count", "surest": whether by probability, "shown"}; None where nothing was classified.
+    """Misclassified test images: {"count", "surest": whether ordered by probability, "shown"}; None if nothing was classified.
 
-    Of a network that classifies those whose wrong class it gave the largest probability, of an SVM the first.
+    Shown are those with the largest probability of the wrong class if the network classifies, else the first ones.
     """
     if verdict(inputs) is None:
         return None
@@ -175,16 +175,16 @@ def _sure(probability):
 # Training.
 
 def passes(train, images):
-    """How often training went through its `images`, as far as it went: 0.27, 5; None where `train` is no training."""
+    """The number of epochs, which may be fractional, over `images` training images; None if `train` is not a training."""
     if "steps" not in train.metrics:
         return None
     return train.metrics["steps"] / _steps_per_epoch(train, images)
 
 
 def loss_curve(inputs, average_image):
-    """The training loss by step, beside what it is held against: the average image, or the network's loss on test images.
+    """The training loss by step with a reference line: the loss of the average image, or the network's loss on test images.
 
-    None where nothing was trained.
+    None if nothing was trained.
     """
     if "train" not in inputs:
         return None
@@ -197,7 +197,7 @@ def loss_curve(inputs, average_image):
 
 
 def accuracy_curve(inputs):
-    """As loss_curve, the share of training images named right; None for a network that does not name them."""
+    """The training accuracy by step, as in loss_curve; None if the network does not classify."""
     if "evaluate" not in inputs:
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
@@ -210,7 +210,7 @@ def _scored_images(inputs):
 
 
 def _curve(inputs, name, sums, scale, levels, text):
-    """A line chart of what `sums` (by step, over the batch) is of an image, each point the mean over a few steps."""
+    """A line chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps."""
     images, steps = inputs["data"].metrics["train"], len(sums)
     sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
     points = []
@@ -226,7 +226,7 @@ def _curve(inputs, name, sums, scale, levels, text):
 
 
 def _windows(steps):
-    """The steps as slices, alike in length: at most POINTS, POINT_STEPS long where that leaves enough of them."""
+    """The steps as at most POINTS slices of nearly equal length, which is POINT_STEPS if there are enough steps."""
     length = max(1, min(POINT_STEPS, steps // 25), -(-steps // POINTS))
     count = -(-steps // length)
     return [slice(steps * i // count, steps * (i + 1) // count) for i in range(count)]
@@ -246,9 +246,9 @@ def batch_sizes(train, images):
 
 
 def average_image_loss(inputs):
-    """Mean-square error of answering every training image with their average one, in the loss's units.
+    """The loss (mean squared error) of reconstructing every training image as the average image.
 
-    None for a network that does not rebuild its input.
+    None if the network does not reconstruct its input.
     """
     if "reconstructions.npy" not in made_by(inputs).manifest["files"]:
         return None
@@ -264,7 +264,7 @@ def average_image_loss(inputs):
 
 
 def movement(layers):
-    """Bars of how far each layer moved, a list of them for each stage of a network with many: [{"stage", "range", "bars"}].
+    """Bars of the weight change of each layer, in one list or, for many layers, by stage: [{"stage", "range", "bars"}].
 
     layers: name -> relative distance.
     """
@@ -282,9 +282,9 @@ def _range(values):
 # Classes.
 
 def classes(inputs):
-    """Bars of the accuracy by class, best first, with the untrained encoder's beside it where there is one.
+    """Bars of the accuracy by class, best first, each with a mark for the untrained encoder if there is that control.
 
-    Where all are nearly perfect, bars of what is `missing` to that, worst first.
+    If all accuracies are above NEARLY, the bars are error rates (`missing`), worst first.
     """
     if verdict(inputs) is None:
         return None
@@ -305,7 +305,7 @@ def classes(inputs):
 
 
 def confusion(matrix, names):
-    """Rows of cells with their strength of colour in percent: the share of the row if right, stronger if wrong."""
+    """Rows of cells with the strength of their colour in percent: the share of the row, increased for errors."""
     if matrix is None:
         return None
     rows = []
@@ -319,14 +319,14 @@ def confusion(matrix, names):
 
 
 def _mistake_strength(share):
-    """Colour in percent that makes a few mistakes visible and still tells few from many."""
+    """Strength in percent that makes a few errors visible and still distinguishes few from many."""
     return 15 + 85 * math.sqrt(share) if share else 0
 
 
 def most_confused(inputs):
     """The largest numbers off the diagonal of the confusion matrix, largest first, with some of their images.
 
-    [{"true", "named", "count", "of", "images"}], of: all images of the true class; none where no confusion happened twice.
+    [{"true", "named", "count", "of", "images"}], of: number of images of the true class. Single errors are left out.
     """
     score = verdict(inputs)
     if score is None:
@@ -345,19 +345,18 @@ def most_confused(inputs):
 
 # Work and layers.
 
-# Kinds of layers beside the convolution, and the name their time is booked under where they have an operation of their own.
+# Kind of layer, except convolutions -> the category its time is reported under if it has an operation of its own.
 LAYER_WORK = {"relu": "ReLU", "maxpool2d": "pooling", "upsample2d": "upsampling", "dense": "dense layers"}
 
-
-FOUND_BY = {"kmeans": "k\u2011means", "random": "random patches"}   # a hyphen at which no line ends
+FOUND_BY = {"kmeans": "k\u2011means", "random": "random patches"}   # a hyphen without a line break
 WHITENINGS = {"zca": "ZCA", "pca": "PCA", "rotation": "PCA, unscaled", "none": "none"}
 
 
 def fit(inputs):
-    """What each layer was fitted to, and how: {"layers", "decoder", "joint", "divided"}; None without a fit.
+    """How each layer was fitted: {"layers", "decoder", "joint", "divided"}; None without a fit.
 
-    decoder, joint: epochs or steps in words, of the training of the decoder alone and of all layers, '' for none; divided:
-    whether patches were divided by their contrast.
+    decoder, joint: epochs in words of the training of the decoder alone and of all layers, '' for none; divided: whether
+    patches were divided by their contrast.
     """
     if "patches" not in inputs:
         return None
@@ -385,9 +384,9 @@ def operation_times(train):
 
 
 def layers(metrics):
-    """The network's layers, in one part or, where they are many, one for each stage: {"parts", "parameters", "macs", "count"}.
+    """The network's layers, in one part or, if there are many, one per stage: {"parts", "parameters", "macs", "count"}.
 
-    `rows` of a layer: how many, from this one on, its kernel ran at once (0 inside such a group).
+    `rows` of a layer: number of layers, from this one on, that its kernel computes together (0 inside such a group).
     """
     every = {layer["layer"]: layer for layer in metrics["network"]}
     folded = templates.in_stages(every) if len(every) > LONG else [("", list(every))]
@@ -397,7 +396,7 @@ def layers(metrics):
 
 
 def _part(stage, rows, kernels):
-    left, shown = 0, []   # left: layers of the current group still to come
+    left, shown = 0, []   # left: remaining layers of the current group
     for at, layer in enumerate(rows):
         kernel, count = next(((one["kernel"], len(one["layer"].split(" + "))) for one in kernels
                               if one["layer"].split(" + ")[0] == layer["layer"]), ("", 0 if left else 1))

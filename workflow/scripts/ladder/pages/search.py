@@ -1,4 +1,4 @@
-"""The runs of a search, the best first: numbers for programs, the best run's settings as a preset, and the page."""
+"""The runs of a hyperparameter search, best first: numbers for programs, the best run's settings as a preset, and the page."""
 
 import functools
 import math
@@ -8,14 +8,14 @@ import yaml
 from ladder.pages import compare, figures, report_sections, templates
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
-TICKS = 5              # on an axis at most
-SPREAD = 0.6           # how much of the room of a choice its runs may take, so that they do not lie on one another
-GOLDEN = (math.sqrt(5) - 1) / 2   # its multiples' fractions fill a line evenly
+TICKS = 5              # maximum on an axis
+SPREAD = 0.6           # share of the width of a choice over which its runs are spread, so that they do not overlap
+GOLDEN = (math.sqrt(5) - 1) / 2   # the fractional parts of its multiples are evenly distributed
 METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
 
 
 class Found:
-    """What a search found. search: its params; runs: compare.Run, in the order they were drawn; ranked: the best first."""
+    """The result of a search. search: its params; runs: [compare.Run] in the order of the draws; ranked: best first."""
 
     def __init__(self, inputs, params):
         self.search = params["search"]
@@ -23,14 +23,14 @@ class Found:
         self.ranked = sorted(self.runs, key=self._rank)
 
     def score(self, run):
-        """The accuracy, 0 to 1, that the search goes by; None of a run that has none."""
+        """The accuracy (0 to 1) that the search maximises; None for a run without one."""
         if run.summary is None:
             return None
         return run.summary["svm"]["accuracy"] if self.search["metric"] == "svm" else run.summary["test_accuracy"]
 
     @property
     def best(self):
-        """The Run of the highest score, of equals the one of the smallest loss; None where none has a score."""
+        """The Run with the highest score and, among equals, the smallest loss; None if no run has a score."""
         return next((run for run in self.ranked if self.score(run) is not None), None)
 
     @functools.cached_property
@@ -45,7 +45,7 @@ class Found:
 # For programs.
 
 def numbers(found):
-    """JSON-able: {"search", "best": its number, settings, score and versions or None, "rows"}."""
+    """JSON-able: {"search", "best": number, score, settings and versions of the best run or None, "rows"}."""
     rows = [{"run": run.number, "score": found.score(run), **row}
             for run, row in zip(found.runs, compare.rows(found.runs), strict=True)]
     best = found.best and {key: rows[found.best.number - 1][key] for key in ("run", "score", "settings", "versions")}
@@ -58,23 +58,23 @@ def csv_text(found):
 
 
 def preset(found):
-    """The best run's values of the searched keys as YAML; '' where there is none."""
+    """The best run's hyperparameters as YAML; '' if there is none."""
     lines = [yaml.safe_dump({key: value}, default_flow_style=None if isinstance(value, list) else False, width=1000)
              for key, value in (found.best.overrides.items() if found.best else ())]
     return "".join(lines)
 
 
 def best_yaml(found):
-    """The preset as a file for --configfile."""
+    """The preset as the content of a file for --configfile."""
     if not found.best:
         return "# No run of the search has a result.\n{}\n"
-    return (f"# The best of {len(found.runs)} runs: {verdict(found)}.\n# Scored on the test images, which the search left "
-            f"alone, with the rest of the configuration as it was:\n#     {COMMAND}\n{preset(found)}")
+    return (f"# The best of {len(found.runs)} runs: {verdict(found)}.\n# To score it on the test images, which the "
+            f"search did not use, with the rest of the configuration unchanged:\n#     {COMMAND}\n{preset(found)}")
 
 
 def verdict(found):
-    """The best score in words: 'hold-out accuracy 98.6 % of 143 images'."""
-    return (f"hold-out {METRICS[found.search['metric']]} {100 * found.score(found.best):.1f} % of "
+    """The best score in words: 'hold-out accuracy 98.6 % on 143 training images held out'."""
+    return (f"hold-out {METRICS[found.search['metric']]} {100 * found.score(found.best):.1f} % on "
             f"{found.best.tested} training images held out")
 
 
@@ -86,7 +86,7 @@ def page(found):
 
 
 def context(found):
-    """Everything the template names."""
+    """All variables of the template."""
     search, keys = found.search, list(found.search["keys"])
     return {
         "count": len(found.runs), "search": search, "metric": METRICS[search["metric"]], "best": _best(found),
@@ -99,7 +99,7 @@ def context(found):
 
 
 def _best(found):
-    """The best run and how far it is ahead of the next; None where no run has a score."""
+    """The best run and its lead over the next one; None if no run has a score."""
     if not found.scored:
         return None
     first = found.best
@@ -110,7 +110,7 @@ def _best(found):
         second = found.scored[1]
         ahead = score - found.score(second)
         errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
-        best |= {"next": second.number, "points": 100 * ahead, "within_luck": ahead <= 2 * math.hypot(*errors),
+        best |= {"next": second.number, "points": 100 * ahead, "within_chance": ahead <= 2 * math.hypot(*errors),
                  "alike": sum(found.score(run) == score for run in found.scored)}
     return best
 
@@ -135,7 +135,7 @@ def _row(found, run, keys):
             "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 
 
-# The pictures: a plot for each key, with a point for each run.
+# The plots: one for each hyperparameter, with a point for each run.
 
 def _pictures(found, keys):
     if not found.scored:
@@ -151,14 +151,14 @@ def _pictures(found, keys):
 
 
 def _point(found, run, key, height):
-    """`run` as figures.scatter takes it; one that failed lies at the bottom."""
+    """`run` as figures.scatter takes it; failed runs are at the bottom."""
     score, value = found.score(run), compare.written(run.overrides[key])
     return {"run": run.number, "y": 0 if score is None else height(score), "failed": score is None, "best": run is found.best,
             "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}"}
 
 
 def _axis(found, key):
-    """(function that gives the place of a run among the key's values, 0 to 1; [(place, text)] of the ticks)."""
+    """(function: run -> its place among the key's values, 0 to 1; [(place, text)] of the ticks)."""
     rule = found.search["keys"][key]
     if isinstance(rule, list):
         return _slots([compare.written(value) for value in rule], key)
@@ -178,7 +178,7 @@ def _axis(found, key):
 
 
 def _slots(texts, key):
-    """As _axis, of values without a scale: each has as much room as the next, and its runs lie side by side in it."""
+    """As _axis, for categorical values: all have the same width, over which their runs are spread."""
     width = 1 / len(texts)
 
     def place(run):

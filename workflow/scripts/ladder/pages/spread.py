@@ -1,4 +1,4 @@
-"""Numbers that several seeds gave: their mean and spread, and how they differ from those of the same seeds elsewhere."""
+"""Results over several seeds: mean, standard deviation and confidence interval, also of paired differences."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """deviation: the sample standard deviation, of n - 1 degrees of freedom; None of a single number."""
+    """deviation: the sample standard deviation (n - 1 degrees of freedom); None for a single number."""
 
     mean: float
     deviation: float | None
@@ -19,7 +19,7 @@ class Spread:
 
     @property
     def interval(self):
-        """(low, high) of Student's interval at CONFIDENCE of the mean; None where the numbers have no spread to judge by."""
+        """(low, high) of the mean's confidence interval (Student's t, CONFIDENCE); None if the deviation is None or 0."""
         if not self.deviation:
             return None
         reach = scipy.special.stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) * self.deviation / math.sqrt(self.n)
@@ -27,7 +27,7 @@ class Spread:
 
 
 def spread(values):
-    """The Spread of numbers; None of none."""
+    """The Spread of numbers; None if there are none."""
     values = list(values)
     if not values:
         return None
@@ -35,8 +35,8 @@ def spread(values):
 
 
 def paired(values, references):
-    """The Spread of the differences, value less reference, of the seeds that both have; each is seed -> fraction.
+    """The Spread of the paired differences, value minus reference, over the seeds that both have; both are seed -> fraction.
 
-    To 12 decimals: differences of as many images are equal then, whatever the last bits of the fractions are.
+    Differences are rounded to 12 decimals, so that equal numbers of images give equal differences despite rounding errors.
     """
     return spread(round(values[seed] - references[seed], 12) for seed in values if seed in references)

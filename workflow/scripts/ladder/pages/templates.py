@@ -1,6 +1,7 @@
-"""What every page shares: the templates of workflow/report/, how numbers are written, and how networks are."""
+"""Shared by all pages: the templates of workflow/report/, and the formats of numbers and names of networks."""
 
 import base64
+import functools
 import hashlib
 import itertools
 import re
@@ -12,29 +13,34 @@ from ladder import progress, sources
 
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
-# Networks, where the key is not what people say.
+# Networks whose key is not the common name.
 NETWORKS = {"autoencoder": "An autoencoder", "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN",
             "patch_net": "A patch network"}
-BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # at the head of the name of a layer in a block of a stage
+BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 
 def render(template, context):
-    """The page made from workflow/report/<template>: one HTML text. A name in it that `context` lacks is an error."""
+    """The page made from workflow/report/<template>, one HTML text. A variable that `context` lacks is an error."""
+    return _environment().get_template(template).render(context)
+
+
+@functools.cache   # with the templates that it has compiled
+def _environment():
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"count": count, "percent": percent, "duration": duration, "size": size, "large": large,
                             "setting": setting, "moment": moment, "rate": rate}
     environment.globals |= {"script": script, "script_digest": script_digest}
-    return environment.get_template(template).render(context)
+    return environment
 
 
 def script(name):
-    """workflow/report/<name> as the element that a page brings it in."""
+    """workflow/report/<name> as a script element."""
     return markupsafe.Markup(f"<script>{_script_text(name)}</script>")
 
 
 def script_digest(name):
-    """What a page's policy calls that script by, so that no other runs."""
+    """The script's hash for the Content-Security-Policy of a page, so that no other script runs."""
     return "sha256-" + base64.b64encode(hashlib.sha256(_script_text(name).encode()).digest()).decode()
 
 
@@ -43,12 +49,12 @@ def _script_text(name):
 
 
 def network_title(name):
-    """The network at the head of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
+    """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
     return NETWORKS.get(name) or re.sub(r"^resnet(?=\d)", "ResNet-", name)
 
 
 def in_stages(names):
-    """Names of layers in their order, folded: [(stage, names)], where stage is '' beside the stages ('stem', 'scores')."""
+    """Names of layers in their order by stage: [(stage, names)]; stage is '' for layers outside the stages ('stem')."""
     return [(stage, list(some)) for stage, some in itertools.groupby(names, lambda name: _matched(name, 1))]
 
 
@@ -63,19 +69,19 @@ def _matched(name, group):
 
 
 def bars(values, text, largest=None):
-    """Rows for a bar chart of values (name -> number): lengths in percent of the largest, or of `largest`; text: writes one."""
+    """Rows of a bar chart of values (name -> number); lengths are in percent of `largest`; text: the format of a value."""
     largest = largest or max(values.values(), default=0) or 1
     return [{"name": name, "length": round(100 * value / largest, 2), "text": text(value)}
             for name, value in values.items()]
 
 
 def shape(of):
-    """(28, 28, 6) as '28 × 28 × 6', a vector (1, 1, 84) as '84'."""
+    """(28, 28, 6) -> '28 × 28 × 6'; a vector (1, 1, 84) -> '84'."""
     return " × ".join(map(str, of[2:] if tuple(of[:2]) == (1, 1) else of))
 
 
 def add_cells(items, costs):
-    """Give each of the items `cells`: its costs (key -> function that writes one), their shares of all, and bars for them."""
+    """Add `cells` to each item: text, share of the total and length of a bar for each cost (key -> function that writes it)."""
     for cost, written in costs.items():
         values = [item[cost] for item in items]
         for item in items:
@@ -95,7 +101,7 @@ def percent(fraction, digits=1):
 
 
 def small_percent(fraction):
-    """As percent, with more digits where one would say too little: 0.00017 -> '0.017 %'."""
+    """As percent, with more digits for small values: 0.00017 -> '0.017 %'."""
     digits = 1
     while digits < 6 and 0 < 100 * fraction < 10.0 ** (1 - digits):
         digits += 1
@@ -116,7 +122,7 @@ def rate(value):
 
 
 def duration(seconds):
-    """Seconds in words, with milliseconds where they matter."""
+    """Seconds in words; short times in milliseconds."""
     text = f"{seconds * 1000:.0f} ms" if seconds < 0.1 else progress.duration(seconds)
     return text.replace(" ", NARROW_SPACE)
 
@@ -127,7 +133,7 @@ def size(number):
 
 
 def setting(value):
-    """A parameter's value as config.yaml has it."""
+    """The value of a parameter as in config.yaml."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

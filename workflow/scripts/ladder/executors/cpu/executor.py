@@ -110,7 +110,7 @@ class Executor:
 
     def device(self):
         """What runs the steps, in words."""
-        return f"cpu: {runtime.machine()['processor']}, {self.threads} threads"
+        return f"cpu: {runtime.machine()['processor']}, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
     def workspace_bytes(self):
         """Bytes of the threads' own buffers, apart from the plan's."""

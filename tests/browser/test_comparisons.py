@@ -1,6 +1,7 @@
-"""The pages that hold runs against each other, in a real browser: they sort, filter, fit and can be read."""
+"""The pages that compare runs, in a real browser: they sort, filter, fit and can be read."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import browser
 import synthetic_results
-from browser import FAINT_TEXTS, TOO_WIDE, show
+from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -20,13 +21,6 @@ pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium foun
 PAGES = ("few", "many", "mixed", "empty", "search", "empty search", "diff", "diff of many layers", "history", "long history",
          "no history", "multipliers", "no multipliers")
 OF_HISTORY = "[...document.querySelectorAll('#history tbody tr')].filter(row => row.checkVisibility())"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    chromium = browser.Browser(browser.find())
-    yield chromium
-    chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +52,7 @@ def compared(runs, entries):
 
 
 def searched(runs, count=24):
-    """The page of a search of so many runs, some of which could not run."""
+    """The page of a search of `count` runs, some of which could not run."""
     inputs, entries = {}, []
     for number in range(count):
         reason = "" if number % 8 else "the values do not go together"
@@ -81,17 +75,18 @@ def history_of(results):
 
 
 def long_history(results, runs, folder):
-    """Of 400 more copies of a report."""
+    """The page of 400 more copies of a report."""
     manifest = json.loads((runs[0]["report"].folder / "manifest.json").read_text())
-    shutil.copytree(results, folder)
+    shutil.copytree(results, folder, copy_function=os.link)
     for number in range(1, 401):
-        copy = shutil.copytree(runs[0]["report"].folder, folder / "report" / f"r{number:011x}")
+        copy = shutil.copytree(runs[0]["report"].folder, folder / "report" / f"r{number:011x}", copy_function=os.link)
+        (copy / "manifest.json").unlink()
         (copy / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
     return history_of(folder)
 
 
 def multiplied(results):
-    """Of two networks with every multiplier and tables with long names."""
+    """The page of two networks with every multiplier and tables with long names."""
     tables = [str(results / f"{name}.npy") for name in ("a_table", "another_table_with_quite_a_long_name", "third", "fourth")]
     cells = Cells(results)
     results.mkdir()
@@ -106,7 +101,7 @@ def multiplied(results):
 
 @pytest.fixture(scope="module")
 def pages(results, runs, tmp_path_factory):
-    """Name -> path of the page, made when it is asked for."""
+    """Name -> path of the page, made on demand."""
     folder, made = tmp_path_factory.mktemp("pages"), {}
     long_list = [({"learning_rate": 10.0 ** -(number % 5), "optimizer": ("adam", "sgd")[number % 2], "batch_size": number + 1},
                   number % 3) for number in range(40)]
@@ -138,17 +133,13 @@ def page(request, pages):
 
 
 def test_it_asks_for_nothing_but_itself_and_its_script_runs(chromium, page):
-    chromium.open(page)
-    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
-    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+    check_self_contained(chromium, page)
     assert chromium.value("[...document.querySelectorAll('table.sortable')].every(table => table.matches('.sorts'))")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
-    show(chromium, page, width)
-    assert chromium.value("document.documentElement.scrollWidth") == width
-    assert chromium.value(TOO_WIDE) == []
+    check_width(chromium, page, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -158,14 +149,11 @@ def test_every_text_has_contrast(chromium, page, scheme):
 
 
 def test_the_contents_lead_to_their_sections(chromium, page):
-    chromium.open(page)
-    links = "[...document.querySelectorAll('.contents a')]"
-    assert chromium.value(f"{links}.length") == chromium.value("document.querySelectorAll('section').length") >= 1
-    assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+    assert check_contents(chromium, page) >= 1
 
 
 def column(chromium, head):
-    """(the texts of the runs table's column of this head, what its head says of the order)."""
+    """(texts of the column with this head in the table of runs, its aria-sort)."""
     return chromium.value(f"""(() => {{
       const table = document.querySelector("table.sortable");
       const heads = [...table.tHead.rows[0].cells];
@@ -182,11 +170,11 @@ def press(chromium, head):
 def test_a_table_sorts_by_the_column_that_is_pressed(chromium, pages):
     chromium.open(pages("few"))
     assert column(chromium, "run") == [["1", "2", "3", "4"], None]
-    press(chromium, "images/s")   # of what is good there is more on top
+    press(chromium, "images/s")   # larger is better, so the order is descending
     assert column(chromium, "run") == [["2", "3", "1", "4"], None]
     assert column(chromium, "images/s")[1] == "descending"
     press(chromium, "images/s")
-    assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # what has no value is last either way
+    assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # empty cells are last in both directions
     assert column(chromium, "images/s")[1] == "ascending"
     press(chromium, "batch_size")
     assert column(chromium, "batch_size") == [["64", "64", "128", "–"], "ascending"]
@@ -232,7 +220,7 @@ def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
       return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"), of(".curve", "stroke"),
               of(".strips .track i:nth-of-type(1)", "backgroundColor"), of(".bars .bar", "backgroundColor")];
     })()""")
-    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all that are left
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all others
     assert all(found == colours[0] for found in colours[1:])
 
 

@@ -1,4 +1,4 @@
-"""The page of answers, and the demo, in a real browser: pictures are dropped, chosen, pasted and drawn there."""
+"""The page of predictions and the demo in a real browser: pictures are dropped, chosen, pasted and drawn."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ from PIL import Image
 import answering_run
 import browser
 import make_predictions
-from browser import FAINT_TEXTS, TOO_WIDE, show
+from browser import FAINT_TEXTS, TOO_WIDE, check_contents, check_self_contained, check_width, show
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
 from ladder.pages.predictions import Skipped
@@ -24,13 +24,6 @@ PATIENCE = 60
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    chromium = browser.Browser(browser.find())
-    yield chromium
-    chromium.close()
-
-
-@pytest.fixture(scope="module")
 def predictors(tmp_path_factory):
     return {network: Predictor(answering_run.make(tmp_path_factory.mktemp("results"), network), threads=1)
             for network in ("autoencoder", "lenet_5")}
@@ -38,7 +31,7 @@ def predictors(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A wide stroke, a high one, and one that is no picture."""
+    """A wide stroke, a high one, and a file that is not a picture."""
     folder = tmp_path_factory.mktemp("my pictures")
     for name, size, box in (("wide – 七.png", (600, 200), (50, 90, 500, 120)), ("high.png", (200, 300), (90, 20, 120, 280))):
         image = Image.new("RGB", size, "white")
@@ -68,15 +61,12 @@ def page(request, pages):
 
 
 def test_the_page_asks_for_nothing_and_runs_nothing(chromium, page):
-    chromium.open(page)
-    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
-    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+    check_self_contained(chromium, page)
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
 def test_the_page_never_scrolls_sideways(chromium, page, width):
-    show(chromium, page, width)
-    assert chromium.value("document.documentElement.scrollWidth") == width and chromium.value(TOO_WIDE) == []
+    check_width(chromium, page, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -93,10 +83,7 @@ def test_every_picture_of_the_page_is_drawn_and_none_is_stretched(chromium, page
 
 
 def test_the_pages_contents_lead_to_their_sections(chromium, page):
-    chromium.open(page)
-    links = "[...document.querySelectorAll('.contents a')]"
-    assert chromium.value(f"{links}.length") == chromium.value("document.querySelectorAll('section').length") == 3
-    assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+    assert check_contents(chromium, page) == 3
 
 
 # The demo.
@@ -122,7 +109,7 @@ def address(request, addresses):
 
 
 def wait_for(chromium, expression):
-    """The expression's value once it is one."""
+    """The first true value of the expression."""
     deadline = time.monotonic() + PATIENCE
     while not (value := chromium.value(expression)):
         assert time.monotonic() < deadline, f"{expression}; the page: {chromium.value('document.body.innerText')}"
@@ -131,7 +118,7 @@ def wait_for(chromium, expression):
 
 
 def names(chromium, count):
-    """Names of the answers once there are so many, the first on top."""
+    """Names of the predictions, from the top, as soon as there are `count`."""
     return wait_for(chromium, f"""(() => {{
       const found = [...document.querySelectorAll(".answer .file")].map(name => name.textContent);
       return found.length === {count} && !document.querySelector(".waiting") && found;
@@ -177,7 +164,7 @@ def test_a_pasted_picture_is_answered(chromium, address, files):
 
 
 def stroke(chromium, points):
-    """Draw on the paper; points in shares of its size."""
+    """Draw on the canvas; points are in shares of its size."""
     left, top, size = chromium.value("""(() => { const box = document.querySelector("#canvas").getBoundingClientRect();
       return [box.x, box.y, box.width]; })()""")
     places = [(left + x * size, top + y * size) for x, y in points]
@@ -203,7 +190,7 @@ def test_a_digit_is_drawn_stroke_by_stroke_and_its_answer_kept_up_to_date(chromi
       .every(value => value === 255)""")
     chromium.value("document.querySelector('#canvas').scrollIntoView({block: 'center'})")
     stroke(chromium, [(0.2, 0.2), (0.7, 0.2)])
-    assert names(chromium, 2) == ["your drawing"] * 2   # another drawing, another answer
+    assert names(chromium, 2) == ["your drawing"] * 2   # another drawing gets another prediction
 
 
 def test_a_drawing_is_read_as_it_was_drawn(chromium, addresses):

@@ -1,22 +1,15 @@
-"""The pages in a real browser: no requests, no sideways scrolling, readable in light and dark, with all parts unfolded."""
+"""The pages in a real browser: no requests, no horizontal scrolling, readable in light and dark, with all parts unfolded."""
 
 import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, TOO_WIDE, show
+from browser import FAINT_TEXTS, check_self_contained, check_width, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    chromium = browser.Browser(browser.find())
-    yield chromium
-    chromium.close()
 
 
 REPORTS = {"digits": {}, "cifar10": {"dataset": "cifar10"},
@@ -41,7 +34,7 @@ def report_of(folder, settings):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Name -> path of the page, made when it is asked for."""
+    """Name -> path of the page, made on demand."""
     folder, made = tmp_path_factory.mktemp("pages"), {}
 
     def path(name):
@@ -66,16 +59,12 @@ def a_report(request, pages):
 
 
 def test_it_asks_for_nothing_but_itself(chromium, page):
-    chromium.open(page)
-    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
-    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+    check_self_contained(chromium, page)
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
-    show(chromium, page, width)
-    assert chromium.value("document.documentElement.scrollWidth") == width
-    assert chromium.value(TOO_WIDE) == []
+    check_width(chromium, page, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

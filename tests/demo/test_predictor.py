@@ -1,4 +1,4 @@
-"""A predictor answers as the run's own stages did, for the images they saw, whatever the run was made with."""
+"""A predictor gives the same predictions as the run's own stages for their images, with all settings of the run."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Name -> (artifacts by role, Predictor), made when it is asked for."""
+    """Name -> (artifacts by role, Predictor), made on demand."""
     made = {}
 
     def of(name):

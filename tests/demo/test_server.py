@@ -1,4 +1,4 @@
-"""The demo's server: who may ask it, what it takes, what it refuses in words, and how its script finds the run."""
+"""The demo's server: allowed hosts, accepted and refused requests, error messages, and how its script finds the run."""
 
 import io
 import os
@@ -39,7 +39,7 @@ def client(app):
 
 @pytest.fixture(scope="module")
 def address(app):
-    """Of the application behind its real server."""
+    """The address of the application behind its real server."""
     with server.listen(0) as listening:
         site = server.create_server(app, listening)
         threading.Thread(target=site.run, daemon=True).start()
@@ -75,7 +75,7 @@ def test_it_listens_on_this_machine_alone():
     with server.listen(0) as listening:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
-        with socket.socket() as elsewhere:   # another address of this machine is not taken by it
+        with socket.socket() as elsewhere:   # it does not listen on another address of this machine
             elsewhere.bind(("127.0.0.2", port))
 
 
@@ -136,7 +136,7 @@ def test_large_uploads_are_refused_by_the_application_and_by_the_server(client, 
     answer = client.post("/answer", data=data, headers=KIND)
     assert answer.status_code == 413 and answer.text == "the file is larger than 50.0 MB"
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:   # refused by its announced length, before it is sent
+    with socket.create_connection((host, int(port))) as connection:   # refused by its Content-Length, before it is sent
         connection.sendall(f"POST /answer HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
                            f"Content-Length: {len(data)}\r\n\r\n".encode() + bytes(1000))
         assert b" 413 " in connection.recv(100)

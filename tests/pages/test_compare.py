@@ -74,7 +74,7 @@ def test_the_table_for_spreadsheets_has_every_number(made):
     assert float(line["test_accuracy"]) == summary["test_accuracy"] and float(line["loss"]) == summary["loss"][-1]
     assert float(line["seconds"]) == pytest.approx(sum(summary["seconds"].values()))
     assert float(line["seconds_train"]) == summary["seconds"]["train"] and line["version_train"] == made[1]["train"].version
-    assert line["learning_rate"] == "0.01" and lines[0]["learning_rate"] == "0.001"   # not overridden, but known
+    assert line["learning_rate"] == "0.01" and lines[0]["learning_rate"] == "0.001"   # the first run's from its report
     assert lines[2]["svm_C"] == "1" and lines[0]["svm_C"] == "10"
     assert lines[3]["control_accuracy"] == "" and lines[4]["reason"] == REASON and lines[4]["loss"] == ""
 
@@ -182,7 +182,7 @@ def test_of_many_runs_the_most_accurate_have_a_colour(made):
     series = [line["series"] for line in context["legend"]]
     assert series.count("rest") == 36 and {1, 2, 3, 4} <= set(series)
     (chart,) = context["charts"]
-    assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # those in colour on top
+    assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # coloured curves on top
     assert sum(len(line["points"]) for line in chart["lines"]) <= compare.POINTED
     assert len(compare.page(runs)) < 500_000
 

@@ -70,6 +70,16 @@ def test_the_first_difference_is_in_the_first_ancestor_with_one_of_its_own(diffe
     assert "learning_rate 0.001 → 0.01" in difference("usual", "faster", "train").sentence()
 
 
+def test_changed_settings_are_counted():
+    def state(count):
+        manifests = [{"spec": {"stage": "train", "params": dict.fromkeys("abcdef"[:count], value), "sources": {}}}
+                     for value in (1, 2)]
+        return diff.Pair("train", "t1", "t2", *manifests).state
+
+    assert state(3) == "a 1 → 2, b 1 → 2, c 1 → 2" and state(4) == f"{state(3)}, 1 more setting"
+    assert state(5) == f"{state(3)}, 2 more settings"
+
+
 def test_ancestors_come_before_what_was_made_from_them(difference):
     labels = [pair.label for pair in difference("usual", "faster").pairs]
     assert labels[-1] == "report" and len(labels) == len(set(labels)) == 11

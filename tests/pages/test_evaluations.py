@@ -1,4 +1,4 @@
-"""What stands beside a run's accuracy: other classifiers, seeds, changed runs, and how often test images were scored."""
+"""Comparisons of a run's accuracy: other classifiers, seeds, the ablation, and the number of scores on the test images."""
 
 import json
 
@@ -50,11 +50,11 @@ def test_a_changed_run_is_held_against_this_one_image_by_image(run):
     assert evaluations.ablation(run, ()) is None
 
 
-@pytest.mark.parametrize("accuracy, won, lost, points, luck", [(0.9, 40, 10, "−5.0", False), (0.96, 12, 10, "+1.0", True)])
-def test_a_difference_that_luck_could_make_is_called_that(accuracy, won, lost, points, luck):
+@pytest.mark.parametrize("accuracy, won, lost, points, chance", [(0.9, 40, 10, "−5.0", False), (0.96, 12, 10, "+1.0", True)])
+def test_a_difference_that_chance_could_explain_is_marked(accuracy, won, lost, points, chance):
     entry = {"overrides": {"features_flip": False}, "reason": "", "accuracy": accuracy, "won": won, "lost": lost}
     row, = evaluations.ablation_table([entry], 0.95)
-    assert (row["points"], row["luck"], row["changes"]) == (points, luck, {"features_flip": "false"})
+    assert (row["points"], row["chance"], row["changes"]) == (points, chance, {"features_flip": "false"})
 
 
 def test_looks_at_the_test_images_are_counted_once_each_and_those_held_out_not_at_all(tmp_path):

@@ -1,4 +1,4 @@
-"""How the features were made, in words, and their map."""
+"""The processing of the features in words, and their map."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Relative errors of multipliers against their formulas in float64, and the pictures of them."""
+"""Relative errors of multipliers compared with their formulas in float64, and their pictures."""
 
 import base64
 import io
@@ -21,7 +21,7 @@ def test_mitchells_error_is_that_of_its_formula():
     product = np.where(x + y < 1, 1 + x + y, 2 * (x + y))
     found = relative_errors("mit32")
     assert np.abs(found - (product / ((1 + x) * (1 + y)) - 1)).max() < 2e-7
-    assert found.min() == pytest.approx(-1 / 9, abs=1e-5)   # the largest there is, at x = y = 1/2
+    assert found.min() == pytest.approx(-1 / 9, abs=1e-5)   # the largest error, at x = y = 1/2
 
 
 def test_exact_is_off_by_its_rounding_alone():

@@ -1,4 +1,4 @@
-"""Cells become groups and arms, and arms rows whose numbers are those of their runs, paired by seed."""
+"""Cells are grouped into groups and arms, and rows have the numbers of their runs, paired by seed."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def test_other_settings_make_other_groups_and_names_do_not(cells):
     cells.add("exact", 1, network="lenet_5", batch_size=64)
     assert [(group.settings["network"], group.settings["batch_size"], len(group.arms)) for group in groups_of(cells)] == [
         ("lenet_300_100", 64, 2), ("lenet_300_100", 32, 1), ("lenet_5", 64, 1)]
-    assert rows_of(cells)[2]["difference"] is None   # no exact one with that batch_size
+    assert rows_of(cells)[2]["difference"] is None   # there is no exact run with that batch_size
 
 
 def test_a_cell_that_is_there_twice_counts_once(cells):

@@ -1,4 +1,4 @@
-"""The page of multipliers: what it concludes, what it draws and in which colours."""
+"""The page of multipliers: its verdicts, charts and colours."""
 
 import itertools
 import json
@@ -52,6 +52,13 @@ def context_of(cells):
     return multipliers_page.context(groups_of(cells))
 
 
+@pytest.mark.parametrize("width, said", [(1, "Each point is one step."), (2, "Each point is the mean over 2 steps.")])
+def test_the_steps_of_a_point_are_told(full, monkeypatch, width, said):
+    curves = multipliers_page._curves
+    monkeypatch.setattr(multipliers_page, "_curves", lambda *arguments: {**curves(*arguments), "width": width})
+    assert said in text_of(multipliers_page.page(groups_of(full)))
+
+
 def test_the_stage_writes_page_numbers_and_table(full, tmp_path):
     params = {"entries": full.entries}
     with artifacts.making(tmp_path / "m0123456789a", {"stage": "multipliers", "params": params}) as work:
@@ -78,7 +85,7 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
 
 def test_the_verdicts_are_summed_up(full):
     found = context_of(full)
-    assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["judged"] == 4   # the table's has no spread
+    assert found["verdicts"] == {"below": 2, "above": 0, "within": 2} and found["judged"] == 4   # the table has no spread
     assert (found["networks"], found["multipliers"], found["runs"], found["missing"]) == (2, 3, 21, 1)
     text = text_of(multipliers_page.page(groups_of(full)))
     assert "lower in 2, not distinguishable in 2 of 4 comparisons" in text
@@ -159,7 +166,7 @@ def test_times_are_beside_exacts(full):
     times = context_of(full)["groups"][0]["times"]
     assert [bar["name"] for bar in times] == ["exact", "acc16", "am32", "my_table.npy"] and times[0]["note"] == ""
     ratios = [float(bar["note"].removesuffix("×")) for bar in times[1:]]
-    assert ratios == pytest.approx([3, 4, 5], rel=0.05)   # a made-up run adds what writing it took
+    assert ratios == pytest.approx([3, 4, 5], rel=0.05)   # a synthetic run adds the time of writing it
     assert times[-1]["length"] == 100
 
 
@@ -190,7 +197,7 @@ def test_each_multiplier_that_ran_has_its_error_on_one_scale(full):
     assert [one["name"] for one in found["errors"]] == ["exact", "acc16", "am32", "my_table.npy"]
     assert found["errors"][2]["text"] == multipliers.MULTIPLIERS["am32"].text
     assert found["errors"][3]["text"] == "a table, 4 mantissa bits"
-    assert found["errors"][1]["most"].startswith("−")   # cut, so never too large
+    assert found["errors"][1]["most"].startswith("−")   # truncated, so never too large
     assert found["errors"][2]["uses"][0]["text"] == "in training forward and backward"
     assert len({one["image"] for one in found["errors"]}) == 4
 
@@ -211,7 +218,7 @@ def test_an_empty_list_says_how_to_fill_it():
 
 def test_only_cells_that_cannot_run_make_a_page_too(tmp_path):
     text = text_of(multipliers_page.page(groups_of(Cells(tmp_path).add("am32", reason=REASON))))
-    assert REASON in text and "Loss in training" not in text and "How far each is off" not in text
+    assert REASON in text and "Training loss" not in text and "The relative error" not in text
 
 
 def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():

@@ -1,4 +1,4 @@
-"""The drawing of a network shows every layer once, joined as they are, with costs that add up."""
+"""The drawing of a network shows every layer once with its connections, and the costs add up."""
 
 import functools
 import itertools
@@ -13,6 +13,7 @@ from ladder.pages.network import Edge
 from ladder.rungs import variants
 from ladder.store import artifacts
 from ladder.training import plan
+from page_text import joined_sentences, text_of
 
 SHAPES = {"autoencoder": (32, 32, 3)}
 
@@ -132,7 +133,7 @@ def test_frames_hold_the_layers_of_one_kernel():
 def test_what_a_kernel_never_writes_takes_no_memory():
     rows = {row["name"]: row for row in network_page.layer_rows(built("lenet_5"), step("lenet_5"))}
     assert rows["conv1"]["memory"] == rows["conv1_relu"]["memory"] == 0
-    assert rows["pool1"]["memory"] == 8 * 14 * 14 * 6 * 5   # four bytes a value, and one for where it was
+    assert rows["pool1"]["memory"] == 8 * 14 * 14 * 6 * 5   # four bytes per value, and one for its position
     assert rows["input"]["memory"] == 8 * 28 * 28 * 4
 
 
@@ -161,6 +162,16 @@ def test_strides_and_paddings_are_named_unless_they_are_the_default():
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_every_buffers_kind_has_a_purpose(name):
     assert {buffer.kind for buffer in step(name).buffers.values()} <= set(network_page.PURPOSES)
+
+
+@pytest.mark.parametrize("name, batch, sentence", [
+    ("lenet_5", 64, "With 64 images and adam, the forward pass of cpu has 7 operations."),
+    ("patch_net", 1, "With 1 image, cpu needs 5 operations"),
+])
+def test_the_step_is_described_in_whole_sentences(name, batch, sentence):
+    page = network_page.page(built(name), "cpu", batch, "adam")
+    assert sentence in text_of(page) and "The buffers of the step are allocated once." in text_of(page)
+    assert joined_sentences(page) == []
 
 
 def test_the_stage_writes_the_page(tmp_path):

@@ -1,4 +1,4 @@
-"""What the page, the JSON and the CSV say of answers."""
+"""The page, the JSON and the CSV of predictions."""
 
 import csv
 import html
@@ -27,7 +27,7 @@ def predictors(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def files(predictors, tmp_path_factory):
-    """Training images 0 to 4 of either run as files."""
+    """Training images 0 to 4 of both runs as files."""
     paths = {}
     for name, predictor in predictors.items():
         folder = tmp_path_factory.mktemp(name)

@@ -1,4 +1,4 @@
-"""The report's numbers are the manifests' numbers, and its page holds what it promises."""
+"""The numbers of a report are those of the manifests, and its page has all sections."""
 
 import html.parser
 import json
@@ -13,7 +13,7 @@ import synthetic_run
 from ladder import sources
 from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
-from page_text import text_of
+from page_text import joined_sentences, text_of
 
 KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
         "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
@@ -34,13 +34,13 @@ def digits_page(digits):
 
 @pytest.fixture(scope="module")
 def lenet(tmp_path_factory):
-    """Of a network that classifies, and whose last features an SVM classifies too."""
+    """A network that classifies, with an SVM on its last features."""
     return synthetic_run.make(tmp_path_factory.mktemp("lenet"), "mnist", network="lenet_5", features_layer="fc2_relu")
 
 
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory):
-    """Of a part of an epoch."""
+    """A training of a fraction of an epoch."""
     return synthetic_run.make(tmp_path_factory.mktemp("resnet"), "mnist", network="resnet50", steps=13)
 
 
@@ -94,7 +94,7 @@ def test_controls_left_out_are_null_and_not_on_the_page(digits):
 
 
 @pytest.mark.parametrize("left_out, said, unsaid", [("random", "also fitted to the raw pixels.", "untrained"),
-                                                    ("pixels", "also fitted to the features of an untrained network.", "raw pixels")])
+                                                    ("pixels", "to the features of an untrained network.", "raw pixels")])
 def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, unsaid):
     run = without(digits, f"features_{left_out}", f"svm_{left_out}")
     result = page_of(run).partition('id="result"')[2].partition("</section>")[0]
@@ -157,6 +157,7 @@ def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
 def test_a_part_of_an_epoch_is_called_that(resnet):
     text = text_of(page_of(resnet))
     assert "labelled images for 13 steps, 0.57 epochs" in text and "13 steps, batch 640.57 epochs, seed 1" in text
+    assert "Each point is one step." in text
 
 
 def test_the_layers_of_a_long_network_are_folded_and_all_there(resnet):
@@ -178,8 +179,8 @@ def test_a_run_scored_on_a_hold_out_says_so_wherever_it_would_say_test(tmp_path,
     text = text_of(page)
     assert report.summary(run, "r0123456789e")["holdout"] == 180
     assert "hold-out accuracy" in text and "180 hold-out images" in text
-    told = [sentence for sentence in re.split(r"[.;]", text.replace("McNemar’s test", "")) if re.search(r"\btest", sentence, re.I)]
-    assert [sentence.strip() for sentence in told] == ["the data set’s test images were not used"]
+    parts = [part.strip() for part in re.split(r"[.;]", text.replace("McNemar’s test", ""))]
+    assert [part for part in parts if re.search(r"\btest", part, re.I)] == ["the data set’s test images were not used"]
     assert not re.search(r'(alt|aria-label|title)="[^"]*[Tt]est', page)
 
 
@@ -332,6 +333,44 @@ def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
             "beyond_chance": abs(won - lost) > 2 * math.sqrt(won + lost)}
     monkeypatch.setattr(report_sections, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e")))
+
+
+def test_the_features_are_the_output_of_a_layer(digits, tmp_path):
+    assert "The output of layer latent." in text_of(page_of(digits))
+    joined = text_of(page_of(synthetic_run.make(tmp_path, parts=(0.5,), options={"features_flip": True})))
+    assert "Part 2, 8,192 features, multiplied by 0.5: the output of layer latent, processed in these steps:" in joined
+
+
+def test_the_steps_of_a_point_are_told(lenet):
+    assert "Each point is the mean over 8 or 9 steps." in text_of(page_of(lenet))
+
+
+def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
+    text = text_of(page_of(lenet))
+    assert "if the training curve is far better than the dashed test line, the network overfits and needs more data" in text
+
+
+def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):
+    soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
+    text = text_of(page_of(digits))
+    assert soft in text and bad not in text
+    monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
+    text = text_of(page_of(digits))
+    assert soft not in text and bad in text and "This run is still above it." in text
+
+
+@pytest.mark.parametrize("scores, said", [
+    ({"rows": "test", "run": 1, "all": 3}, "1 classifier of this training had been scored on the test images, and 3 of all"),
+    ({"rows": "test", "run": 2, "all": 3}, "2 classifiers of this training had been scored on the test images, and 3 of all"),
+])
+def test_the_number_of_test_scores_is_told(digits, scores, said):
+    assert said in text_of(report.page(digits, report.summary(digits, "r0123456789e") | {"test_scores": scores}))
+
+
+@pytest.mark.parametrize("options", [{}, {"dataset": "mnist", "network": "lenet_5", "features_layer": "fc1"},
+                                     {"dataset": "mnist", "holdout": 180}, {"fitted": True, "epochs": 1}])
+def test_sentences_are_separated_by_blanks(tmp_path, options):
+    assert joined_sentences(page_of(synthetic_run.make(tmp_path, **options))) == []
 
 
 # ---- layers fitted to patches

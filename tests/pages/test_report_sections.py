@@ -1,4 +1,4 @@
-"""What the report shows of a run is what its artifacts hold."""
+"""The parts of a report show the contents of the artifacts."""
 
 import base64
 import io

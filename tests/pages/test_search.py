@@ -1,4 +1,4 @@
-"""The page of a search: the best run first, its settings as a preset, and a picture of every key."""
+"""The page of a search: the best run first, its settings as a preset, and a plot for each hyperparameter."""
 
 import csv
 import io
@@ -46,7 +46,7 @@ def failed(results, reason):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """Of ENTRIES: two runs, the second the better one, and one that failed."""
+    """The inputs for ENTRIES: two runs, of which the second is better, and one that failed."""
     results = tmp_path_factory.mktemp("results")
     runs = [accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.001), 0.9),
             accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1), 0.95),

@@ -1,4 +1,4 @@
-"""Means and spreads over seeds against their definitions, and intervals against tables of Student's t."""
+"""Means and deviations over seeds compared with their definitions, and intervals with tables of Student's t."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How numbers are written, and that a template cannot name what is not there."""
+"""The formats of numbers, and the error for an unknown variable in a template."""
 
 import jinja2
 import pytest

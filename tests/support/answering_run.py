@@ -1,4 +1,4 @@
-"""A run on a hundred real digits whose network keeps its initial weights, by the stages' own code: what a predictor loads."""
+"""A run on a hundred real digits, made by the stages' own code without training: the input of a predictor."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its DevTools protocol over a pipe: no driver program and no package needed."""
+"""A headless Chromium, controlled with its DevTools protocol over a pipe, without a driver program or a package."""
 
 import base64
 import json
@@ -14,9 +14,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
          "--remote-debugging-pipe")
-PATIENCE = 60   # seconds for an answer; a busy machine starts a browser slowly
+PATIENCE = 60   # timeout of an answer in seconds; a browser starts slowly on a busy machine
 
-# The visible texts whose contrast with the colour behind them (WCAG 2) is below 4.5.
+# The visible texts whose contrast with their background (WCAG 2) is below 4.5.
 FAINT_TEXTS = """
 (() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -46,7 +46,7 @@ FAINT_TEXTS = """
   return faint;
 })()
 """
-# Elements that reach beyond the right edge of the page and are not in a box that scrolls by itself.
+# Elements that extend beyond the right edge of the page and are not in a box with its own scroll bar.
 TOO_WIDE = """
 [...document.querySelectorAll("body *")]
   .filter(element => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, .skip"))
@@ -60,7 +60,7 @@ def find():
 
 
 class Browser:
-    """One browser with one page. `events` are the protocol's messages that nobody asked for, such as requests."""
+    """One browser with one page. `events` are the messages of the protocol that are not answers, such as requests."""
 
     def __init__(self, executable):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -89,7 +89,7 @@ class Browser:
         self.profile.cleanup()
 
     def open(self, path, width=1280, height=900, scheme="light"):
-        """Show a file, or an http address, at this width (CSS pixels) in the colour scheme light or dark; waits until it is
+        """Open a file or an http address at this width (CSS pixels) in the colour scheme light or dark, and wait until it is
         loaded."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
@@ -108,7 +108,7 @@ class Browser:
         return answer["result"].get("value")
 
     def requested(self):
-        """The addresses asked for since the page was opened."""
+        """The addresses requested since the page was opened."""
         return [event["params"]["request"]["url"] for event in self.events
                 if event["method"] == "Network.requestWillBeSent"]
 
@@ -148,6 +148,30 @@ class Browser:
 
 
 def show(chromium, page, *place, **settings):
-    """Open a page with all its parts unfolded."""
+    """Open a page and unfold all its parts."""
     chromium.open(page, *place, **settings)
     chromium.value("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+
+
+def check_self_contained(chromium, page):
+    """A page requests nothing but itself and logs no errors."""
+    chromium.open(page)
+    assert [address for address in chromium.requested() if not address.startswith("data:")] == [page.as_uri()]
+    assert not [event for event in chromium.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+
+
+def check_width(chromium, page, width):
+    """A page of this width needs no horizontal scrolling."""
+    show(chromium, page, width)
+    assert chromium.value("document.documentElement.scrollWidth") == width
+    assert chromium.value(TOO_WIDE) == []
+
+
+def check_contents(chromium, page):
+    """The contents of a page link to each of its sections; returns their number."""
+    chromium.open(page)
+    links = "[...document.querySelectorAll('.contents a')]"
+    sections = chromium.value("document.querySelectorAll('section').length")
+    assert chromium.value(f"{links}.length") == sections
+    assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
+    return sections

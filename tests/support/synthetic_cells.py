@@ -1,4 +1,4 @@
-"""Cells of the stage `multipliers`, made up: runs of synthetic_results, each with a multiplier, a seed and an accuracy."""
+"""Cells of the stage `multipliers`: synthetic runs, each with a multiplier, a seed and an accuracy."""
 
 from unittest import mock
 
@@ -18,7 +18,7 @@ class Cells:
         self.results, self.inputs, self.entries = results, {}, []
 
     def add(self, multiplier="exact", seed=1, accuracy=0.9, slower=1.0, loss=1.0, reason="", **settings):
-        """One more cell. settings: of the configuration; accuracy: of TESTED images; slower: times an exact training."""
+        """One more cell. settings: of the configuration; accuracy: on TESTED images; slower: factor of the training time."""
         settings = {"dataset": "mnist", "network": "lenet_300_100", "seed": seed, "multiplier": multiplier,
                     "multiplier_identity": _identity(multiplier), "multiplier_in": DIRECTIONS, "test_multiplier": multiplier,
                     "loss_scale": 1024.0, **settings}
@@ -31,9 +31,9 @@ class Cells:
         return self
 
     def _run(self, settings, accuracy, slower, loss):
-        # What a run does not say of itself keeps two of them apart.
+        # Parameters that distinguish the versions of two cells.
         params = {"multiplier": settings["multiplier_identity"], "cell": str(settings)}
-        with mock.patch.object(report, "page", return_value=""):   # which takes half of the time, and nobody reads
+        with mock.patch.object(report, "page", return_value=""):   # not needed, and half of the time
             return synthetic_results.add(
                 self.results, dataset=settings["dataset"], network=settings["network"], test=TESTED, epochs=2,
                 accuracy=accuracy, faster=1 / slower, loss=loss, seed=settings["seed"], **params)

@@ -1,4 +1,4 @@
-"""A results folder with several runs in it, made up without training: those of synthetic_run, each with versions of its own."""
+"""A results folder with several synthetic runs (synthetic_run.py), each with its own versions, made without training."""
 
 import hashlib
 import json
@@ -13,15 +13,15 @@ import synthetic_run
 from ladder.network import networks, weights
 from ladder.store import artifacts
 
-# Where the parameters of a run's artifacts come from, beside those that a stage has anyway.
+# Setting -> (stage, parameter) that it changes, besides the parameters of the training.
 ADDED = {"svm_C": ("svm", "C"), "normalization": ("normalized", "normalization"), "train_limit": ("data", "train_limit")}
 
 
 def add(results, made="2026-01-31T12:34:56Z", name=None, tags=None, faster=1.0, noise=None, loss=1.0, sources=None, **settings):
     """Write a run with its report below `results`; returns {role: artifacts.Artifact}.
 
-    settings: of synthetic_run.Settings, and parameters of the training or of ADDED; faster: how much its training is; noise:
-    the deviation of what is added to its weights; loss: a factor of its losses; sources: {stage: its file's digest}.
+    settings: of synthetic_run.Settings, and parameters of the training or of ADDED; faster: speed-up of its training; noise:
+    standard deviation of the noise added to its weights; loss: factor of its losses; sources: {stage: digest of its file}.
     """
     own = {key: settings.pop(key) for key in list(settings) if key in synthetic_run.Settings.__dataclass_fields__}
     fresh = pathlib.Path(results, ".fresh")
@@ -66,7 +66,7 @@ def _report(results, run, extra):
 
 
 def _move(results, fresh, version, renamed, settings, made, sources):
-    """Move an artifact into `results` under the version that its spec gives it, its parents' as renamed."""
+    """Move an artifact into `results` under the version of its spec, with the new versions of its parents."""
     (folder,) = fresh.glob(f"*/{version}")
     manifest = json.loads((folder / "manifest.json").read_text())
     spec, stage = manifest["spec"], folder.parent.name
@@ -91,7 +91,7 @@ def _move(results, fresh, version, renamed, settings, made, sources):
 
 
 def _write(folder, manifest):
-    """Put the manifest into the folder, with what its files are now."""
+    """Write the manifest, with the current sizes and hashes of its files."""
     manifest["files"] = {name: {**facts, "bytes": (folder / name).stat().st_size, "sha256": artifacts.sha256(folder / name)}
                          for name, facts in manifest["files"].items()}
     for name in (artifacts.MANIFEST, artifacts.COMPLETE):

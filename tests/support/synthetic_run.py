@@ -1,4 +1,4 @@
-"""The artifacts of a small run, made up without training: real digits, plausible metrics, the formats of the stages."""
+"""The artifacts of a small synthetic run, made without training: real digits, plausible metrics, the formats of the stages."""
 
 import dataclasses
 import hashlib
@@ -24,13 +24,13 @@ ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "
 
 @dataclasses.dataclass
 class Settings:
-    """steps: None for whole epochs; holdout: where not 0, held-out images in the place of the `test` images; features_layer:
-    None where no SVM is asked for, which an autoencoder always is.
+    """steps: None for whole epochs; holdout: if not 0, size of a hold-out set instead of `test` images; features_layer: None
+    for a network that classifies without an SVM.
 
-    fitted: whether the encoder is fitted to patches, after which only a decoder is trained.
+    fitted: whether the encoder is fitted to patches, so that only the decoder is trained.
     accuracy: of a network that classifies, None for that of ACCURACIES.
-    evaluations: classifiers beside the SVM; seeds: others whose scores there are; ablated: how many entries of that list;
-    options: of the features, beside the usual ones; parts: weights of features joined to the run's own; mapped: test images.
+    evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of ablation entries; options:
+    further options of the features; parts: weights of features joined to the run's own; mapped: number of images in the map.
     """
 
     dataset: str = "digits"
@@ -118,7 +118,7 @@ def _data(results, settings):
     digits, test = sklearn.datasets.load_digits(), settings.holdout or settings.test
     images = np.kron(np.rint(digits.images * 255 / 16).astype(np.uint8), np.ones((1, 4, 4), np.uint8))[..., None]
     images = images[:, 2:-2, 2:-2] if settings.dataset == "mnist" else np.repeat(images, 3, axis=3)
-    if settings.dataset == "cifar10":   # colours, to stand for photographs
+    if settings.dataset == "cifar10":   # random colours instead of photographs
         images = (images * np.random.default_rng(1).uniform(0.2, 1, (len(images), 1, 1, 3))).astype(np.uint8)
     scored = {"holdout": settings.holdout} if settings.holdout else {"test_limit": "all"}
     work, finish = _artifact(results, "data", {"dataset": settings.dataset, "train_limit": "all", **scored}, {}, 0.3)
@@ -182,11 +182,20 @@ def _train(results, data, network, network_params, settings, random):
         softened = (originals + np.roll(originals, 1, 1) + np.roll(originals, 1, 2)) / 3
         noisy = softened + random.normal(0, 6, originals.shape)
         work.write_array("reconstructions.npy", np.clip(noisy, 0, 255).astype(np.uint8))
+    work.metrics = _training_metrics(network, images, batch, history, sizes)
+    work.metrics["parts"][0]["frozen"] = list(network.encoder) if settings.fitted else []
+    return finish()
+
+
+def _training_metrics(network, images, batch, history, sizes):
+    """As those of stage `train`; history: of the steps, whose batches have these sizes."""
+    steps, per_epoch = len(sizes), -(-images // batch)
     epochs = [slice(start, start + per_epoch) for start in range(0, steps, per_epoch)]
-    step = plan.training_plan(plan.Settings(network=network, variant="cpu", batch_size=batch, optimizer=Optimizer("adam")),
-                              plan.Dataset(images, "uint8"), plan.Length(steps, per_epoch))
-    moved = [layer.name for layer in network.layers if f"{layer.name}.weight" in network.parameters]
-    work.metrics = {
+    step = plan.training_plan(network, "cpu", batch, plan.Dataset(images, "uint8"), Optimizer("adam"),
+                              plan.Length(steps, per_epoch))
+    parameters = network.parameters
+    moved = [layer.name for layer in network.layers if f"{layer.name}.weight" in parameters]
+    return {
         "loss": [float(np.average(history["losses"][epoch], weights=sizes[epoch])) for epoch in epochs],
         "accuracy": [float(history["hits"][epoch].sum() / sizes[epoch].sum()) for epoch in epochs]
         if network.classifies else None,
@@ -201,13 +210,12 @@ def _train(results, data, network, network_params, settings, random):
                     for layer in network.layers],
         "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in step.kernels],
         "device": "cpu: Example Processor, 2 threads",
-        "parts": [{"steps": steps, "epochs": len(epochs), "frozen": list(network.encoder) if settings.fitted else []}],
+        "parts": [{"steps": steps, "epochs": len(epochs)}],
     }
-    return finish()
 
 
 def _history(network, sizes, random):
-    """Losses that fall, and hits that rise with them, with the noise of batches."""
+    """Falling losses and rising numbers of hits, with noise as of batches."""
     steps = np.arange(len(sizes))
     fallen = 1 / (1 + 60 * steps / max(len(sizes), 60)) ** 1.3 * random.uniform(0.7, 1.3, len(sizes))
     if not network.classifies:
@@ -253,7 +261,7 @@ def _svm(results, suffix, data, settings, random):
 
 
 def _score(results, stage, suffix, read, data, settings, random):
-    """Of another classifier, seed or run."""
+    """The score of another classifier, seed or run."""
     params = {"linear": {"seed": 1}, "ridge": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
     work, finish = _artifact(results, stage, params, {"features": read.version, "data": data.version}, 2.0, suffix)
     usual = ACCURACIES[settings.dataset].get(f"svm{suffix.partition('_seed')[0]}", ACCURACIES[settings.dataset]["svm"])
@@ -264,7 +272,7 @@ def _score(results, stage, suffix, read, data, settings, random):
 
 
 def _joined(results, suffix, own, params, settings):
-    """Roles of features joined, of the parts and of the whole."""
+    """The artifacts of joined features by role, the parts and the whole."""
     numbers = range(2, 2 + len(settings.parts))
     parts = {f"features{suffix}_part{number}": _features(results, f"{suffix}_part{number}", params) for number in numbers}
     names = {f"part{number}": one.version for number, one in enumerate([own, *parts.values()], 1)}

@@ -140,7 +140,7 @@ def test_a_persons_own_pictures_are_answered(done, tmp_path):
     (folder / "torn.png").write_bytes(b"\x89PNG")
     for _ in range(2):   # anew each time
         status, output = run(project, "results/predictions.html", f"predict={folder}")
-        assert status == 0 and "10 pictures answered, 1 skipped" in output, output
+        assert status == 0 and "10 pictures classified, 1 skipped" in output, output
     found = json.loads((project / "results/predictions.json").read_text())
     assert [one["class"] for one in found["pictures"]] == [str(digit) for digit in digits[:10]]
     assert [one["nearest"][0]["row"] for one in found["pictures"]] == list(range(10))
@@ -223,7 +223,7 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_tr
     assert summary["layer_movement"]["enc1"] == summary["layer_movement"]["enc2"] == 0 < summary["layer_movement"]["dec1"]
     assert json.loads((features / "manifest.json").read_text())["spec"]["parents"]["weights"] == fit.name
     page = (project / "results/report.html").read_text()
-    assert "Fit to patches" in page and "Its decoder alone was trained for 2 epochs" in page and "atoms of" in page
+    assert "Fit to patches" in page and "Only the decoder was trained for 2 epochs" in page and "drawn as the patch" in page
 
     status, output = run(project, "report", *FITTED, "training=patches_then_gradient", "decoder_epochs=2", "epochs=1")
     assert status == 0, output

@@ -34,6 +34,10 @@ def executor(request):
     return Executor(request.param)
 
 
+def test_the_device_names_the_number_of_threads(executor):
+    assert executor.device().endswith(", 1 thread" if executor.threads == 1 else f", {executor.threads} threads")
+
+
 def normal(*shape, seed=0):
     return np.random.default_rng([seed, *shape]).standard_normal(shape)
 

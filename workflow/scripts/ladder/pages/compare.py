@@ -205,7 +205,7 @@ def _best(ran):
     ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
     errors = [report_sections.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
     return {"number": first.number, "text": templates.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
-            "next": second.number, "within_luck": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
+            "next": second.number, "within_chance": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
 
 
 def _one_dataset(ran):

@@ -109,7 +109,7 @@ def _named(role):
 
 
 def ablation_table(entries, accuracy):
-    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "points", "won", "lost", "luck"}; accuracy: the run's."""
+    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "points", "won", "lost", "chance"}; accuracy: the run's."""
     if entries is None:
         return None
     rows = []
@@ -119,6 +119,6 @@ def ablation_table(entries, accuracy):
         if entry["accuracy"] is not None:
             points = f"{100 * (entry['accuracy'] - accuracy):+.1f}".replace("-", "−")
             row |= {"accuracy": templates.percent(entry["accuracy"]), "points": points, "won": entry["won"],
-                    "lost": entry["lost"], "luck": not metrics.beyond_chance(entry["won"], entry["lost"])}
+                    "lost": entry["lost"], "chance": not metrics.beyond_chance(entry["won"], entry["lost"])}
         rows.append(row)
     return rows

@@ -110,7 +110,7 @@ def _best(found):
         second = found.scored[1]
         ahead = score - found.score(second)
         errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
-        best |= {"next": second.number, "points": 100 * ahead, "within_luck": ahead <= 2 * math.hypot(*errors),
+        best |= {"next": second.number, "points": 100 * ahead, "within_chance": ahead <= 2 * math.hypot(*errors),
                  "alike": sum(found.score(run) == score for run in found.scored)}
     return best
 

@@ -191,8 +191,8 @@ def _training_metrics(network, images, batch, history, sizes):
     """As those of stage `train`; history: of the steps, whose batches have these sizes."""
     steps, per_epoch = len(sizes), -(-images // batch)
     epochs = [slice(start, start + per_epoch) for start in range(0, steps, per_epoch)]
-    step = plan.training_plan(network, "cpu", batch, plan.Dataset(images, "uint8"), Optimizer("adam"),
-                              plan.Length(steps, per_epoch))
+    step = plan.training_plan(plan.Settings(network=network, variant="cpu", batch_size=batch, optimizer=Optimizer("adam")),
+                              plan.Dataset(images, "uint8"), plan.Length(steps, per_epoch))
     parameters = network.parameters
     moved = [layer.name for layer in network.layers if f"{layer.name}.weight" in parameters]
     return {

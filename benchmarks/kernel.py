@@ -1,12 +1,12 @@
-"""One operation of a rung on the GPU: its time, its share of the roofline, its error, and what PyTorch takes for the same.
+"""One operation of a rung on the GPU: its time, its share of the roofline, its error, and PyTorch's time for the same.
 
     python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128
     python benchmarks/kernel.py conv2d_forward --rung gpu_basic --shape 64 16 16 256 128 --dry-run     needs no GPU
 
-shape: batch, height, width, channels of what the layer reads; for a convolution or, of images of 1x1, a dense layer also
-filters and, where they are not 3, 1 and 1, kernel, padding and stride. Each repetition computes on images of its own, with the
-level-2 cache flushed before the operation alone is timed. What the last repetition wrote is then held against the sequential
-program in float64. A time below the roofline is refused.
+shape: batch, height, width, channels of the layer's input; for a convolution, or a dense layer with images of 1x1, also
+filters and optionally kernel, padding and stride (default 3, 1, 1). Each repetition uses new images, and the level-2 cache is
+flushed before the operation is timed. The output of the last repetition is compared with the sequential program in float64. A
+time below the roofline is an error.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from timing import roofline
 
 import numpy as np   # isort: skip (after ladder)
 
-ERROR_BOUND = 1e-5   # relative L2, of float32 sums as long as here (Higham, 2002: a few units for random signs)
+ERROR_BOUND = 1e-5   # relative L2 error of float32 sums of this length (Higham, 2002: a few units for random signs)
 WARM_UP, REPETITIONS = 5, 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An operation inside a small network; step: its number in plan.steps."""
+    """An operation inside a small network; step: its index in plan.steps."""
 
     network: networks.Network
     plan: plan.Plan
@@ -54,7 +54,7 @@ def main(arguments=None):
 
 
 def find(operation, variant, shape):
-    """The Case of an operation; raises UserError where the rung has none of that name, with those it has."""
+    """The Case of an operation; raises UserError, listing the rung's operations, if it has none of that name."""
     batch, *image = shape[:4]
     known = set()
     for stack in stacks(image, complete(shape)[4:]):
@@ -72,12 +72,12 @@ def find(operation, variant, shape):
 
 
 def complete(shape):
-    """A shape with the kernel, padding and stride that it leaves out."""
+    """A shape with default kernel, padding and stride filled in."""
     return [*shape, *(3, 1, 1)[len(shape) - 5:]] if len(shape) > 4 else shape
 
 
 def stacks(image, convolution):
-    """Layers with the one in question among them, the simplest first; a small convolution makes its input of an image."""
+    """Candidate stacks of layers, simplest first; in each, a small convolution computes the layer's input from an image."""
     before = layers.conv2d("before", image[2], kernel=1, padding=0)
     if not convolution:
         made = (layers.relu("layer"), layers.maxpool2d("layer"), layers.upsample2d("layer"), layers.avgpool2d("layer"),
@@ -92,7 +92,7 @@ def stacks(image, convolution):
 
 
 def step_plan(network, variant, batch, dtype="float32"):
-    """Forward and backward without a loss and without updates: what the gradient of the output is, the caller fills in."""
+    """Forward and backward without loss and updates; the caller fills in the gradient of the output."""
     settings = plan.Settings(network=network, variant=variant, batch_size=batch)
     build = plan.Builder(settings, network.layers, dtype, training=True)
     build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
@@ -113,7 +113,7 @@ def predicted(case):
 
 
 def measure(case, arguments):
-    """The measurement as a JSON-able dict; raises RuntimeError for a result that is wrong, or a time that cannot be."""
+    """The measurement as a dict for JSON; raises RuntimeError for a wrong result or an impossible time."""
     executor = executors.create(arguments.rung, 1, "device")
     ceilings = timing.ceilings(executor)
     placed = inputs(case)
@@ -146,7 +146,7 @@ def measure(case, arguments):
 
 
 def inputs(case):
-    """Host arrays to place: images for every repetition, and weights."""
+    """{name: host array}: images for all repetitions, and weights."""
     random, rows = np.random.default_rng(0), case.plan.buffers["images"].shape[0]
     return {"images": random.integers(0, 256, case.plan.buffers["images"].shape, dtype=np.uint8),
             "permutation": random.permutation(rows), "counters": np.zeros(3, np.int64),
@@ -155,7 +155,7 @@ def inputs(case):
 
 
 def run_once(executor, case, arrays, clock, flush):
-    """All launches of the plan on one stream; those of the operation alone between events, after a flush."""
+    """All launches of the plan on one stream; the operation's own are timed by `clock`, if given, after a cache flush."""
     launches = iter(arrays.launches)
     for number, step in enumerate(case.plan.steps):
         own = [next(launches) for _ in step.launches]
@@ -172,9 +172,10 @@ def run_once(executor, case, arrays, clock, flush):
 
 
 def largest_error(case, executor, arrays, placed, gradient):
-    """The largest relative L2 error of what the operation wrote last, of float32 results that the sequential program has too.
+    """The largest relative L2 error of the operation's last float32 outputs, compared with the sequential program.
 
-    None where there is none, as of a rung's own copies of weights. Running statistics are of all repetitions, and left out.
+    None without a comparable output, e.g. for transformed weights. Running statistics, which depend on all repetitions, do not
+    count.
     """
     batch = case.plan.batch
     reference = step_plan(case.network, "cpu_sequential", batch, "float64")
@@ -195,7 +196,7 @@ def largest_error(case, executor, arrays, placed, gradient):
 
 
 def beside(arguments):
-    """PyTorch's median microseconds for the same operation, None where it is not installed or has no counterpart."""
+    """PyTorch's median microseconds for the same operation, None if it is not installed or has no counterpart."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch_gpu

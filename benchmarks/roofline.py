@@ -1,7 +1,7 @@
-"""What a plan costs at the least: its arithmetic and the bytes it has to move, and the time both take on a GPU.
+"""The roofline model: the least arithmetic and memory traffic of a plan, and the time both take on a GPU.
 
-A step reads each of its inputs once and writes each output once; of the images and the permutation only the batch's rows.
-What a kernel reads again (or keeps in a cache) is not in these numbers: they are floors and predictions, not measurements.
+A step reads each of its inputs once and writes each output once; of the images and the permutation, only the batch's rows.
+Repeated reads and caches are not modelled: these numbers are lower bounds and predictions, not measurements.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Ceilings:
-    """flop: float32 operations a second; bytes: moved to and from memory a second, reads and writes together."""
+    """flop: float32 operations per second; bytes: bytes per second read from and written to memory, together."""
 
     name: str
     flop: float
@@ -20,11 +20,11 @@ class Ceilings:
 
 
 H200 = Ceilings("H200", 67e12, 4.3e12)
-MARGIN = 1.1   # by how much a time may beat measured ceilings: clocks differ from moment to moment
+MARGIN = 1.1   # factor by which a time may beat the measured ceilings, because the clock rate varies
 
 
 def step_bytes(plan, step):
-    """Bytes that a step has to read and write."""
+    """Bytes that a step must read and write."""
     return sum(buffer_bytes(plan, name) for name in {*step.reads.values(), *step.writes.values()}) + sum(
         buffer_bytes(plan, name) for name in set(step.reads.values()) & set(step.writes.values()))
 
@@ -42,31 +42,31 @@ def plan_bytes(plan):
 
 
 def step_seconds(plan, step, ceilings):
-    """The time predicted for a step: of its arithmetic or of its bytes, whichever is longer."""
+    """The predicted time of a step: the longer of its arithmetic and its memory traffic."""
     return max(step.flop / ceilings.flop, step_bytes(plan, step) / ceilings.bytes)
 
 
 def plan_seconds(plan, ceilings):
-    """The time predicted for a whole plan, its steps one after another, launches free of charge."""
+    """The predicted time of a plan: its steps one after another, without launch overhead."""
     return sum(step_seconds(plan, step, ceilings) for step in plan.steps)
 
 
 def bound_by(plan, ceilings):
-    """'FLOP' or 'bytes': what most of the predicted time goes to."""
+    """'FLOP' or 'bytes': the bound of the steps that take most of the predicted time."""
     by_flop = sum(step_seconds(plan, step, ceilings) for step in plan.steps
                   if step.flop / ceilings.flop >= step_bytes(plan, step) / ceilings.bytes)
     return "FLOP" if by_flop >= plan_seconds(plan, ceilings) / 2 else "bytes"
 
 
 def floor(flop, cold_bytes, ceilings):
-    """Seconds below which a measured time is impossible; cold_bytes: read from memory for certain, not from a cache."""
+    """Seconds below which a measured time is impossible; cold_bytes: bytes that cannot come from a cache."""
     return max(flop / ceilings.flop, cold_bytes / ceilings.bytes) / MARGIN
 
 
 def impossible(seconds, flop, cold_bytes, ceilings):
-    """One line saying that a time beats the roofline, None where it does not."""
+    """One line saying that a time beats the roofline, None if it does not."""
     least = floor(flop, cold_bytes, ceilings)
     if seconds >= least:
         return None
     return (f"{seconds * 1e6:.1f} us is impossible: {flop / 1e9:.3g} GFLOP and {cold_bytes / 1e6:.3g} MB take at least "
-            f"{least * 1e6:.1f} us; the work was not done, or the clock is wrong")
+            f"{least * 1e6:.1f} us; the kernel did not run, or the clock is wrong")

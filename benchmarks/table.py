@@ -2,8 +2,8 @@
 
     python benchmarks/table.py [--check]
 
-The prediction comes from the plan alone (roofline.py). Measured columns come from the newest record of gpu.py; what nobody has
-measured says so. --check writes nothing and ends with 1 where the table is not what this would write.
+Predictions come from the plan (roofline.py), measured columns from the newest record of gpu.py; without one, cells say "not
+measured". --check writes nothing and exits with 1 if the table is out of date.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ladder.training import plan  # noqa: E402
 README = HERE.parent / "kernels/README.md"
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
 NETWORK, BATCH, IMAGES = "autoencoder", 64, 50_000
-HEAD = ("rung", "the one change", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
+HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
         "MHz", "TFLOP/s", "% of ceiling", "% of cuDNN", "x rung below", "error / tolerance")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of cuDNN",
                "error / tolerance")
@@ -43,7 +43,7 @@ def main():
 
 
 def with_table(text, made):
-    """`text` with `made` between the markers; raises ValueError where it has no markers."""
+    """`text` with `made` between the markers; raises ValueError without markers."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -52,14 +52,14 @@ def with_table(text, made):
 
 
 def newest_record(folder):
-    """The newest record of gpu.py in `folder`, {} where there is none."""
+    """The newest record of gpu.py in `folder`, {} without one."""
     records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     records = [record for record in records if record.get("kind") == "gpu"]
     return max(records, key=lambda record: record["made"], default={})
 
 
 def table(record):
-    """The table in Markdown, under it what it was measured on, and what the record has of other networks and multipliers."""
+    """The table in Markdown, a note on the measurement, and the tables of other networks and multipliers in the record."""
     rows = [HEAD, tuple("---" for _ in HEAD)]
     below = None
     for variant in gpu_rungs():
@@ -74,7 +74,7 @@ def markdown(rows):
 
 
 def others(record):
-    """Lines of the table of the networks that a record has beside the autoencoder, none where it has none."""
+    """Lines of the table of other networks than the autoencoder, [] if the record has none."""
     rows = [OTHERS_HEAD, tuple("---" for _ in OTHERS_HEAD)]
     for name, section in record.get("networks", {}).items():
         cudnn = eager(section, section["batch"])
@@ -86,7 +86,7 @@ def others(record):
 
 
 def multiplied(record):
-    """Lines of the table of a network's steps under every multiplier, none where the record has none."""
+    """Lines of the table of one network with every multiplier, [] if the record has none."""
     rows, found = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)], record.get("multipliers", [])
     exact = min((one["median_us"] for one in found if one["multiplier"] == "exact"), default=None)
     for one in sorted(found, key=lambda one: (list(MULTIPLIERS).index(one["multiplier"]), gpu_rungs().index(one["variant"]))):
@@ -100,7 +100,7 @@ def spread(measured):
 
 
 def eager(section, batch):
-    """PyTorch's row for a float32 step, None where it was not measured."""
+    """PyTorch's row for a float32 step, None if it was not measured."""
     return next((one for one in section.get("torch", ()) if one["name"] == "eager fp32" and one["batch"] == batch), None)
 
 
@@ -133,7 +133,7 @@ def row(variant, made, measured, below, record):
 
 
 def measurement(record, variant):
-    """The row of record["steps"] for a step of BATCH images, None where it was not measured."""
+    """The row of record["steps"] for a step of BATCH images, None if it was not measured."""
     return next((one for one in record.get("steps", ()) if one["variant"] == variant and one["batch"] == BATCH), None)
 
 
@@ -150,7 +150,7 @@ def measured_cells(variant, made, measured, below, record):
 def note(record):
     text = f"One training step of {BATCH} images with Adam, float32; predicted for an H200 (67 TFLOP/s, 4.3 TB/s). "
     if not record:
-        return text + "Nobody has measured these rungs on a GPU yet."
+        return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."
 
 

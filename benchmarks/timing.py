@@ -1,4 +1,4 @@
-"""Timing on a GPU: events around work on the executor's stream, the clock sampled meanwhile, and the machine's ceilings."""
+"""Timing on a GPU: events around work on the executor's stream, sampled clock rates, and the GPU's measured ceilings."""
 
 import pathlib
 import statistics
@@ -18,13 +18,13 @@ from ladder.training import parity, plan  # noqa: E402
 
 FLUSH_BYTES = 256 << 20            # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20
-ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: about 9 TFLOP a launch
+ROUNDS, BLOCKS, LOOPS = 4096, 132 * 32, 10   # of the multiply-add kernel: 1.13 TFLOP per launch
 
 
 def bind(executor, network, variant, batch, rows, steps, optimizer="adam", seed=0, **settings):
-    """(plan, arrays) of a training step over `rows` random images, or more: `steps` of them, each on images of its own.
+    """(plan, arrays) of `steps` training steps on random images: at least `rows`, and enough for a new batch in every step.
 
-    settings: more fields of plan.Settings.
+    settings: further fields of plan.Settings.
     """
     rows = max(rows, batch * steps)
     length = plan.Length(steps, steps)
@@ -44,7 +44,7 @@ class Clock:
         self._executor, self._marks, self.mhz = executor, [], []
 
     def time(self, work):
-        """Put work() on the stream between two events."""
+        """Queue work() on the stream between two events."""
         new = self._executor.cupy.cuda.Event
         begin = self._executor.stream.record(new())
         work()
@@ -53,13 +53,13 @@ class Clock:
             self.mhz.append(mhz)
 
     def microseconds(self):
-        """Of every piece, in order; waits for the last."""
+        """Durations in order; waits for the last."""
         self._executor.synchronize()
         return [1000 * self._executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in self._marks]
 
 
 def spread(microseconds, mhz):
-    """Median, 10th and 90th percentile, and the median clock (0 where nobody tells)."""
+    """Median, 10th and 90th percentile, and the median clock rate (0 if unknown)."""
     ordered = sorted(microseconds)
     return {"median_us": statistics.median(ordered), "low_us": ordered[len(ordered) // 10],
             "high_us": ordered[-1 - len(ordered) // 10], "repetitions": len(ordered),
@@ -67,24 +67,24 @@ def spread(microseconds, mhz):
 
 
 def block(executor, count):
-    """New GPU memory, not initialised."""
+    """New, uninitialized GPU memory of `count` bytes."""
     cuda = executor.cupy.cuda
     return cuda.MemoryPointer(cuda.Memory(count), 0)
 
 
 def flusher(executor):
-    """A function that pushes everything else out of the level-2 cache."""
+    """A function that flushes the level-2 cache."""
     memory = block(executor, FLUSH_BYTES)
     return lambda: memory.memset_async(0, FLUSH_BYTES, executor.stream)
 
 
 def ceilings(executor):
-    """Measured roofline.Ceilings of this GPU: copying memory, and float32 multiply-adds."""
+    """Measured roofline.Ceilings of this GPU: memory copies and float32 multiply-adds."""
     return roofline.Ceilings(driver.gpu().name, multiply_adds(executor), copied_bytes(executor))
 
 
 def copied_bytes(executor):
-    """Bytes a second that a copy within GPU memory reads and writes."""
+    """Bytes per second read and written by a copy within GPU memory."""
     source, target, clock = block(executor, COPY_BYTES), block(executor, COPY_BYTES), Clock(executor)
     runtime = executor.cupy.cuda.runtime
     source.memset_async(1, COPY_BYTES, executor.stream)
@@ -95,7 +95,7 @@ def copied_bytes(executor):
 
 
 def multiply_adds(executor):
-    """float32 operations a second, from registers."""
+    """float32 operations per second, with operands in registers."""
     path = cuda_executor.cubin(HERE / "ceilings.cu", driver.gpu().architecture, ())
     function = executor.cupy.RawModule(path=str(path)).get_function("multiply_add").kernel
     threads = 256 * BLOCKS
@@ -105,5 +105,5 @@ def multiply_adds(executor):
         clock.time(lambda: function((BLOCKS,), (256,), arguments, 0, executor.stream))
     seconds = statistics.median(clock.microseconds()) / 1e6
     if not np.isfinite(executor.fetch(out)).all():
-        raise RuntimeError("the multiply-add kernel gave no numbers")
+        raise RuntimeError("the result of the multiply-add kernel is not finite")
     return 2 * 16 * 8 * ROUNDS * threads / seconds

@@ -1,5 +1,7 @@
 """The cpu rung's operations against their definitions and against finite differences, in float64."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,7 @@ def integers(*shape, seed=0):
 
 
 def empty(*shape, dtype=np.float64):
-    """An array of what no operation may leave there."""
+    """An array filled with NaN, which the operation under test must overwrite."""
     return np.full(shape, np.nan, dtype)
 
 
@@ -56,7 +58,7 @@ def call(executor, operation, **operands):
 
 
 def convolve(executor, x, weight, bias, stride, padding, relu=False, pool=False):
-    """What conv2d_forward writes: y and, with pool, the places of the maxima."""
+    """(y, {"index": positions of the maxima} with pool, else {}) from conv2d_forward."""
     filters, kernel = weight.shape[:2]
     height, width = references.slid(*x.shape[1:3], kernel, stride, padding)
     shape = (len(x), height // 2, width // 2, filters) if pool else (len(x), height, width, filters)
@@ -69,6 +71,22 @@ def convolution_operands(shape, values):
     images, height, width, channels, filters, kernel, stride, padding = shape
     operands = values(images, height, width, channels), values(filters, kernel, kernel, channels), values(filters)
     return *operands, {"stride": stride, "padding": padding}
+
+
+@functools.cache
+def finite_differences(shape, relu=False, pool=False, upsample=False):
+    """Gradients of sum(dy * layer) by x, weight and bias; the layer by its definition, so one result serves all executors."""
+    x, weight, bias, sliding = convolution_operands(shape, normal)
+
+    def layer():
+        y = references.conv2d(references.upsample2d(x) if upsample else x, weight, bias, **sliding)
+        if pool:   # as references.maxpool2d, whose loop over single values takes long for so many calls
+            images, height, width, filters = y.shape
+            y = y[:, :height // 2 * 2, :width // 2 * 2].reshape(images, height // 2, 2, width // 2, 2, filters).max(axis=(2, 4))
+        return references.relu(y) if relu else y
+
+    dy = normal(*layer().shape, seed=1)
+    return [references.gradient(layer, value, dy) for value in (x, weight, bias)]
 
 
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
@@ -94,8 +112,7 @@ def test_conv2d_gradients_are_finite_differences(executor, shape, pool, relu):
     dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
     call(executor, "conv2d_backward", x=x, weight=weight, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx, **attributes,
          **index)
-    for value, gradient in ((x, dx), (weight, dweight), (bias, dbias)):
-        expected = references.gradient(lambda: convolve(executor, x, weight, bias, **attributes, pool=pool)[0], value, dy)
+    for gradient, expected in zip((dx, dweight, dbias), finite_differences(shape, relu, pool), strict=True):
         assert np.allclose(gradient, expected, rtol=1e-6, atol=1e-7)
 
 
@@ -121,7 +138,7 @@ def winograd(executor, x, weight, bias, padding, relu=False, pool=False):
 
 @pytest.fixture(params=["by image", "by plane", "by plane in chunks"])
 def shared_out(request, monkeypatch):
-    """The ways in which a Winograd convolution is shared out, whatever its size."""
+    """Every way of distributing a Winograd convolution over threads, whatever its size."""
     if request.param != "by image":
         monkeypatch.setattr(numpy_winograd, "FEW_WEIGHTS", 0)
     if request.param == "by plane in chunks":
@@ -153,13 +170,9 @@ def test_winograd_conv2d_gradients_are_finite_differences(executor, shared_out, 
     dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
     call(executor, "winograd_conv2d_backward", x=x, transformed=transformed, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx,
          padding=padding, relu=relu, **index)
-
-    def forward():
-        out = references.conv2d(x, weight, bias, padding)
-        return references.relu(references.maxpool2d(out)[0] if pool else out) if relu else out
-
-    for value, gradient in ((x, dx), (weight, dweight), (bias, dbias)):
-        assert np.allclose(gradient, references.gradient(forward, value, dy), rtol=1e-6, atol=1e-7)
+    expected = finite_differences((images, height, width, channels, filters, 3, 1, padding), relu, pool)
+    for gradient, wanted in zip((dx, dweight, dbias), expected, strict=True):
+        assert np.allclose(gradient, wanted, rtol=1e-6, atol=1e-7)
 
 
 def upsample_convolve(executor, x, weight, bias, relu):
@@ -192,16 +205,13 @@ def test_upsample_conv2d_gradients_are_finite_differences(executor, shape, relu)
     dy = normal(*y.shape, seed=1)
     dx, dweight, dbias = (np.full_like(value, np.nan) for value in (x, weight, bias))
     OPERATIONS["upsample_conv2d_backward"](executor, x, collapsed, y, dy, dweight, dbias, relu, dx)
-
-    def weighted():
-        return np.sum(dy * upsample_convolve(executor, x, weight, bias, relu)[0])
-
-    for value, gradient in ((x, dx), (weight, dweight), (bias, dbias)):
-        assert np.allclose(gradient, references.numerical_gradient(weighted, value), rtol=1e-6, atol=1e-7)
+    expected = finite_differences((*shape, 3, 1, 1), relu, upsample=True)
+    for gradient, wanted in zip((dx, dweight, dbias), expected, strict=True):
+        assert np.allclose(gradient, wanted, rtol=1e-6, atol=1e-7)
 
 
 def forward(executor, operation, x, shape, dtype=None, **attributes):
-    """What an operation makes of x alone."""
+    """y of an operation that reads x only."""
     y = empty(*shape, dtype=dtype or x.dtype)
     call(executor, f"{operation}_forward", x=x, y=y, **attributes)
     return y

@@ -1,8 +1,8 @@
 """The cpu_sequential rung: one thread, one loop nest per operation, compiled by Numba as written.
 
-No blocking, no BLAS, no fusing, and no licence to reorder sums: what a textbook's C program does. Arrays are NHWC, weights
-(filters, kernel, kernel, channels); `index` holds the place of each maximum in its window, row by row. Sums over a whole batch
-for one number, such as the loss or a channel's mean, are kept in double precision.
+No blocking, no BLAS, no fusion, no reordering of sums: the C program of a textbook. Arrays are NHWC, weights (filters, kernel,
+kernel, channels); `index` holds the position of each maximum in its window, in row-major order. Sums over a whole batch for one
+number, such as the loss or a channel's mean, are in double precision.
 """
 
 import time
@@ -16,7 +16,7 @@ from ladder.machine import runtime
 
 
 class Executor:
-    """Runs plans on one thread (see executors.py), however many it is given."""
+    """Runs plans on one thread, whatever `threads` is (interface: see create.py)."""
 
     measures_every_step = True
 
@@ -44,7 +44,7 @@ class Executor:
                 attributes["multiplier"] = coded(attributes["multiplier"])
             known, started = _compilations(operation), time.perf_counter()
             operation(**operands, **attributes)
-            if _compilations(operation) == known:   # else the time is Numba's, which compiled it
+            if _compilations(operation) == known:   # else the time includes Numba's compilation
                 self.seconds[step.work] = self.seconds.get(step.work, 0.0) + time.perf_counter() - started
 
     def device(self):
@@ -61,7 +61,7 @@ class Executor:
 
 
 def _compilations(operation):
-    """How often Numba has compiled the operation, or of one that draws random numbers the loop that uses them."""
+    """Number of Numba's compilations of the operation, or of its compiled loop (see LOOPS)."""
     loop = LOOPS.get(operation, operation)
     return 0 if loop is None else len(loop.signatures)
 
@@ -262,7 +262,7 @@ def flatten_backward(dy, dx):
 def relu_forward(x, y):
     for at in np.ndindex(x.shape):
         value = x[at]
-        y[at] = x.dtype.type(0) if value < 0 else value   # a NaN stays one
+        y[at] = x.dtype.type(0) if value < 0 else value   # keeps NaN
 
 
 @compiled
@@ -285,7 +285,7 @@ def maxpool2d_forward(x, y, index, window, stride, padding):
                 if from_column < 0 or from_column >= width:
                     continue
                 value = x[n, from_row, from_column, channel]
-                if place < 0 or value > best or (value != value and best == best):   # a NaN stays one
+                if place < 0 or value > best or (value != value and best == best):   # keeps NaN
                     best, place = value, window * i + j
         y[n, row, column, channel] = best
         index[n, row, column, channel] = place
@@ -401,7 +401,7 @@ def batchnorm_backward(x, weight, mean, inverse, dy, dx, dweight, dbias):
     dbias[...] = _channel_sums(dy)
     for n, row, column, channel in np.ndindex(x.shape):
         normalized = (x[n, row, column, channel] - mean[channel]) * inverse[channel]
-        moved = dbias[channel] / values + normalized * (dweight[channel] / values)   # with the batch's mean and variance
+        moved = dbias[channel] / values + normalized * (dweight[channel] / values)   # through the batch's mean and variance
         dx[n, row, column, channel] = weight[channel] * inverse[channel] * (dy[n, row, column, channel] - moved)
 
 
@@ -422,14 +422,14 @@ def batchnorm_inference(x, weight, bias, running_mean, running_var, y, epsilon):
 
 def dropout_forward(x, counters, y, mask, rate, seed, stream):
     mask.reshape(-1)[...] = randomness.dropout_mask(seed, stream, int(counters[0]), 0, mask.size, rate)
-    dropout_backward(x, mask, y, rate)   # the gradient goes the way of the values
+    dropout_backward(x, mask, y, rate)   # values and gradients are scaled alike
 
 
 @compiled
 def dropout_backward(dy, mask, dx, rate):
     kept = dy.dtype.type(1 - rate)
     for at in np.ndindex(dy.shape):
-        dx[at] = dy[at] * dy.dtype.type(mask[at]) / kept   # a NaN stays one
+        dx[at] = dy[at] * dy.dtype.type(mask[at]) / kept   # keeps NaN
 
 
 @compiled
@@ -447,7 +447,7 @@ def lrn_forward(x, y, sums, size, alpha, beta, k):
 def lrn_backward(x, sums, dy, dx, size, alpha, beta, k):
     channels = x.shape[3]
     for n, row, column, channel in np.ndindex(x.shape):
-        total = x.dtype.type(0)   # over the channels whose sums this one is in
+        total = x.dtype.type(0)   # over the channels whose windows include this one
         for other in range(max(channel - (size - 1) // 2, 0), min(channel + size // 2 + 1, channels)):
             total += (dy[n, row, column, other] * x[n, row, column, other]
                       * sums[n, row, column, other] ** (-beta - 1))
@@ -501,7 +501,7 @@ def soft_threshold_forward(x, y, threshold):
     channels, zero, least = x.shape[3], x.dtype.type(0), x.dtype.type(threshold)
     for n, row, column, channel in np.ndindex(x.shape):
         above, below = x[n, row, column, channel] - least, -x[n, row, column, channel] - least
-        y[n, row, column, channel] = zero if above < 0 else above   # a NaN stays one
+        y[n, row, column, channel] = zero if above < 0 else above   # keeps NaN
         y[n, row, column, channels + channel] = zero if below < 0 else below
 
 
@@ -529,7 +529,7 @@ def cross_entropy(prediction, labels, permutation, counters, gradient, losses, h
                 best = c
         total = 0.0
         for c in range(classes):
-            exponentials[c] = np.exp(np.float64(scores[c]) - scores[best])   # of no more than 0: it cannot overflow
+            exponentials[c] = np.exp(np.float64(scores[c]) - scores[best])   # the argument is at most 0: no overflow
             total += exponentials[c]
         for c in range(classes):
             gradient[n, 0, 0, c] = (exponentials[c] / total - (c == label)) / count
@@ -541,7 +541,7 @@ def cross_entropy(prediction, labels, permutation, counters, gradient, losses, h
 
 @compiled
 def _clipped(gradient, parameter, weight_decay, clip):
-    if clip > 0 and abs(gradient) > clip:   # a NaN stays one
+    if clip > 0 and abs(gradient) > clip:   # keeps NaN
         gradient = np.copysign(clip, gradient)
     return gradient + weight_decay * parameter
 
@@ -597,5 +597,5 @@ OPERATIONS = {function.__name__: function for function in (
     upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,
     lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward,
     mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
-# Operations that Numba does not compile -> the loop in them that it does.
+# Operations that Numba does not compile -> the compiled loop inside, if any.
 LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None}

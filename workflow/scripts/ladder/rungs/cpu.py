@@ -1,4 +1,4 @@
-"""The cpu rung: fused groups for the NumPy executor."""
+"""The cpu rung: fused groups of layers for the NumPy executor."""
 
 from ladder.rungs.patterns import (
     LAYERS,
@@ -15,14 +15,14 @@ NARROW = 16   # channels or filters below which a Winograd convolution's transfo
 
 
 def conv_block(build, group):
-    """conv2d or dense with what follows it: ReLU and 2x2 max-pool, both optional."""
+    """conv2d or dense, then optionally ReLU and 2x2 max-pool."""
     conv = group[0]
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
     return _block(build, group, "conv2d", weight, 2 * conv.macs, sliding(conv))
 
 
 def winograd_block(build, group):
-    """As conv_block, for 3x3 filters of stride 1: 16 products where the plain form has 36."""
+    """As conv_block, for 3x3 filters with stride 1: Winograd needs 16 products instead of 36."""
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
     transformed = build.derived(f"{conv.name}.transformed", (16, filters, channels))
@@ -33,10 +33,10 @@ def winograd_block(build, group):
 
 
 def upsample_conv_block(build, group):
-    """Nearest upsampling by 2, then conv2d 3x3, then ReLU where there is one, as one 4x4 transposed convolution of stride 2.
+    """Nearest upsampling by 2, conv2d 3x3 and optionally ReLU as one 4x4 transposed convolution with stride 2.
 
-    A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 products
-    per input pixel, channel and filter where the plain form has 36.
+    A pixel repeated 2x2 meets several taps of the 3x3 filter; adding up those taps once ('collapsed') leaves 16 instead of 36
+    products per input pixel, channel and filter.
     """
     upsample, conv = group[:2]
     collapsed = build.derived(f"{conv.name}.collapsed", (upsample.output_shape[2], 4, 4, conv.attributes["filters"]))
@@ -45,7 +45,7 @@ def upsample_conv_block(build, group):
 
 
 def _block(build, group, operation, weight, flop, attributes):
-    """A convolution in some form and what follows it; weight: what it reads as that, by role; flop: of its forward pass."""
+    """A convolution in any form with its fused layers; weight: {role: buffer} it reads as weight; flop: forward pass."""
     conv, last = next(layer for layer in group if layer.parameters), group[-1]
     kinds = [layer.kind for layer in group]
     x, y = build.source(group[0]), build.activation(last)
@@ -55,7 +55,7 @@ def _block(build, group, operation, weight, flop, attributes):
     build.step(f"{operation}_forward", group, {"x": x, **weight, **bias}, {"y": y, **index}, flop=flop, **attributes)
 
     def backward():
-        """The weights' gradient costs what the forward pass costs, and so does the input's, which the images do not need."""
+        """Weight and input gradient cost as much as the forward pass each; images need no input gradient."""
         reads = {"x": x, **weight, "y": y, **index, "dy": build.gradient(y)}
         writes = {f"d{role}": build.parameter_gradient(f"{conv.name}.{role}") for role in ("weight", *bias)}
         more = {"dx": build.gradient_part(x)} if build.wants_gradient(x) else {}
@@ -65,19 +65,20 @@ def _block(build, group, operation, weight, flop, attributes):
 
 
 def code_block(build, group):
-    """A convolution whose answers are thresholded and pooled, as they are or over the contrast of what they answer to."""
+    """A convolution, optionally divided by the local contrast of its input, then soft threshold and average pooling."""
     conv, *contrast, threshold, pool = group
     weight = {"weight": build.parameter(f"{conv.name}.weight")}
     bias = {"bias": build.parameter(f"{conv.name}.bias")} if conv.attributes["bias"] else {}
     image = {"image": build.value(contrast[0].inputs[1])} if contrast else {}
-    settings = {"contrast": contrast[0].attributes} if contrast else {}
+    attributes = {**sliding(conv), **threshold.attributes, "pool": pool.attributes}
+    if contrast:
+        attributes["contrast"] = contrast[0].attributes
     x, y = build.source(conv), build.activation(pool)
-    build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs,
-               **sliding(conv), threshold=threshold.attributes["threshold"], pool=pool.attributes, **settings)
+    build.step("conv2d_code_forward", group, {"x": x, **weight, **bias, **image}, {"y": y}, flop=2 * conv.macs, **attributes)
 
 
 def approximate_conv(build, group):
-    """conv2d or dense alone, by products as its definition has them."""
+    """conv2d or dense without fusion; multiplies exactly the pairs of the layer's definition."""
     (conv,) = group
     (x, weight, bias), y, attributes, flop = convolution(build, conv), build.activation(conv), sliding(conv), 2 * conv.macs
     build.step("approximate_conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes)
@@ -94,7 +95,7 @@ def approximate_conv(build, group):
 
 
 def batchnorm_block(build, group):
-    """Batch normalisation with the ReLU that follows it, where one does."""
+    """Batch normalization and optionally ReLU."""
     norm, relu = group[0], len(group) == 2
     x, y = build.source(norm), build.activation(group[-1])
     reads, written, backward_reads = batchnorm_operands(build, norm)
@@ -111,7 +112,7 @@ def batchnorm_block(build, group):
 
 
 def add_relu(build, group):
-    """The sum of two layers, then ReLU: both get the gradient that is left of it."""
+    """The sum of two layers, then ReLU; both terms receive the ReLU's gradient."""
     (a, b), y = build.sources(group[0]), build.activation(group[1])
     build.step("add_forward", group, {"a": a, "b": b}, {"y": y}, relu=True)
 
@@ -135,7 +136,7 @@ def _is_same_3x3(group):
     return (conv["kernel"], conv["padding"], conv["stride"], conv["bias"]) == (3, 1, 1, True)
 
 
-# Longest first: the plan takes the first that fits.
+# Longest first: the plan takes the first match.
 PATTERNS = (
     Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),

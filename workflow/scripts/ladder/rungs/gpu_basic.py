@@ -10,7 +10,7 @@ from ladder.rungs.patterns import LAYER_PATTERNS, Launch
 PATTERNS = LAYER_PATTERNS
 
 BLOCK = 256
-# Partial sums of the squared error, and of a sum over all pixels of a batch; the numbers are part of the result's bytes.
+# Partial sums of the squared error, and of a sum over all pixels of a batch; changing their number changes the results' bytes.
 LOSS_PARTS, CHANNEL_PARTS = 1024, 256
 SLIDING = "window", "stride", "padding"
 
@@ -266,9 +266,9 @@ def cross_entropy(step, build):
 
 
 def on_images(file, arrays, output, image, *attributes):
-    """Launch function of a kernel that is called as its operation: one thread for each element of `output`.
+    """Launch function of a kernel named like its operation, with one thread per element of `output`.
 
-    The kernel takes the `arrays` (roles), the four sizes of `image`, and the `attributes`.
+    The kernel's arguments are the `arrays` (roles), the four sizes of `image`, and the `attributes`.
     """
     def launches(step, build):
         roles = {**step.reads, **step.writes}
@@ -280,7 +280,7 @@ def on_images(file, arrays, output, image, *attributes):
 
 
 def update(*averages):
-    """Launch function of an optimizer's update; averages: its running averages in the kernel's order."""
+    """Launch function of an optimizer's update; averages: roles of its running averages in the kernel's order."""
     def launches(step, build):
         parameter = step.writes["parameter"]
         count = elements(build, parameter)
@@ -335,17 +335,17 @@ def _dense(build, x, y):
 
 
 def _lrn(step, build):
-    """What both directions take of elements, channels and settings."""
+    """elements, channels, window size, alpha / size, beta: the scalar arguments of both directions."""
     x, attributes = step.reads["x"], step.attributes
     return (*integers(elements(build, x), build.shape(x)[3], attributes["size"]),
             *floats(attributes["alpha"] / attributes["size"], attributes["beta"]))
 
 
 def _one(file, entry, count, arguments):
-    """One thread for each of `count` elements."""
+    """One launch with one thread per element."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count),), (BLOCK,), arguments),)
 
 
 def _few(file, entry, count, arguments):
-    """As _one, for threads that are few and have much to do: small blocks spread them over the GPU."""
+    """As _one, for few threads with much work each: small blocks spread them over the GPU."""
     return (Launch(f"gpu_basic/{file}", entry, (blocks(count, 32),), (32,), arguments),)

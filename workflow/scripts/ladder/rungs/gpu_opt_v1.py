@@ -1,7 +1,7 @@
-"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution and its gradient into what follows.
+"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients.
 
-Where a ReLU is read by one pooling or upsampling layer, that layer's gradient applies the ReLU's too; otherwise the ReLU's
-gradient is a step of its own.
+The gradient of a ReLU is fused into the layer that reads it if that is a single pooling or upsampling layer; otherwise it is a
+separate step.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, 
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """m x n elements of a matrix product by a block, thread_m x thread_n by a thread."""
+    """A block computes m x n elements of a matrix product, a thread thread_m x thread_n of them."""
 
     m: int
     n: int
@@ -25,7 +25,7 @@ class Tile:
         return self.m // self.thread_m * (self.n // self.thread_n)
 
     def defines(self, **wide):
-        """wide: which operands are read 16 bytes at a time."""
+        """wide: {macro: True if that operand is read 16 bytes at a time}."""
         sizes = {"TILE_M": self.m, "TILE_N": self.n, "THREAD_M": self.thread_m, "THREAD_N": self.thread_n}
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
@@ -35,15 +35,15 @@ FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)
 FEW_ROWS = Tile(4, 256, 4, 4)
 
-# How far the pixels of a weight gradient are split; part of the result's bytes, so a constant and not the GPU's size.
-SPLIT_WARPS = 2112         # in all blocks together: 16 for each of 132 multiprocessors
-SPLIT_PIXELS, SPLITS = 64, 128   # at least, at most
+# Split-K of the weight gradients. The number of splits changes the results' bytes, so it must not depend on the GPU's size.
+SPLIT_WARPS = 2112         # in all blocks together: 16 per multiprocessor of an H200, which has 132
+SPLIT_PIXELS, SPLITS = 64, 128   # least pixels per split, most splits
 
 
 def conv_block(build, group, applied_by_reader=None):
-    """conv2d or dense, with the ReLU that follows where there is one.
+    """conv2d or dense, then optionally ReLU.
 
-    applied_by_reader: whether what reads a ReLU applies its gradient, as reader_applies_relu; for a rung with other readers.
+    applied_by_reader(network, name): replaces reader_applies_relu, for a rung with other fusions.
     """
     applied_by_reader = applied_by_reader or reader_applies_relu
     conv, last = group[0], group[-1]
@@ -66,7 +66,7 @@ def conv_block(build, group, applied_by_reader=None):
 
 
 def resize_block(build, group):
-    """maxpool2d of 2x2 or upsample2d; after a ReLU the gradient is that of what went into the ReLU."""
+    """2x2 maxpool2d or upsample2d; after a ReLU, the step's gradient is that of the ReLU's input."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     index = {"index": build.mask(layer)} if layer.kind == "maxpool2d" else {}
@@ -82,14 +82,14 @@ def resize_block(build, group):
 
 
 def reader_applies_relu(network, name):
-    """Whether layer `name` is a ReLU whose gradient the one layer that reads it applies."""
+    """True if layer `name` is a ReLU whose only reader applies the ReLU's gradient with its own."""
     readers = network.readers(name)
     return network.layer(name).kind == "relu" and len(readers) == 1 and (
         readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and is_2x2(readers[0])))
 
 
 def is_small_pool(group):
-    """Whether the last of the group is a max-pool of 2x2."""
+    """True if the last layer is a 2x2 pooling."""
     return is_2x2(group[-1])
 
 
@@ -105,19 +105,19 @@ PATTERNS = (
 
 
 def pixel_tile(pixels, columns, wide):
-    """Tile of a product whose rows are pixels: forward and input gradient. wide: all of it is read 16 bytes at a time."""
+    """Tile of forward and input gradient, where rows are pixels. wide: both operands are read 16 bytes at a time."""
     return FEW_COLUMNS if columns <= 4 else SQUARE
 
 
 def weight_tile(filters, columns, wide):
-    """Tile of a weight gradient, whose rows are filters."""
+    """Tile of a weight gradient, where rows are filters."""
     if filters <= 4:
         return FEW_ROWS
     return NARROW if columns <= 32 else SQUARE
 
 
 def split(tile, filters, columns, pixels):
-    """(splits, pixels of each) of a weight gradient."""
+    """(number of splits, pixels per split) of a weight gradient."""
     warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
     splits = max(1, min(SPLIT_WARPS // warps, pixels // SPLIT_PIXELS, SPLITS))
     size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
@@ -125,7 +125,7 @@ def split(tile, filters, columns, pixels):
 
 
 def conv2d_forward(step, build, tile_for=pixel_tile):
-    """tile_for: chooses the tile, as pixel_tile; of a rung with other tiles. As in the other directions."""
+    """tile_for: replaces pixel_tile, for a rung with other tiles; likewise in the gradients."""
     reads, y = step.reads, step.writes["y"]
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
     pixels = elements(build, y) // filters
@@ -210,7 +210,7 @@ def _shape(step, build, x, weight):
 
 
 def _one(file, entry, count, arrays, shape, *more):
-    """A thread for 4 neighbouring channels of `count` elements, or for one where the channels do not divide."""
+    """One launch over `count` elements, 4 neighbouring channels per thread if 4 divides the channels, else one."""
     width = 4 if shape[3] % 4 == 0 else 1
     return (Launch(f"gpu_opt_v1/{file}", entry, (blocks(count // width, 256),), (256,), (*arrays, *integers(*shape, *more)),
                    defines=(f"WIDTH={width}",)),)

@@ -1,7 +1,7 @@
 """Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and weight gradients that update the weights.
 
-ReLU, pooling and upsampling next to a convolution have no launch of their own in either direction, and what they would write
-does not reach memory. Where a convolution has a stride, its kernels are gpu_opt_v1's.
+ReLU, pooling and upsampling next to a convolution need no launch in either direction, and their outputs stay in registers.
+Strided convolutions use gpu_opt_v1's kernels.
 """
 
 import functools
@@ -19,15 +19,15 @@ FUSES_UPDATE = True   # see plan.training_plan
 LARGE, SMALL = Tile(128, 128, 8, 8), Tile(64, 64, 4, 4)
 ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
-FILLING = 96                         # blocks that are enough for large tiles to keep 132 multiprocessors busy
-FEW_FILTERS = 16                     # fewer than this behind an upsampling: all taps as one product
-# How far the pixels of a weight gradient are split; part of the result's bytes, so constants and not the GPU's size: blocks of
-# 256 threads, one on each of 132 multiprocessors, and pixels that a split has at least.
+FILLING = 96                         # from this many blocks on, large tiles keep 132 multiprocessors busy
+FEW_FILTERS = 16                     # fewer filters behind an upsampling: all taps as one product
+# Split-K of the weight gradients: blocks of 256 threads, one per multiprocessor of an H200, and the least pixels per split. The
+# number of splits changes the results' bytes, so it must not depend on the GPU's size.
 SPLIT_BLOCKS, SPLIT_PIXELS = 132, 64
 
 
 def conv_block(build, group):
-    """conv2d with what follows it: ReLU, then 2x2 max-pool, both optional."""
+    """conv2d, then optionally ReLU and 2x2 max-pool."""
     conv, last = group[0], group[-1]
     kinds = [layer.kind for layer in group]
     x, weight, bias = convolution(build, conv)
@@ -37,16 +37,16 @@ def conv_block(build, group):
     build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, flop=flop,
                padding=padding, relu="relu" in kinds)
     kept = index or ({"y": y} if "relu" in kinds else {})
-    return lambda: gradients(build, "conv2d", group, conv, x, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
+    return lambda: gradients(build, "conv2d", group, weight, {"dy": build.gradient(y), **kept}, flop, padding=padding)
 
 
 def strided_block(build, group):
-    """gpu_opt_v1's operations; the ReLU's gradient is a step of its own, because a fused upsampling does not apply it."""
+    """gpu_opt_v1's operations; the ReLU's gradient is a separate step, because a fused upsampling does not apply it."""
     return gpu_opt_v1.conv_block(build, group, applied_by_reader=lambda network, name: False)
 
 
 def upsample_conv_block(build, group):
-    """Nearest upsampling by 2, then conv2d 3x3, then ReLU where there is one."""
+    """Nearest upsampling by 2, conv2d 3x3, then optionally ReLU."""
     upsample, conv, last = group[0], group[1], group[-1]
     x, weight, bias = build.source(upsample), build.parameter(f"{conv.name}.weight"), build.parameter(f"{conv.name}.bias")
     y, relu = build.activation(last), last.kind == "relu"
@@ -56,14 +56,16 @@ def upsample_conv_block(build, group):
     build.step("upsample_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop,
                relu=relu)
     kept = {"y": y} if relu else {}
-    return lambda: gradients(build, "upsample_conv2d", group, conv, x, collapsed, {"dy": build.gradient(y), **kept}, flop)
+    return lambda: gradients(build, "upsample_conv2d", group, collapsed, {"dy": build.gradient(y), **kept}, flop)
 
 
-def gradients(build, operation, group, conv, x, weight, received, flop, **attributes):
-    """Backward steps of a group. received: dy, and what leads it back through the layers behind the convolution.
+def gradients(build, operation, group, weight, received, flop, **attributes):
+    """Append the backward steps of a group.
 
-    weight: what the input gradient reads. Where updates are fused, the weight gradient's step changes it, so it comes last.
+    weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused layers' outputs or indices.
+    The weight gradient comes last, because with fused updates it changes the weight.
     """
+    x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
     if build.wants_gradient(x):
         build.step(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                    **attributes)
@@ -97,7 +99,7 @@ PATTERNS = (
     Pattern(("conv2d",), strided_block),
     Pattern(("dense", "relu"), conv_block),
     Pattern(("dense",), conv_block),
-    # Behind a ReLU these apply its gradient, too; twice is as good as once.
+    # Behind a ReLU these also apply its gradient; applying it twice gives the same result.
     Pattern(("maxpool2d",), resize_block, is_small_pool),
     Pattern(("upsample2d",), resize_block),
     *LAYERS,
@@ -105,7 +107,7 @@ PATTERNS = (
 
 
 def pixel_tile(pixels, columns, phases=1):
-    """Tile of a product whose rows are pixels: forward and input gradient."""
+    """Tile of forward and input gradient, where rows are pixels; phases: number of such products in one launch."""
     return LARGE if phases * blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= FILLING else SMALL
 
 
@@ -117,7 +119,7 @@ def weight_tile(rows, columns):
 
 
 def split(tile, rows, columns, pixels):
-    """(splits, pixels of each) of a weight gradient."""
+    """(number of splits, pixels per split) of a weight gradient."""
     tiles = blocks(rows, tile.m) * blocks(columns, tile.n)
     splits = max(1, min(SPLIT_BLOCKS * 256 // tile.threads // tiles, pixels // SPLIT_PIXELS))
     size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
@@ -125,7 +127,7 @@ def split(tile, rows, columns, pixels):
 
 
 def of_stride_1(launch):
-    """The launch function for both operations of its name: this rung's own, and gpu_opt_v1's with a stride."""
+    """The launch function with a fallback to gpu_opt_v1's for strided convolutions."""
     @functools.wraps(launch)
     def launches(step, build):
         strided = step.attributes.get("stride", 1) != 1
@@ -163,7 +165,7 @@ def conv2d_weight_grad(step, build):
     filters, kernel, _, channels = build.shape(step.writes.get("weight", step.writes.get("dweight")))
     pixels = elements(build, dy) // filters * (4 if "index" in step.reads else 1)
     shape = integers(*build.shape(x), filters, kernel, step.attributes["padding"])
-    return _weight_grad(step, build, "conv2d_weight_grad", filters, kernel * kernel * channels, pixels, shape, collapsed=False)
+    return _weight_grad(step, build, "conv2d_weight_grad", filters, kernel * kernel * channels, pixels, shape)
 
 
 def collapse_weight(step, build):
@@ -202,7 +204,7 @@ def upsample_conv2d_weight_grad(step, build):
     batch, height, width, channels = build.shape(step.reads["x"])
     filters = build.shape(step.reads["dy"])[3]
     return _weight_grad(step, build, "upsample_conv2d_weight_grad", 16 * filters, channels, batch * height * width,
-                        integers(batch, height, width, channels, filters), collapsed=True)
+                        integers(batch, height, width, channels, filters))
 
 
 LAUNCHES = {
@@ -214,7 +216,7 @@ LAUNCHES = {
 
 
 def _received(entry, step):
-    """The kernel and its first arguments for a gradient that comes through the layers behind the convolution."""
+    """(kernel name, its first arguments): the kernel that leads dy back through the fused max-pool or ReLU."""
     if "index" in step.reads:
         return f"{entry}_behind_pool", (step.reads["dy"], step.reads["index"])
     if "y" in step.reads:
@@ -222,8 +224,8 @@ def _received(entry, step):
     return entry, (step.reads["dy"],)
 
 
-def _weight_grad(step, build, entry, rows, columns, pixels, shape, collapsed):
-    """The parts of a weight gradient of rows x columns, then their sum and what is done with it."""
+def _weight_grad(step, build, entry, rows, columns, pixels, shape):
+    """The splits of a rows x columns weight gradient, then their sum, which is stored or updates the weights."""
     tile = weight_tile(rows, columns)
     splits, pixels_per_split = split(tile, rows, columns, pixels)
     parts = build.workspace(f"{step.layer}.parts", (splits, 4 * blocks(rows * columns + rows, 4)))
@@ -231,7 +233,7 @@ def _weight_grad(step, build, entry, rows, columns, pixels, shape, collapsed):
     launch = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
                     (tile.threads,), (step.reads["x"], *received, parts, *shape, *integers(pixels_per_split)),
                     defines=_defines(tile))
-    return launch, _update(step, build, parts, splits, collapsed)
+    return launch, _update(step, build, parts, splits, collapsed=launch.entry.startswith("upsample"))
 
 
 def _update(step, build, parts, splits, collapsed):

@@ -1,4 +1,4 @@
-"""What a rung is made of: patterns turn groups of layers into operations, launches give operations kernels."""
+"""The parts of a rung: patterns turn groups of layers into operations, launches map operations to GPU kernels."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """Consecutive layer kinds that become a rung's operations together, each read by the next one alone.
+    """Consecutive layer kinds that a rung lowers together; each layer's output is read by the next one alone.
 
     emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and returns a function that
-    appends the backward steps, or None where there are none; accepts: whether it covers layers with these attributes;
-    exact_only: it cannot be told which multiplier to use, or forms other products than the layers' definition has.
+    appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
+    exact_only: valid for exact multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd).
     """
 
     kinds: tuple
@@ -23,7 +23,7 @@ class Pattern:
 class Launch:
     """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with `defines` (NAME=VALUE).
 
-    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer's name or a NumPy scalar.
+    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name or a NumPy scalar.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Launch:
     stream: int = 0
 
 
-# What the backward step of a layer without parameters reads beside the gradient: role -> of what the forward step wrote.
+# Outputs of the forward step that the backward step of a layer without parameters reads, besides the gradient: kind -> roles.
 KEPT = {"relu": ("y",), "maxpool2d": ("index",)}
 
 
@@ -56,7 +56,7 @@ def alone(build, group):
 
 
 def flatten(build, group):
-    """A vector is flat as it is."""
+    """No step for a 1x1 image, which is a vector already."""
     (layer,) = group
     if layer.input_shapes[0][:2] == (1, 1):
         return build.unchanged(layer)
@@ -64,7 +64,7 @@ def flatten(build, group):
 
 
 def add(build, group):
-    """The gradient of a sum is that of each of its terms."""
+    """Both terms receive the gradient of the sum unchanged."""
     (layer,) = group
     (a, b), y = build.sources(layer), build.activation(layer)
     build.step("add_forward", group, {"a": a, "b": b}, {"y": y})
@@ -77,7 +77,7 @@ def add(build, group):
 
 
 def batchnorm(build, group):
-    """In training with the batch's own statistics, which it keeps for the backward pass and adds to the running ones."""
+    """In training: normalizes with the batch statistics, keeps them for the backward pass, updates the running statistics."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     reads, written, backward_reads = batchnorm_operands(build, layer)
@@ -94,7 +94,7 @@ def batchnorm(build, group):
 
 
 def batchnorm_operands(build, layer):
-    """(what the forward step reads, what it writes in training, what the backward step reads), by role, beside x and y."""
+    """({role: buffer} read forward, written forward in training, read backward), without x and y."""
     parameters = {role: build.parameter(f"{layer.name}.{role}") for role in ("weight", "bias")}
     running = {role: build.state(f"{layer.name}.{role}") for role in ("running_mean", "running_var")}
     if not build.training:
@@ -108,7 +108,7 @@ def batchnorm_gradients(build, layer):
 
 
 def dropout(build, group):
-    """Drawn for each value of the batch by seed, layer, step and place."""
+    """The random number of each value is keyed by seed, layer, step and position."""
     (layer,) = group
     if not build.training:
         return build.unchanged(layer)
@@ -125,7 +125,7 @@ def dropout(build, group):
 
 
 def lrn(build, group):
-    """Keeps the sums that it divides by."""
+    """Keeps the divisors for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     sums = build.kept(f"{layer.name}.sums", build.shape(x))
@@ -139,7 +139,7 @@ def lrn(build, group):
 
 
 def position_norm(build, group):
-    """Keeps the length that it divides each pixel's vector by."""
+    """Keeps each pixel's norm for the backward pass."""
     (layer,) = group
     x, y = build.source(layer), build.activation(layer)
     norms = build.kept(f"{layer.name}.norms", build.shape(x)[:3])
@@ -153,13 +153,13 @@ def position_norm(build, group):
 
 
 def local_contrast(build, group):
-    """The image whose windows are measured is its second input."""
+    """The second input is the image whose local contrast is measured."""
     (layer,) = group
     (x, image), y = build.sources(layer), build.activation(layer)
     build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
 
 
-# A layer each, for any attributes: the end of every rung's table.
+# One layer each, with any attributes: the end of every rung's table.
 LAYERS = (
     *(Pattern((kind,), alone) for kind in ("relu", "maxpool2d", "avgpool2d", "global_avgpool", "upsample2d", "pad")),
     Pattern(("flatten",), flatten),
@@ -174,33 +174,33 @@ LAYERS = (
 
 
 def convolution(build, conv):
-    """(x, weight, bias) of a convolution or dense layer: buffers; where it has no bias, one that holds zeros."""
+    """(x, weight, bias): the buffers of a convolution or dense layer; without a bias, bias is a buffer of zeros."""
     bias = f"{conv.name}.bias"
     bias = build.parameter(bias) if conv.attributes["bias"] else build.zeros(f"{conv.name}.no_bias", conv.output_shape[2:])
     return build.source(conv), build.parameter(f"{conv.name}.weight"), bias
 
 
 def weight_gradients(build, conv):
-    """What a convolution's or dense layer's weight gradient writes, by role; without a bias its gradient is for nobody."""
+    """{role: buffer} of a weight gradient's outputs; without a bias, the bias gradient goes to scratch memory."""
     dbias = (build.parameter_gradient(f"{conv.name}.bias") if conv.attributes["bias"]
              else build.workspace(f"{conv.name}.no_bias.gradient", conv.output_shape[2:]))
     return {"dweight": build.parameter_gradient(f"{conv.name}.weight"), "dbias": dbias}
 
 
 def is_2x2(pool):
-    """Whether a pooling layer is of windows of 2x2 that lie side by side."""
+    """True for pooling with 2x2 windows, stride 2 and no padding."""
     return (pool.attributes["window"], pool.attributes["stride"], pool.attributes["padding"]) == (2, 2, 0)
 
 
 def sliding(conv):
-    """How a convolution's windows lie, as its operations' attributes."""
+    """Stride and padding as attributes of a convolution's operations."""
     return {"stride": conv.attributes["stride"], "padding": conv.attributes["padding"]}
 
 
-# Every layer as operations of its own: the plainest program there is.
+# One layer at a time, without fusion.
 
 def conv2d(build, group):
-    """A convolution alone, its three gradients as operations of their own."""
+    """A convolution without fusion; input, bias and weight gradient are separate operations."""
     (conv,) = group
     return _product(build, conv, sliding(conv))
 

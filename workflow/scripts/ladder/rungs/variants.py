@@ -1,7 +1,7 @@
-"""The ladder: every rung a person can choose, what runs it, and whether this machine can. Standard library only.
+"""The ladder: all rungs, the executor of each, and whether this machine can run it. Standard library only.
 
-`auto` is the fastest rung that passed the parity protocol on this machine, which `snakemake results/parity.html` finds out
-and leaves in results/parity.json. Before that it is DEFAULT_ON_GPU where a GPU can run it, else cpu.
+`auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
+results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ import platform
 
 from ladder.machine import driver
 
-OLDEST_GPU = 75   # of compute capability 7.5: sm_75
-CUPY_FOR = (13, 12)   # major versions of CUDA that CuPy is packaged for
+OLDEST_GPU = 75   # compute capability 7.5: sm_75
+CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
 DEFAULT_ON_GPU = "gpu_opt_v2"
 RECORD = "parity.json"   # in results/
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """executor: what runs the steps, a key of executors.create.EXECUTORS; technique: what the rung shows."""
+    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates."""
 
     executor: str
     technique: str
@@ -43,17 +43,17 @@ VARIANTS = {
 
 
 def computes_on_gpu(variant, backend):
-    """Whether a stage with this variant and SVM backend does, either of them None where it has none."""
+    """True if a stage with this variant and SVM backend uses a GPU; None for a stage without one."""
     return backend == "cuml" or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
 
 
 def rung(variant):
-    """The module rungs/<variant>.py, loaded by name so that a variant's version depends on its own rung alone."""
+    """The module rungs/<variant>.py, imported by name so that a variant's version depends on its own rung only."""
     return importlib.import_module(f"ladder.rungs.{variant}")
 
 
 def resolve_variant(name, results="results"):
-    """(the variant that `name` stands for, how that was found): itself, or for 'auto' what this file's head says."""
+    """(variant, reason): `name` itself, or for 'auto' the choice that the module docstring describes."""
     if name != "auto":
         return name, ""
     fastest = _recorded(pathlib.Path(results, RECORD))
@@ -66,18 +66,18 @@ def resolve_variant(name, results="results"):
 
 
 def machine():
-    """What a measurement is bound to, for RECORD: this host and its GPU."""
+    """This host and its GPU, for which a measurement in RECORD is valid."""
     gpu = driver.gpu()
     return {"host": platform.node(), "gpu": gpu and gpu.name}
 
 
 def available():
-    """The variants that this machine can run, in the order of the ladder."""
+    """The variants that this machine can run, in ladder order."""
     return [variant for variant in VARIANTS if unavailable(variant) is None]
 
 
 def unavailable(variant):
-    """One line saying why this machine cannot run the variant and what it can run instead; None where it can."""
+    """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
     reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)()
     if reason is None:
         return None
@@ -87,7 +87,7 @@ def unavailable(variant):
 
 
 def no_gpu():
-    """Why no GPU rung can run here, as the end of a sentence; None where one can, if NVRTC works, which its executor tries."""
+    """Why no GPU rung can run here, as the end of a sentence; None if one can. NVRTC is left to the executor to check."""
     if driver.gpu_count() == 0:
         return "needs an NVIDIA GPU and no driver answers here"
     toolkit = _cupy_toolkit()
@@ -108,7 +108,7 @@ def _no_numba():
 
 
 def _cupy_toolkit():
-    """Major version of CUDA that the installed CuPy is made for; None without CuPy, 0 where its package does not say."""
+    """Major CUDA version of the installed CuPy; None without CuPy, 0 if its package does not say."""
     if not _installed("cupy"):
         return None
     packages = {distribution.name for distribution in importlib.metadata.distributions()}
@@ -116,7 +116,7 @@ def _cupy_toolkit():
 
 
 def _recorded(path):
-    """The fastest variant in the record of this very machine that can run here now, None without one."""
+    """The fastest variant recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text())
         fits = record["machine"] == machine() and unavailable(record["fastest"]) is None

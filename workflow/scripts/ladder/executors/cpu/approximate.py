@@ -1,7 +1,7 @@
-"""The cpu rung's convolutions under a multiplier: as in numpy_convolution.py, with approximate.py for BLAS.
+"""The cpu rung's convolutions with an approximate multiplier: as convolution.py, with approximate_matmul instead of BLAS.
 
-A dense layer is the 1x1 convolution over (batch, 1, 1, inputs) that it is. Every product has the operands of the definition, in
-its order: x times weight, dy times weight, dy times x. A direction whose multiplier is exact has no attribute for it, and BLAS.
+A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs). Operands keep the order of the definition: x times
+weight, dy times weight, dy times x. A direction with exact multiplication has no `multiplier` attribute and uses BLAS.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approxi
 
 
 def _factor(matrix, multiplier):
-    """A right factor that every thread reads; of few columns approximate.product turns the whole product around."""
+    """The right factor, packed once for all threads; with few columns approximate.product transposes the product instead."""
     return matrix if multiplier is None or matrix.shape[1] < NARROW else approximate.pack(matrix, multiplier)
 
 

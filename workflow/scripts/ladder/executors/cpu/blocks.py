@@ -1,4 +1,4 @@
-"""What the cpu rung's convolutions share: pieces of work on one thread's block of images."""
+"""Helpers of the cpu rung's convolutions that work on one thread's block of images."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ladder.executors.cpu.loops import Unsigned
 
 
 def framed(worker, x, begin, size):
-    """The pixels of x (N, H, W, C) from `begin` (row, column) on, `size` (height, width) of them, zeros outside the image."""
+    """`size` (height, width) pixels of x (N, H, W, C) starting at `begin` (row, column), with zeros outside the image."""
     height, width = x.shape[1:3]
     if begin == (0, 0) and size == (height, width):
         return x
@@ -23,13 +23,13 @@ def framed(worker, x, begin, size):
 
 
 def _seen(begin, size, pixels):
-    """The positions of a frame of this size that lie in the image: first, and after the last."""
+    """(first, end) of the positions of a frame of this size that lie in the image."""
     first = min(size, max(0, -begin))
     return first, max(first, min(size, pixels - begin))
 
 
 def finish(worker, out, y, bias, relu, index):
-    """What follows a convolution's product `out`, which is y unless there is a 2x2 max-pool: bias, pooling, ReLU."""
+    """Apply bias, 2x2 max-pool (if there is an index) and ReLU to a convolution's product `out`; without pooling, out is y."""
     filters = y.shape[-1]
     if index is not None:
         loops.maxpool_2x2(out, or_zeros(bias, y), y, index, relu)
@@ -44,22 +44,22 @@ def or_zeros(bias, y):
 
 
 class Gradient:
-    """The gradient of what a convolution alone puts out, (height, width, filters), before its ReLU and pooling."""
+    """The gradient of a convolution's output (height, width, filters) before the fused ReLU and pooling."""
 
     def __init__(self, y, dy, relu, index, shape):
         self.y, self.dy, self.relu, self.index, self.shape = y, dy, relu, index, shape
 
     @property
     def given(self):
-        """Whether it is dy itself."""
+        """True if no ReLU or pooling follows, so the gradient is dy unchanged."""
         return not self.relu and self.index is None
 
     def whole(self, executor):
-        """An array for the gradient of all images; dy where it is that."""
+        """An array for the gradient of all images; dy itself if `given`."""
         return self.dy if self.given else executor.workspace("gradient", (len(self.dy), *self.shape), self.dy.dtype)
 
     def of(self, worker, block, out=None):
-        """The gradient of a block of images, in `out` where given."""
+        """The gradient of a block of images, in `out` if given."""
         y, dy = self.y[block], self.dy[block]
         if self.given:
             return dy
@@ -74,7 +74,7 @@ class Gradient:
 
 
 def bias_gradient(gradient):
-    """Sums of a gradient (..., filters) over everything but filters."""
+    """Sums of a gradient (..., filters) over all axes but the last."""
     filters = gradient.shape[-1]
     sums = np.empty(filters, gradient.dtype)
     loops.column_sums(gradient.reshape(-1, filters), Unsigned(0), Unsigned(filters), sums)
@@ -82,7 +82,7 @@ def bias_gradient(gradient):
 
 
 class Sums:
-    """A thread's share of a weight and a bias gradient, added up block by block."""
+    """A thread's partial weight and bias gradient, accumulated block by block."""
 
     def __init__(self, worker, shape, dbias, dtype):
         self.weight = worker.workspace("weight sum", shape, dtype)
@@ -91,7 +91,7 @@ class Sums:
         self._empty = True
 
     def add(self, left, right):
-        """Add left @ right to the weight's sum."""
+        """Add left @ right to the weight gradient."""
         if self._empty:
             np.matmul(left, right, out=self.weight)
             self._empty = False
@@ -104,7 +104,7 @@ class Sums:
 
 
 def total(threads, dbias):
-    """The sum of the threads' Sums, in their order: that of the weight, in the first thread's array, and dbias."""
+    """Add up the threads' Sums in thread order: returns the weight gradient, in the first thread's array, and fills dbias."""
     first, *others = threads
     for other in others:
         first.weight += other.weight

@@ -1,6 +1,6 @@
 """The cpu rung's convolutions: matrix products over the windows of images.
 
-A dense layer is the 1x1 convolution over (batch, 1, 1, inputs) that it is.
+A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs).
 """
 
 import functools
@@ -12,19 +12,19 @@ from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.layers import inverse_deviations
 from ladder.executors.cpu.loops import Unsigned
 
-# A block's output pixels, and numbers in its matrix of windows, at least: large enough for BLAS to run at full speed, small
-# enough for the cache.
+# Least output pixels per block, and least size of its im2col matrix: large enough for BLAS to run at full speed, small enough
+# for the cache.
 BLOCK_PIXELS, BLOCK_NUMBERS = 1024, 2 ** 17
-# The threads share out filters, not images, where there are so few windows that each can read them all: then no thread reads
-# another's weights, of which there are more, and no sums over threads are needed.
+# Up to this many windows, threads split the filters instead of the images: each reads all windows but only its own weights, of
+# which there are more, and no sums over threads are needed.
 FEW_WINDOWS = 512
-FEW_ROWS = 64   # up to here BLAS is quicker at the transposed product
-FEW_CHANNELS = 4   # below, a row of a window is too short to be copied on its own
+FEW_ROWS = 64   # up to this many, BLAS is faster with the transposed product
+FEW_CHANNELS = 4   # with fewer, a row of a window is too short to be copied by itself
 MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 
 
 def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
-    """y = the convolution, plus its bias, then with `index` (the place of each maximum) a 2x2 max-pool, and ReLU."""
+    """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is given, then ReLU."""
     windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix = windows.taken(weight)
     if windows.count <= FEW_WINDOWS and index is None:
@@ -44,9 +44,9 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
 
 def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None,
                         contrast=None):
-    """y = the convolution, over the contrast of `image`'s windows where that is given, then soft threshold and average pool.
+    """y = convolution, divided by the local contrast of `image` if given, then soft threshold and average pooling.
 
-    contrast: kernel and epsilon, pool: window, stride and padding, each as keyword arguments.
+    contrast: {kernel, epsilon}; pool: {window, stride, padding}.
     """
     windows = windows_of(x.shape, weight.shape, stride, padding)
     matrix, threshold = windows.taken(weight), x.dtype.type(threshold)
@@ -68,7 +68,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
 
 
 def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
-    """dweight, dbias and dx where there are such operands; y and `index` are what the forward pass put out."""
+    """dweight, and dbias and dx if given; y and `index` are outputs of the forward pass."""
     windows = windows_of(x.shape, weight.shape, stride, padding)
     gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
     to_pixels = None if dx is None else _ToPixels(windows, weight, dx)
@@ -77,16 +77,16 @@ def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, 
 
 
 def collapse_weight(executor, weight, collapsed):
-    """collapsed[c, t, s, o] = the sum of the 3x3 taps of filter o that tap (t, s) of the 4x4 transposed form stands for."""
+    """collapsed[c, t, s, o] = sum of the 3x3 taps of filter o that tap (t, s) of the 4x4 transposed convolution replaces."""
     collapsed[...] = np.einsum("tk,sl,oklc->ctso", *_taps(weight.dtype), weight, optimize=True)
 
 
 def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
-    """Nearest upsampling by 2, then a 3x3 convolution."""
+    """Nearest upsampling by 2, then a 3x3 convolution and optionally ReLU."""
     channels, filters = len(collapsed), collapsed.shape[3]
     height, width = x.shape[1:3]
     matrix = collapsed.reshape(channels, -1)
-    narrow = filters < 16   # then keep each tap's plane together: rows of 3 numbers are too short to add one by one
+    narrow = filters < 16   # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
 
     def work(worker, start, stop):
         for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (4 * height * width))):
@@ -137,12 +137,11 @@ OPERATIONS = (conv2d_forward, conv2d_code_forward, conv2d_backward, collapse_wei
 
 
 class _Windows:
-    """How a convolution's windows lie over its images.
+    """The geometry of a convolution's windows.
 
-    Unless `every_tap`, taps of the filter that no window has over its image are left out: of a 3x3 filter over a single pixel
-    eight of nine.
-    begin: (row, column) of the first window; taken: the taps that count, by axis; count: windows in all; work: what one filter
-    multiplies.
+    Unless `every_tap`, taps that lie in the padding of every window are left out: eight of nine for a 3x3 filter over a pixel.
+    begin: (row, column) of the first window; taps: slice of the remaining taps, per axis; count: number of windows; work:
+    multiplications per filter.
     """
 
     def __init__(self, shape, weight_shape, stride, padding, every_tap):
@@ -164,11 +163,11 @@ class _Windows:
         return _pieces(start, stop, max(1, pixels // math.prod(self.out)))
 
     def taken(self, weight):
-        """The weights that count as a matrix, a row for each filter."""
+        """The weights of the remaining taps as a matrix, one row per filter."""
         return weight[:, *self.taps].reshape(len(weight), -1)
 
     def of(self, worker, x, out=None):
-        """The windows of x as a matrix, a row per window in NHW order, columns (row, column, channel)."""
+        """The windows of x as a matrix (im2col): one row per window in NHW order, columns (row, column, channel)."""
         images, _, _, channels = x.shape
         if self.are_pixels:
             return x.reshape(-1, channels)
@@ -178,7 +177,7 @@ class _Windows:
             turned = worker.workspace("windows", (*self.size, channels, images, *self.out), x.dtype)
             loops.turned_windows(frame, turned)
             return turned.reshape(self.width, -1).T
-        shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is one run of numbers
+        shape = images, *self.out, self.size[0], self.size[1] * channels   # a window's row is contiguous
         out = worker.workspace("windows", shape, x.dtype) if out is None else out.reshape(shape)
         along_n, along_h, along_w, along_c = frame.strides
         out[...] = np.lib.stride_tricks.as_strided(
@@ -186,7 +185,7 @@ class _Windows:
         return out.reshape(-1, self.width)
 
     def of_all(self, executor, x, label):
-        """As `of` for all images, by all threads; label: of the time it takes."""
+        """As `of` for all images, on all threads; label: category of the time spent."""
         if self.are_pixels:
             return x.reshape(self.count, -1)
         seen, each = executor.workspace("windows", (self.count, self.width), x.dtype), math.prod(self.out)
@@ -199,14 +198,14 @@ class _Windows:
         return seen
 
     def gradient(self, dweight, sums):
-        """dweight = the gradient of the weights that count, which is the matrix `sums`, and zero for the others."""
+        """dweight = the matrix `sums` for the remaining taps, zero for the others."""
         if not self.complete:
             dweight[...] = 0
         dweight[:, *self.taps] = sums.reshape(len(dweight), *self.size, -1)
 
 
 class _ToPixels:
-    """From the gradient of a convolution's output to that of its input."""
+    """Input gradient of a convolution from the gradient of its output."""
 
     def __init__(self, windows, weight, dx):
         self.windows, self.dx = windows, dx
@@ -215,7 +214,7 @@ class _ToPixels:
         per_image, out = math.prod(windows.pixels), math.prod(windows.out)
         self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
                         and per_image * filters <= 2 * out * channels)
-        if self.gathers:   # a convolution of dy with the filters turned by 180 degrees
+        if self.gathers:   # a convolution of dy with the filters rotated by 180 degrees
             turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
             self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
             self.matrix = self.seen.taken(turned)
@@ -237,7 +236,7 @@ class _ToPixels:
             loops.col2im(columns, dx.reshape(*dx.shape[:2], -1), channels, *windows.begin, windows.stride)
 
     def of_columns(self, gradient, first, last):
-        """Channels first to last of dx, where windows are pixels."""
+        """Channels first to last of dx, for a 1x1 convolution with stride 1."""
         dx = self.dx.reshape(-1, self.dx.shape[3])
         np.matmul(gradient.reshape(len(dx), -1), self.matrix[:, first:last], out=dx[:, first:last])
 
@@ -248,14 +247,14 @@ def windows_of(shape, weight_shape, stride, padding, every_tap=False):
 
 
 def _taps_over(size, windows, kernel, stride, padding):
-    """The taps of a filter, along one axis, from the first to the last that some window has over the image."""
+    """Slice from the first to the last tap, along one axis, that lies inside the image in any window."""
     over = [tap for tap in range(kernel)
             if any(0 <= window * stride + tap - padding < size for window in range(windows))]
     return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
 
 
 def _cost(products):
-    """What a matrix product costs in numbers moved."""
+    """Cost of a matrix product, in numbers moved (see Executor.parallel)."""
     return products // 16
 
 
@@ -264,7 +263,7 @@ def _pieces(start, stop, size):
 
 
 def _shares(columns):
-    """How many threads can have columns of their own, 16 at least: less would share a line of the cache."""
+    """Number of threads that can have 16 columns or more each: fewer would share a cache line."""
     return -(-columns // 16)
 
 
@@ -273,7 +272,7 @@ def _columns(start, stop, columns):
 
 
 def _forward_by_filter(executor, x, matrix, y, bias, relu):
-    """y = x matrix^T, then the bias and ReLU, for few rows: each thread has columns of its own."""
+    """y = x matrix^T, then bias and ReLU, for few rows: each thread computes some of the columns."""
     def work(worker, start, stop):
         first, last = _columns(start, stop, len(matrix))
         if len(x) <= FEW_ROWS:
@@ -289,7 +288,7 @@ def _forward_by_filter(executor, x, matrix, y, bias, relu):
 
 
 def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels):
-    """Each thread adds up the weights' gradient over its own images."""
+    """Each thread sums the weight gradient over its own images."""
     filters = len(dweight)
 
     def work(worker, start, stop):
@@ -307,7 +306,7 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
 
 
 def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
-    """Each thread has the gradient of its own filters, from all images."""
+    """Each thread computes the gradient of its own filters, over all images."""
     filters = len(dweight)
     dy, seen = gradient.whole(executor), windows.of_all(executor, x, "convolution backward")
     flat = dy.reshape(-1, filters)
@@ -353,7 +352,7 @@ def _to_pixels(executor, windows, dy, to_pixels):
 
 
 def _taps(dtype):
-    """Which 3x3 taps (columns) each of the four taps of the transposed form (rows) adds up; for both directions."""
+    """0/1 matrix: which 3x3 taps (columns) each of the four taps of the transposed form (rows) sums; the same for both axes."""
     taps = np.array([[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], dtype)
     return taps, taps
 

@@ -2,11 +2,11 @@
 
 Every operation splits the batch evenly over the threads, and each thread walks its images in blocks with BLAS on one
 thread: the work between two matrix products (im2col, bias, ReLU, pooling) then runs in parallel too, and on data that is
-still in the cache. Where there are more weights than pixels the threads share out filters instead. Sums over images are added
-up per thread and then in the order of the threads, so the bytes depend on the number of threads and on nothing else.
+still in the cache. With more weights than pixels, threads split the filters instead. Sums over images are formed per thread
+and then added in thread order, so the results' bytes depend on the number of threads and on nothing else.
 
-Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in numpy_convolution.py,
-numpy_winograd.py, numpy_approximate.py, numpy_pooling.py, numpy_layers.py and numpy_training.py.
+Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in convolution.py, winograd.py,
+approximate.py, pooling.py, layers.py and updates.py.
 """
 
 import itertools
@@ -19,27 +19,21 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from ladder.executors.cpu import approximate as numpy_approximate
-from ladder.executors.cpu import convolution as numpy_convolution
-from ladder.executors.cpu import layers as numpy_layers
-from ladder.executors.cpu import pooling as numpy_pooling
-from ladder.executors.cpu import updates as numpy_training
-from ladder.executors.cpu import winograd as numpy_winograd
+from ladder.executors.cpu import approximate, convolution, layers, pooling, updates, winograd
 from ladder.machine import runtime
 
 OPERATIONS = {function.__name__: function
-              for module in (numpy_convolution, numpy_winograd, numpy_approximate, numpy_pooling, numpy_layers,
-                             numpy_training)
+              for module in (convolution, winograd, approximate, pooling, layers, updates)
               for function in module.OPERATIONS}
-SMALL = 2 ** 18   # numbers that one thread works through before it could wake another
-LINE = 64         # bytes; where arrays begin, so that no two threads write to the same line of the cache
+SMALL = 2 ** 18   # with less work (numbers moved), one thread finishes before it could wake another
+LINE = 64         # bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one
 
 
 class Executor:
-    """Runs plans on the CPU (see executors.py).
+    """Runs plans on the CPU (interface: see create.py).
 
-    seconds: time spent by kind of work since the start, e.g. {'convolution forward': 1.2}; where threads share an
-    operation it is their mean.
+    seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean over the threads of an
+    operation.
     """
 
     measures_every_step = True
@@ -50,12 +44,12 @@ class Executor:
         self._blas = threadpoolctl.ThreadpoolController()
         self._workers = [_Worker() for _ in range(threads)]
         self._common = _Worker()
-        self._helpers = [_Helper() for _ in range(threads - 1)]   # the thread that calls does its share too
+        self._helpers = [_Helper() for _ in range(threads - 1)]   # the calling thread does its share too
         weakref.finalize(self, _stop, self._helpers)
         self._bound = None, None, ()
 
     def place(self, arrays):
-        """C-contiguous, as the compiled loops take them."""
+        """C-contiguous arrays, which the compiled loops require."""
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def allocate(self, plan, placed):
@@ -80,9 +74,9 @@ class Executor:
         self._collect_seconds()
 
     def parallel(self, count, work, cost=SMALL):
-        """Call work(worker, start, stop) on every thread with its even share of range(count); returns the results in order.
+        """Call work(worker, start, stop) on every thread for an equal share of range(count); returns the results in order.
 
-        cost: how many numbers are moved; where there are few one thread does it alone.
+        cost: numbers moved; below SMALL one thread does everything.
         """
         threads = self.threads if cost >= SMALL else 1
         bounds = [count * i // threads for i in range(threads + 1)]
@@ -94,7 +88,7 @@ class Executor:
         for helper, share in busy:
             helper.tasks.put((work, share))
         try:
-            with np.errstate(all="ignore"):   # training stops at a loss that is not finite, and says so
+            with np.errstate(all="ignore"):   # training itself reports a loss that is not finite
                 results = [work(*share) for share in shares[:1]]
         finally:
             others = [helper.results.get() for helper, _ in busy]
@@ -105,15 +99,15 @@ class Executor:
         return results
 
     def workspace(self, name, shape, dtype):
-        """As a worker's, for all threads."""
+        """As _Worker.workspace, one array for all threads."""
         return self._common.workspace(name, shape, dtype)
 
     def device(self):
-        """What runs the steps, in words."""
+        """Description of the processor, for records."""
         return f"cpu: {runtime.machine()['processor']}, {self.threads} thread{'s' if self.threads != 1 else ''}"
 
     def workspace_bytes(self):
-        """Bytes of the threads' own buffers, apart from the plan's."""
+        """Bytes of the threads' workspaces, beyond the plan's buffers."""
         return sum(array.nbytes for worker in (*self._workers, self._common) for array in worker.arrays.values())
 
     def device_bytes(self):
@@ -130,20 +124,20 @@ class Executor:
 
 
 def _bind(plan, arrays):
-    """(operation, operands) of each step of a plan over these arrays; updates that follow each other are one."""
+    """[(operation, operands)] of a plan's steps over these arrays; consecutive updates are merged into one."""
     bound = []
     for name, steps in itertools.groupby(plan.steps, key=lambda step: step.operation):
         operands = [{**{role: arrays[buffer] for role, buffer in (*step.reads.items(), *step.writes.items())},
                      **step.attributes} for step in steps]
-        if name in numpy_training.RULES:
-            bound.append((numpy_training.update, {"rule": numpy_training.RULES[name], "parameters": operands}))
+        if name in updates.RULES:
+            bound.append((updates.update, {"rule": updates.RULES[name], "parameters": operands}))
         else:
             bound += [(OPERATIONS[name], own) for own in operands]
     return bound
 
 
 def _zeros(shape, dtype):
-    """Zeros that begin at a line of the cache."""
+    """Zeros, aligned to a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     begin = -memory.ctypes.data % LINE
@@ -151,7 +145,7 @@ def _zeros(shape, dtype):
 
 
 class _Helper(threading.Thread):
-    """A thread that does tasks, a call's work and share, in order."""
+    """A thread that runs tasks (work, share) in order."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -164,7 +158,7 @@ class _Helper(threading.Thread):
             work, share = task
             try:
                 self.results.put((work(*share), None))
-            except BaseException as error:   # raised again by the thread that waits
+            except BaseException as error:   # raised again in the waiting thread
                 self.results.put((None, error))
             del task, work, share
 
@@ -181,7 +175,7 @@ class _Worker:
         self.arrays, self.seconds, self._last = {}, {}, 0.0
 
     def workspace(self, name, shape, dtype):
-        """An array of this shape that keeps its memory from call to call; its content is whatever was there."""
+        """An uninitialized array of this shape, whose memory is reused from call to call."""
         size = math.prod(shape)
         flat = self.arrays.get((name, dtype))
         if flat is None or flat.size < size:
@@ -192,7 +186,7 @@ class _Worker:
         self._last = time.perf_counter()
 
     def lap(self, label):
-        """Book the time since the last lap under `label`."""
+        """Add the time since the last lap to category `label`."""
         now = time.perf_counter()
         self.seconds[label] = self.seconds.get(label, 0.0) + now - self._last
         self._last = now

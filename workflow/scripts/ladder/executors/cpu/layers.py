@@ -1,4 +1,4 @@
-"""The cpu rung's layers that work value by value or channel by channel: no convolutions, no windows."""
+"""The cpu rung's elementwise and per-channel layers: no convolutions, no pooling."""
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def flatten_backward(executor, dy, dx):
 
 
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
-    """With `relu` the ReLU after it too."""
+    """With `relu`, followed by ReLU."""
     x, y = (array.reshape(-1, x.shape[3]) for array in (x, y))
     factor = np.empty_like(mean)
 
@@ -97,7 +97,7 @@ def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean,
 
 
 def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
-    """With `relu` that of the ReLU after it too, which takes the bias."""
+    """With `relu`, through the ReLU that follows, which is recomputed from the bias."""
     x, dy, dx = (array.reshape(-1, x.shape[3]) for array in (x, dy, dx))
     factor, (offset, slope), bias = weight * inverse, np.empty((2, len(mean)), x.dtype), bias if relu else mean
 
@@ -125,7 +125,7 @@ def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y,
 
 
 def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
-    """Which values are kept is decided by seed, stream, step and place alone; see _random."""
+    """Whether a value is kept depends on seed, stream, step and position only; see _random."""
     least = min(int(rate * 2 ** 32), 2 ** 32 - 1)
     factor = x.dtype.type(1 / (1 - rate))
     flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))
@@ -191,7 +191,7 @@ def position_norm_forward(executor, x, y, norms, epsilon):
 
 
 def position_norm_backward(executor, y, norms, dy, dx):
-    """dx = (dy - y (y . dy)) / norm: what is left of dy across y."""
+    """dx = (dy - y (y . dy)) / norm: the component of dy orthogonal to y."""
     def work(worker, start, stop):
         for n in range(start, stop):
             along = np.einsum("hwc,hwc->hw", y[n], dy[n])[..., None]
@@ -232,17 +232,17 @@ OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_
               batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
               lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
-MANY_ROWS = 64   # for each channel: then the threads share out rows
+MANY_ROWS = 64   # rows per channel, from which on threads split the rows
 SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
 
 
 def _by_channel(executor, x, add_up, join, settle, spread):
-    """What batch normalisation does both ways: sums over the rows of x (rows, channels), and from them something for each row.
+    """The frame of batch normalization in both directions: sums over the rows of x (rows, channels), then a pass over the rows.
 
-    add_up(rows, first, last, *sums) forms two sums, float64, of each channel from `first` to `last` (Unsigned) over the rows;
-    join(counts, sums) makes those of several threads, each over so many rows, one; settle(sums, first, last) is called with
-    the sums of all rows, then spread(rows, first, last). The threads have channels of their own, so that each can go through;
-    of many rows with few channels each has some of the rows, as a row's parts would lie in the same lines of the cache.
+    add_up(rows, first, last, *sums) forms two float64 sums over the rows, per channel from `first` to `last` (Unsigned);
+    join(counts, sums) combines the sums of several threads over `counts` rows each; settle(sums, first, last) receives the
+    sums over all rows, then spread(rows, first, last) is called. Threads split the channels, which needs no join; with many
+    rows of few channels they split the rows, because a row's channels would share cache lines.
     """
     rows, channels = x.shape
     if rows < MANY_ROWS * channels:
@@ -283,13 +283,13 @@ def _join_moments(counts, parts):
 
 
 def _random(seed, stream, step, start, blocks):
-    """`blocks` blocks of four 64-bit random numbers each, from block `start` on, of one step's stream (Philox)."""
-    # NumPy counts up before it draws, so that its first block has the counter start + 1.
+    """`blocks` blocks of four 64-bit random numbers, from block `start` on, of one step's stream (Philox)."""
+    # NumPy increments the counter before it draws: its first block has the counter start + 1.
     return np.random.Philox(key=(seed, stream), counter=(start, 0, 0, int(step))).random_raw(4 * blocks)
 
 
 def _around(values, sums, before, after):
-    """sums[..., c] = values[..., c - before] + ... + values[..., c + after], of those channels that there are."""
+    """sums[..., c] = values[..., c - before] + ... + values[..., c + after], over the channels that exist."""
     channels = values.shape[-1]
     sums[...] = 0
     for shift in range(-before, after + 1):

@@ -1,9 +1,9 @@
-"""Loops between the cpu rung's matrix products, compiled by Numba where NumPy would walk the data several times.
+"""Loops between the cpu rung's matrix products, compiled by Numba where NumPy would pass over the data several times.
 
-Each is one thread's work on C-contiguous arrays of one float type, and runs without the interpreter's lock. Inner loops go
-along channels, which lie together, and index the arrays themselves: a slice costs more than the few values it saves. Bounds
-given as Unsigned need no check for indices from the end, which would keep a loop from using vectors. Nothing may reorder a
-sum or fuse a product into it, so that the bytes depend on the data alone. A ReLU leaves NaN as it is.
+Each is one thread's work on C-contiguous arrays of one float type, and releases the interpreter lock. Inner loops run along
+channels, which are contiguous, and index the arrays directly: a slice costs more than it saves. Unsigned bounds avoid the check
+for negative indices, which would prevent vectorization. No sum may be reordered and no product fused into it, so that the
+results' bytes depend on the data only. ReLU keeps NaN.
 """
 
 import numba
@@ -12,7 +12,7 @@ import numpy as np
 loop = numba.njit(cache=True, nogil=True, error_model="numpy")
 Unsigned = np.uint64
 
-ROWS = 64   # whose sums are formed in the data's own precision before they join those of all rows, in float64
+ROWS = 64   # rows summed in the data's own precision before they are added to the float64 total
 
 
 @loop
@@ -77,7 +77,7 @@ def soft_threshold_avgpool(x, inverse, threshold, y, window, stride, padding):
 
 @loop
 def column_sums(x, first, last, sums):
-    """sums = those of columns first to last (Unsigned) of x (rows, columns)."""
+    """sums of columns first to last (Unsigned) of x (rows, columns)."""
     rows, zero = x.shape[0], x.dtype.type(0)
     for c in range(first, last):
         sums[c] = zero
@@ -91,9 +91,9 @@ def column_sums(x, first, last, sums):
 
 @loop
 def col2im(columns, dx, channels, top, left, stride):
-    """dx (N, H, W * C) = for each pixel the sum of what `columns` (N, rows, columns, window, window * C) has in its place.
+    """dx (N, H, W * C) = for each pixel, the sum of its entries in `columns` (N, rows, columns, window, window * C).
 
-    top, left: where the first window begins.
+    top, left: position of the first window.
     """
     images, height, width = dx.shape
     zero = dx.dtype.type(0)
@@ -116,7 +116,7 @@ def col2im(columns, dx, channels, top, left, stride):
 
 @loop
 def turned_windows(frame, columns):
-    """columns (window, window, C, N, rows, columns) = the windows of stride 1 of frame (N, H, W, C)."""
+    """columns (window, window, C, N, rows, columns) = the windows of frame (N, H, W, C) with stride 1."""
     for n in range(columns.shape[3]):
         for i in range(columns.shape[0]):
             for j in range(columns.shape[1]):
@@ -128,7 +128,7 @@ def turned_windows(frame, columns):
 
 @loop
 def maxpool(x, y, index, window, stride, padding):
-    """y = the first maximum of each window's pixels in the image, index = its place, row by row; a NaN wins."""
+    """y = the first maximum of each window's pixels in the image, index = its position in row-major order; NaN wins."""
     images, height, width, channels = x.shape
     for n in range(images):
         for r in range(y.shape[1]):
@@ -151,7 +151,7 @@ def maxpool(x, y, index, window, stride, padding):
 
 @loop
 def maxpool_gradient(dy, index, dx, window, stride, padding):
-    """dx = each window's dy at its maximum, added up in the windows' order."""
+    """dx = each window's dy at its maximum, added up in window order."""
     images, height, width, channels = dx.shape
     zero = dx.dtype.type(0)
     for n in range(images):
@@ -171,7 +171,7 @@ def maxpool_gradient(dy, index, dx, window, stride, padding):
 
 @loop
 def maxpool_2x2(x, bias, y, index, relu):
-    """As `maxpool` of x + bias with windows of 2x2 side by side, then ReLU; no branches, which data would mispredict."""
+    """As `maxpool` of x + bias with 2x2 windows and stride 2, then ReLU; without branches, which would be mispredicted."""
     zero, one = x.dtype.type(0), np.uint8(1)
     for n in range(y.shape[0]):
         for r in range(y.shape[1]):
@@ -179,7 +179,7 @@ def maxpool_2x2(x, bias, y, index, relu):
                 for c in range(y.shape[3]):
                     first, second = x[n, 2 * r, 2 * q, c] + bias[c], x[n, 2 * r, 2 * q + 1, c] + bias[c]
                     third, fourth = x[n, 2 * r + 1, 2 * q, c] + bias[c], x[n, 2 * r + 1, 2 * q + 1, c] + bias[c]
-                    above = not ((second <= first) | (first != first))   # whether it is the second
+                    above = not ((second <= first) | (first != first))   # true if the second is larger
                     upper = second if above else first
                     below = not ((fourth <= third) | (third != third))
                     lower = fourth if below else third
@@ -192,7 +192,7 @@ def maxpool_2x2(x, bias, y, index, relu):
 
 @loop
 def maxpool_2x2_gradient(dy, y, index, dx, relu):
-    """As `maxpool_gradient` with windows of 2x2 side by side; with `relu` only where y > 0."""
+    """As `maxpool_gradient` with 2x2 windows and stride 2; with `relu`, only where y > 0."""
     _, height, width, channels = dx.shape
     zero = dx.dtype.type(0)
     for n in range(dy.shape[0]):
@@ -225,11 +225,11 @@ def maxpool_2x2_gradient(dy, y, index, dx, relu):
 
 @loop
 def moments(x, first, last, total, squares):
-    """total = mean, squares = sum of squared distances from it, float64, of channels first to last (Unsigned) of x (rows, C).
+    """total = mean, squares = sum of squared deviations, float64, of channels first to last (Unsigned) of x (rows, C).
 
-    ROWS rows at a time, as distances from the mean of the rows before, whose sums and sums of squares are small numbers; then
-    in float64: two sets of n and m values whose means lie d apart have together the sum of their own squared distances from
-    their means and d^2 n m / (n + m) (Chan, Golub and LeVeque, 1983).
+    ROWS rows at a time are summed as deviations from the mean of the rows before, which are small numbers. They are merged in
+    float64: the squared deviations of two sets of n and m values with means d apart are the sum of both sets' squared
+    deviations and d^2 n m / (n + m) (Chan, Golub and LeVeque, 1983).
     """
     rows, channels = x.shape
     zero = x.dtype.type(0)
@@ -260,7 +260,7 @@ def moments(x, first, last, total, squares):
 @loop
 def batch_statistics(rows, total, squares, first, last, weight, mean, inverse, factor, running_mean, running_var, decay,
                      epsilon):
-    """What batch normalisation takes of the `moments` of all rows, for channels first to last (Unsigned)."""
+    """Statistics and scale factor of batch normalization from the `moments` of all rows, channels first to last (Unsigned)."""
     for c in range(first, last):
         mean[c] = total[c]
         inverse[c] = 1 / np.sqrt(squares[c] / rows + epsilon)
@@ -281,9 +281,9 @@ def normalize(x, first, last, mean, factor, bias, y, relu):
 
 @loop
 def gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, relu):
-    """sums = those of dy, products = those of dy (x - mean), float64, for channels first to last (Unsigned) of x (rows, C).
+    """sums of dy and products = sums of dy (x - mean), float64, for channels first to last (Unsigned) of x (rows, C).
 
-    With `relu` of the dy that a ReLU lets through, whose input is computed again as `normalize` does it.
+    With `relu`, of the dy that the ReLU passes; its input is recomputed as in `normalize`.
     """
     rows, channels = x.shape
     zero = x.dtype.type(0)
@@ -308,7 +308,7 @@ def gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, relu):
 
 @loop
 def parameter_gradients(rows, sums, products, first, last, inverse, dweight, dbias, offset, slope):
-    """dweight and dbias of channels first to last from their `gradient_sums`, and what `input_gradient` takes of them."""
+    """dweight and dbias of channels first to last from their `gradient_sums`, and offset and slope for `input_gradient`."""
     for c in range(first, last):
         dbias[c] = sums[c]
         dweight[c] = products[c] * inverse[c]
@@ -318,7 +318,10 @@ def parameter_gradients(rows, sums, products, first, last, inverse, dweight, dbi
 
 @loop
 def input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, relu):
-    """dx = (dy - offset - (x - mean) slope) factor for channels first to last (Unsigned) of x (rows, C); relu: see above."""
+    """dx = (dy - offset - (x - mean) slope) factor for channels first to last (Unsigned) of x (rows, C).
+
+    relu: as in gradient_sums.
+    """
     zero = x.dtype.type(0)
     for n in range(x.shape[0]):
         for c in range(first, last):
@@ -329,9 +332,9 @@ def input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, re
 
 @loop
 def cross_entropy(scores, labels, gradient):
-    """(sum of -log softmax at the label, rows whose first largest score is there) of scores (rows, classes).
+    """(sum of -log softmax at the label, number of rows whose first largest score is at the label) of scores (rows, classes).
 
-    gradient = (softmax - one at the label) / rows. A row with a NaN is no hit.
+    gradient = (softmax - one-hot label) / rows. A row with NaN is not a hit.
     """
     rows, classes = scores.shape
     exponentials = np.empty(classes)
@@ -355,7 +358,7 @@ def cross_entropy(scores, labels, gradient):
 
 @loop
 def sgd(parameter, gradient, rate, weight_decay, clip):
-    """The rules of optimizers.py, each for flat arrays and numbers of the arrays' type."""
+    """The update rules of optimizers.py, for flat arrays and numbers of the arrays' type."""
     for i in range(parameter.size):
         parameter[i] -= rate * _decayed(gradient[i], parameter[i], weight_decay, clip)
 
@@ -395,6 +398,6 @@ def adam(parameter, gradient, mean, square, rate, weight_decay, clip, keep, add,
 
 @loop
 def _decayed(gradient, parameter, weight_decay, clip):
-    if clip > 0:   # a NaN stays one
+    if clip > 0:   # keeps NaN
         gradient = -clip if gradient < -clip else clip if gradient > clip else gradient
     return gradient + weight_decay * parameter

@@ -1,4 +1,4 @@
-"""The cpu rung's pooling and upsampling. `index` holds the place of each maximum in its window, row by row."""
+"""The cpu rung's pooling and upsampling. `index` holds the position of each maximum in its window, in row-major order."""
 
 import numpy as np
 
@@ -94,13 +94,13 @@ OPERATIONS = (maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2
 
 
 def _corners(x):
-    """The four (N, H//2, W//2, C) views of x, by place in the 2x2 window, row by row."""
+    """The four (N, H//2, W//2, C) views of x, one per position in the 2x2 window, in row-major order."""
     height, width = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
     return [x[:, row:height:2, column:width:2] for row in (0, 1) for column in (0, 1)]
 
 
 def _windows(image, out, window, stride, padding):
-    """For each place in the window, row by row: the pixels that windows have there, and those windows, as indices."""
+    """For each position in the window, in row-major order: indices of the pixels at this position, and of their windows."""
     rows, columns = ([_range(image[axis], out[axis], offset - padding, stride) for offset in range(window)] for axis in (1, 2))
     for row_of, row_to in rows:
         for column_of, column_to in columns:

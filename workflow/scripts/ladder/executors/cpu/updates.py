@@ -4,7 +4,7 @@ import numpy as np
 
 from ladder.executors.cpu import loops
 
-AUGMENTATION = 3   # the stream of random numbers that shifts and mirrors images
+AUGMENTATION = 3   # random-number stream of image shifts and flips
 
 
 def load_batch(executor, images, permutation, counters, scale, offset, batch, flip):
@@ -25,7 +25,7 @@ def load_batch(executor, images, permutation, counters, scale, offset, batch, fl
 
 
 def draw_augmentation(executor, counters, augmentation, crop, flip, seed):
-    """(down, right, mirrored) of every image, from four random numbers each."""
+    """(shift down, shift right, mirrored) for every image, from four random numbers each."""
     numbers = np.random.Philox(key=(seed, AUGMENTATION), counter=(0, 0, 0, int(counters[0]))).random_raw(
         4 * len(augmentation)).reshape(-1, 4)
     augmentation[:, :2] = (numbers[:, :2] % np.uint64(2 * crop + 1)).astype(np.int64) - crop
@@ -66,8 +66,8 @@ def mse(executor, prediction, target, counters, gradient, losses, divisor):
 
 
 def cross_entropy(executor, prediction, labels, permutation, counters, gradient, losses, hits):
-    """losses[this step] = mean of -log softmax at the label; hits[this step] = rows whose largest score, of equals the first,
-    is at their label, rows with a NaN left out; gradient = (softmax - one at the label) / batch.
+    """losses[this step] = mean of -log softmax at the label; hits[this step] = number of rows whose first largest score is at
+    the label, rows with NaN excluded; gradient = (softmax - one-hot label) / batch.
     """
     rows = len(prediction)
 
@@ -97,7 +97,7 @@ def adam_update(executor, **operands):
 
 
 def update(executor, rule, parameters):
-    """Update several parameters, each with the operands of its own operation."""
+    """Update several parameters; parameters: the operands of each update operation."""
     rules = [_flat(*rule(**operands)) for operands in parameters]
 
     def work(worker, start, stop):
@@ -137,7 +137,7 @@ def _adam(parameter, mean, square, gradient, learning_rates, counters, weight_de
         rate, weight_decay, clip, 0.9, 0.1, 0.999, 0.001, 1 / (1 - 0.999 ** step), 1e-8)
 
 
-# Operation -> what makes of its operands a compiled loop, the arrays and the numbers that it takes.
+# Operation -> function from its operands to (compiled loop, arrays, numbers).
 RULES = {"sgd_update": _sgd, "momentum_update": _momentum, "rmsprop_update": _rmsprop, "adam_update": _adam}
 
 

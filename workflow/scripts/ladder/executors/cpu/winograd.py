@@ -1,12 +1,12 @@
-"""3x3 convolutions of stride 1 on the cpu rung with 16 products for the 36 of four output pixels (Winograd, F(2x2, 3x3)).
+"""3x3 convolutions with stride 1 on the cpu rung: 16 instead of 36 products per four output pixels (Winograd, F(2x2, 3x3)).
 
 For a tile d of 4x4 input pixels and a filter g, the 2x2 outputs are A^T [(G g G^T) * (B^T d B)] A (Lavin and Gray, 2016):
-only the product in the middle, element by element, mixes channels and filters, so over all tiles it is 16 matrix products. A,
-B and G are small and constant, and multiply by 1, -1 and 1/2 alone. Gradients go the same way back: with D = A dy A^T they
-are G^T [D * (B^T d B)] G and B [(G g G^T) * D] B^T.
+only the elementwise product in the middle mixes channels and filters, so over all tiles it is 16 matrix products. A, B and G
+are small constant matrices of 0, 1, -1 and 1/2. With D = A dy A^T, the gradients are G^T [D * (B^T d B)] G and
+B [(G g G^T) * D] B^T.
 
 The 16 planes of transformed arrays are (16, tiles, channels), tiles in NHW order, and (16, filters, channels). The loops are
-compiled as numpy_loops.py says.
+compiled as described in loops.py.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ import numpy as np
 from ladder.executors.cpu import blocks
 from ladder.executors.cpu.loops import loop
 
-# Tiles that are worked on at a time, at least: with fewer a matrix product is mostly about bringing in its weights.
+# Least number of tiles per block: with fewer, a matrix product spends most of its time loading weights.
 BLOCK_TILES, SUM_TILES = 256, 512
-CHUNK_NUMBERS = 2 ** 22   # in the transformed images and gradients of all threads
-FEW_WEIGHTS = 2 ** 13     # before they are transformed; up to here each thread has its own sum of their gradient
+CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
+FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which each thread keeps its own sum of their gradient
 
 
 def winograd_conv2d_weight(executor, weight, transformed):
-    """transformed (16, filters, channels) = G g G^T of each filter and channel."""
+    """transformed (16, filters, channels) = G g G^T for each filter and channel."""
     def work(worker, start, stop):
         rows = worker.workspace("rows", (4, 3, weight.shape[3]), weight.dtype)
         transform_filters(weight, start, stop, transformed, rows)
@@ -38,7 +38,9 @@ def winograd_conv2d_forward(executor, x, transformed, y, padding, relu, bias=Non
 
 def winograd_conv2d_backward(executor, x, transformed, y, dy, dweight, padding, relu, dbias=None, index=None, dx=None):
     """As conv2d_backward."""
-    call = _Backward(executor, _Tiles(x.shape, padding), x, transformed, y, dy, relu, index, dx, dbias)
+    tiles = _Tiles(x.shape, padding)
+    gradient = blocks.Gradient(y, dy, relu, index, (*tiles.out, transformed.shape[1]))
+    call = _Backward(executor, tiles, x, transformed, gradient, dx, dbias)
     sums = call.by_image() if transformed[0].size <= FEW_WEIGHTS else call.by_plane()
 
     def work(worker, start, stop):
@@ -53,34 +55,34 @@ OPERATIONS = (winograd_conv2d_weight, winograd_conv2d_forward, winograd_conv2d_b
 
 
 class _Tiles:
-    """How the 2x2 tiles lie over a convolution's output; those of the last row and column may reach over its edge."""
+    """The 2x2 tiles of a convolution's output; the last row and column of tiles may extend beyond its edge."""
 
     def __init__(self, shape, padding):
         self.padding = padding
         self.out = tuple(size + 2 * padding - 2 for size in shape[1:3])
         self.rows, self.columns = (-(-size // 2) for size in self.out)
-        self.each = self.rows * self.columns   # of an image
+        self.each = self.rows * self.columns   # tiles per image
 
     def blocks(self, start, stop, tiles):
-        """Slices of images that have at most so many tiles, or of one image."""
+        """Slices of images with at most `tiles` tiles, or of one image."""
         images = max(1, tiles // self.each)
         return (slice(n, min(n + images, stop)) for n in range(start, stop, images))
 
 
 class _Forward:
-    """The operands of one call of the forward pass, and the two ways to share it out."""
+    """The operands of one forward pass, and the two ways to distribute it over threads."""
 
     def __init__(self, executor, tiles, x, transformed, y, bias, relu, index):
         self.executor, self.tiles, self.x, self.y, self.bias, self.relu, self.index = executor, tiles, x, y, bias, relu, index
         self.planes = transformed.transpose(0, 2, 1)
 
     def has_few_tiles(self):
-        """Whether there are so few that a thread with its share of them would mostly wait for the weights."""
+        """True if there are so few tiles that a thread with a share of them would mostly wait for the weights."""
         return (len(self.x) * self.tiles.each < BLOCK_TILES * self.executor.threads
                 and self.planes[0].size > FEW_WEIGHTS)
 
     def by_image(self):
-        """Each thread has images of its own."""
+        """Each thread processes its own images."""
         def work(worker, start, stop):
             for block in self.tiles.blocks(start, stop, BLOCK_TILES):
                 seen = _transform_images(worker, self.x[block], self.tiles)
@@ -90,7 +92,7 @@ class _Forward:
         self.executor.parallel(len(self.x), work)
 
     def by_plane(self):
-        """All threads transform all images, then each multiplies some of the planes."""
+        """The threads first transform all images, then each multiplies some of the planes."""
         count, each = len(self.x), self.tiles.each
         seen, products = (self.executor.workspace(name, (16, count * each, width), self.x.dtype) for name, width in
                           (("images", self.x.shape[3]), ("products", self.y.shape[3])))
@@ -118,14 +120,14 @@ class _Forward:
 
 
 class _Backward:
-    """The operands of one call of the backward pass, and the two ways to share it out."""
+    """The operands of one backward pass, and the two ways to distribute it over threads. gradient: a blocks.Gradient."""
 
-    def __init__(self, executor, tiles, x, transformed, y, dy, relu, index, dx, dbias):
-        self.executor, self.tiles, self.x, self.transformed, self.dx, self.dbias = executor, tiles, x, transformed, dx, dbias
-        self.gradient = blocks.Gradient(y, dy, relu, index, (*tiles.out, transformed.shape[1]))
+    def __init__(self, executor, tiles, x, transformed, gradient, dx, dbias):
+        self.executor, self.tiles, self.x, self.transformed = executor, tiles, x, transformed
+        self.gradient, self.dx, self.dbias = gradient, dx, dbias
 
     def by_image(self):
-        """Each thread adds up the planes' gradient over its own images; returns the sum of their sums."""
+        """Each thread sums the planes' gradient over its own images; returns the sum over the threads."""
         def work(worker, start, stop):
             sums = blocks.Sums(worker, self.transformed.shape, self.dbias, self.x.dtype)
             for block in self.tiles.blocks(start, stop, SUM_TILES):
@@ -142,7 +144,7 @@ class _Backward:
         return blocks.total(self.executor.parallel(len(self.x), work), self.dbias)
 
     def by_plane(self):
-        """All threads transform a chunk of images, then each multiplies some of the planes: no sums but the planes' own."""
+        """The threads first transform a chunk of images, then each multiplies some of the planes: no sums over threads."""
         sums = self.executor.workspace("plane sums", self.transformed.shape, self.x.dtype)
         tiles = max(SUM_TILES, CHUNK_NUMBERS // (16 * sum(self.transformed.shape[1:])))
         biases = [bias for chunk in self.tiles.blocks(0, len(self.x), tiles) for bias in self._chunk(chunk, sums)]
@@ -151,7 +153,7 @@ class _Backward:
         return sums
 
     def _chunk(self, chunk, sums):
-        """Add the planes' gradient of a chunk of images to `sums`; returns each thread's gradient of the bias."""
+        """Add the planes' gradient of a chunk of images to `sums`; returns each thread's bias gradient."""
         count, each, first = chunk.stop - chunk.start, self.tiles.each, chunk.start == 0
         seen, turned = (self.executor.workspace(name, (16, count * each, width), self.x.dtype) for name, width in
                         (("images", self.x.shape[3]), ("products", self.transformed.shape[1])))
@@ -211,7 +213,7 @@ def _planes(worker, name, x, tiles):
 
 @loop
 def transform_filters(weight, start, stop, out, rows):
-    """out (16, filters, channels) = G g G^T of the filters start to stop. rows: (4, 3, channels) to work in."""
+    """out (16, filters, channels) = G g G^T of the filters start to stop. rows: workspace (4, 3, channels)."""
     half = weight.dtype.type(0.5)
     channels = weight.shape[3]
     for o in range(start, stop):
@@ -233,7 +235,7 @@ def transform_filters(weight, start, stop, out, rows):
 
 @loop
 def filters_gradient(planes, start, stop, dweight, rows):
-    """dweight = G^T u G of the filters start to stop. rows: (3, 4, channels) to work in."""
+    """dweight = G^T u G of the filters start to stop. rows: workspace (3, 4, channels)."""
     half = planes.dtype.type(0.5)
     channels = dweight.shape[3]
     for o in range(start, stop):
@@ -255,7 +257,7 @@ def filters_gradient(planes, start, stop, dweight, rows):
 def transform_images(x, out, tile, rows):
     """out (16, tiles, channels) = B^T d B of the 4x4 tiles of x (N, H, W, C), two pixels apart, from `tile` on.
 
-    rows: (4, W, C) to work in.
+    rows: workspace (4, W, C).
     """
     images, height, width, channels = x.shape
     for n in range(images):
@@ -281,9 +283,9 @@ def transform_images(x, out, tile, rows):
 
 @loop
 def images_gradient(planes, tile, dx, down, padding, rows):
-    """dx (N, H, W, C) = B v B^T of the tiles, `down` rows of them an image, from `tile` on, added up where they overlap.
+    """dx (N, H, W, C) = B v B^T of the tiles from `tile` on, `down` rows of tiles per image, added up where they overlap.
 
-    rows: (2, 4, width of a row of tiles, C) to work in, for this row of tiles and the one above.
+    rows: workspace (2, 4, width of a row of tiles, C), for this row of tiles and the one above.
     """
     images, height, width, channels = dx.shape
     across = rows.shape[2] // 2 - 1
@@ -364,7 +366,7 @@ def transform_gradient(dy, out, tile, rows):
 
 @loop
 def back_to_pixels(planes, tile, y, rows):
-    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: (2, 4, tiles in a row, filters) to work in."""
+    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: workspace (2, 4, tiles in a row, filters)."""
     images, height, width, filters = y.shape
     across = rows.shape[2]
     for n in range(images):

@@ -1,13 +1,13 @@
 """Runs plans on an NVIDIA GPU through CuPy.
 
-Kernels are compiled by nvrtc.py to machine code for this very GPU, kept in the user's cache folder under a hash of all that
-they were made from, and loaded by CuPy, which compiles nothing here.
+Kernels are compiled by nvrtc.py to machine code for this GPU and cached in the user's cache folder under a hash of sources and
+options; CuPy loads them and compiles nothing.
 
-A plan's buffers lie in one block of GPU memory, allocated once. Its launches go to their streams in the plan's order; where
-a launch touches what one on another stream has written, or writes what it reads, it waits for that one.
+A plan's buffers lie in one block of GPU memory, allocated once. Launches are queued on their streams in plan order; a launch
+that conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it.
 
-The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a stream
-of their own while the batch before is computed, double-buffered. The kernels, and so the bytes, are the same.
+The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a separate
+stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same.
 """
 
 import dataclasses
@@ -27,23 +27,23 @@ from ladder.rungs import variants
 from ladder.store import artifacts
 
 ALIGNMENT = 256        # bytes, of every buffer
-PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without asking first
-SHARE_FOR_IMAGES = 0.5    # of the free memory: data_residency auto streams images that take more
+PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
+SHARE_FOR_IMAGES = 0.5    # fraction of the free memory: data_residency auto streams images that take more
 WARM_UP, SAMPLE_EVERY = 3, 50   # steps
 
 
 class Executor:
-    """Runs plans on the first GPU of this process (see executors.py).
+    """Runs plans on the first GPU of this process (interface: see create.py).
 
-    data_residency: 'device', 'host' (streamed) or 'auto': on the device where the images leave it half of its free memory.
-    Raises UserError where this machine cannot run a GPU rung, and from `allocate` where the memory does not suffice or a
-    kernel does not compile.
+    data_residency: 'device', 'host' (streamed) or 'auto': on the device if the images take at most half of its free memory.
+    Raises UserError if this machine cannot run a GPU rung, and from `allocate` if the memory does not suffice or a kernel does
+    not compile.
     """
 
     def __init__(self, threads, data_residency="auto"):
         self._cupy = _cupy()
         self._residency = data_residency
-        self._streams = [self._cupy.cuda.Stream(non_blocking=True)]   # by the number that launches name
+        self._streams = [self._cupy.cuda.Stream(non_blocking=True)]   # by Launch.stream
         self._free_at_start = self._free()
         self._kernels = {}
         self._feed = None
@@ -103,7 +103,7 @@ class Executor:
 
     @property
     def seconds(self):
-        """Measured with events on one step in SAMPLE_EVERY, its launches one after another, and scaled to all images."""
+        """Measured with events on one step in SAMPLE_EVERY, its launches one after another, extrapolated to all images."""
         return self._clock.seconds()
 
     @seconds.setter
@@ -117,11 +117,11 @@ class Executor:
                 f"NVRTC {_dotted(nvrtc.version())}")
 
     def workspace_bytes(self):
-        """Bytes of GPU memory beside the plan's buffers: what images are streamed through."""
+        """Bytes of GPU memory beyond the plan's buffers: the buffers of streamed images."""
         return self._feed.bytes if self._feed else 0
 
     def device_bytes(self):
-        """What the driver says has been taken of the GPU's memory since this executor began, by anyone."""
+        """GPU memory that all processes have taken since this executor was made, according to the driver."""
         return self._free_at_start - self._free()
 
     @property
@@ -130,7 +130,7 @@ class Executor:
 
     @property
     def stream(self):
-        """The stream that the next run's work is put on, or joined to."""
+        """The main stream, which every run starts and ends on."""
         return self._streams[0]
 
     def synchronize(self):
@@ -162,7 +162,7 @@ class Executor:
     # Launching.
 
     def _bind(self, plan, arrays):
-        """The plan's launches, ready to go."""
+        """A _BoundLaunch for each of the plan's launches."""
         launches = [launch for step in plan.steps for launch in step.launches]
         waits = waits_between_streams(plan)
         awaited = {number for one in waits for number in one}
@@ -174,8 +174,9 @@ class Executor:
         for number, launch in enumerate(launches):
             self._stream(launch.stream)
             bound.append(_BoundLaunch(
-                self._kernel(launch), launch.grid, launch.block, _arguments(launch, arrays), launch.shared_bytes, launch.stream,
-                tuple(events[other] for other in waits[number]), events.get(number)))
+                kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=_arguments(launch, arrays),
+                shared_bytes=launch.shared_bytes, stream=launch.stream,
+                waits=tuple(events[other] for other in waits[number]), event=events.get(number)))
         return bound
 
     def _stream(self, number):
@@ -200,7 +201,7 @@ class Executor:
             main.wait_event(self._streams[number].record(self._cupy.cuda.Event(disable_timing=True)))
 
     def _run_measured(self, plan, arrays, slot, copies):
-        """All on one stream, with an event before and after each step; copies: (kind of work, begin, end) of what else ran."""
+        """Run on one stream with an event before and after each step; copies: (category, begin, end) of copies meanwhile."""
         main, left = self._streams[0], iter(arrays.launches)
         marks = [main.record(self._cupy.cuda.Event())]
         for step in plan.steps:
@@ -212,7 +213,7 @@ class Executor:
         self._clock.keep([*copies, *steps], plan.batch)
 
     def _kernel(self, launch):
-        """The loaded kernel of a launch, allowed the dynamic shared memory it asks for."""
+        """The loaded kernel of a launch, its dynamic shared memory limit raised if needed."""
         source, name = nvrtc.KERNELS / launch.source, (launch.source, launch.defines, launch.entry)
         if name not in self._kernels:
             path = cubin(source, driver.gpu().architecture, launch.defines)
@@ -232,14 +233,14 @@ class Executor:
 
 
 class Bound(dict):
-    """A plan's arrays by name, with its `launches`, bound to them."""
+    """{name: array} of a plan; `launches`: its launches bound to these arrays."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _BoundLaunch:
-    """arguments: for each of the two buffers that images are streamed through; the same twice where they are not.
+    """arguments: one tuple per slot of streamed images, twice the same without streaming.
 
-    waits: events of launches on other streams; event: what later ones wait for, or None.
+    waits: events of launches on other streams; event: the one that later launches wait for, or None.
     """
 
     kernel: object
@@ -253,16 +254,16 @@ class _BoundLaunch:
 
 
 class _Feed:
-    """Images on the host, brought to the GPU batch by batch, one batch ahead.
+    """Images on the host, copied to the GPU batch by batch, one batch ahead.
 
-    A kernel that reads images through the permutation is given the batch instead, the permutation 0, 1, 2, ... and counters
-    that are zero; every other kernel gets the real ones, by which it finds labels and draws. The host follows those: it fills
-    them, and every step advances the offset by its batch.
+    Kernels that read images receive the batch instead, with the identity permutation and zero counters; all other kernels
+    receive the real ones, for labels and random numbers. The host tracks these: it fills them, and every step advances the
+    offset by its batch.
     """
 
     def __init__(self, cupy, images, controls):
         self.images, self.shape = images, images.shape
-        self.substitutes = ({}, {})   # by slot: name of a buffer -> array to pass in its place
+        self.substitutes = ({}, {})   # per slot: buffer name -> array to pass instead
         self.bytes = 0
         self._cupy = cupy
         self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -272,7 +273,7 @@ class _Feed:
         self._slot = 0
 
     def reserve(self, batch, permutation, counters):
-        """Room for batches of this size; permutation, counters: the GPU's arrays that the host has to follow."""
+        """Allocate both slots for batches of this size; permutation, counters: the arrays on the GPU that the host tracks."""
         self._permutation, self._counters = permutation, counters
         if batch <= self._capacity:
             return
@@ -286,19 +287,19 @@ class _Feed:
         self._device = [_on_device(cupy, pinned, self._stream) for pinned in self._pinned]
         self.substitutes = tuple({"images": array, "permutation": identity, "counters": start} for array in self._device)
         self.bytes = sum(array.nbytes for array in (*self._device, identity, start))
-        self._staged = [None, None]   # (offset, images) of what a slot holds or is about to
+        self._staged = [None, None]   # (offset, images) that a slot holds or is receiving
         self._copied = [(event, event) for event in (cupy.cuda.Event(), cupy.cuda.Event())]   # (begin, end) of the last copy
         self._read = [cupy.cuda.Event(disable_timing=True) for _ in range(2)]
 
     def follow(self, array, values):
-        """Note what the host has filled."""
+        """Record that the host has overwritten `array`."""
         if array is self._permutation:
             self._order, self._staged = values.copy(), [None, None]
         elif array is self._counters:
             self._offset = int(values[1])
 
     def take(self, batch, stream):
-        """The slot that holds the next batch; `stream` waits until it is there."""
+        """The slot of the next batch; `stream` waits until the copy is done."""
         if self._staged[self._slot] != (self._offset, batch):
             self._stage(self._slot, self._offset, batch)
         stream.wait_event(self._copied[self._slot][1])
@@ -309,7 +310,7 @@ class _Feed:
         return self._copied[slot]
 
     def release(self, stream, batch):
-        """Everything that reads the batch is on `stream`, or joined to it: bring the next one meanwhile."""
+        """Start copying the next batch; everything that reads the current one is on `stream`, or joined to it."""
         stream.record(self._read[self._slot])
         self._staged[self._slot] = None
         self._slot, self._offset = 1 - self._slot, self._offset + batch
@@ -318,7 +319,7 @@ class _Feed:
             self._stage(self._slot, self._offset, following)
 
     def _stage(self, slot, offset, count):
-        self._copied[slot][1].synchronize()   # the pinned memory may still be on its way
+        self._copied[slot][1].synchronize()   # the previous copy may still read the pinned memory
         pinned = self._pinned[slot][:count]
         np.take(self.images, self._order[offset:offset + count], axis=0, out=pinned, mode="clip")   # "raise" would copy twice
         self._stream.wait_event(self._read[slot])
@@ -330,16 +331,16 @@ class _Feed:
 
 
 class _Clock:
-    """Time by kind of work, from sampled steps."""
+    """Seconds per category, from sampled steps."""
 
     def __init__(self, cupy, before=()):
         self._cupy = cupy
-        self._before = dict(before)   # seconds by kind of work that an interrupted run had spent
+        self._before = dict(before)   # {category: seconds} of an interrupted run
         self._steps = self._images = self._sampled_images = 0
         self._sampled, self._pending = {}, []
 
     def samples(self):
-        """Whether the step that comes is to be measured."""
+        """True if the next step is to be measured."""
         return self._steps >= WARM_UP and (self._steps - WARM_UP) % SAMPLE_EVERY == 0
 
     def count(self, images):
@@ -347,7 +348,7 @@ class _Clock:
         self._images += images
 
     def keep(self, intervals, images):
-        """intervals: (kind of work, event at its begin, event at its end), the last to end last."""
+        """intervals: [(category, begin event, end event)], ordered by end."""
         self._collect()
         self._pending = intervals
         self._sampled_images += images
@@ -368,10 +369,10 @@ class _Clock:
 
 
 def waits_between_streams(plan):
-    """For each launch of the plan, in order, the numbers of earlier launches on other streams that it has to wait for.
+    """For each launch of the plan, the numbers of earlier launches on other streams that it must wait for.
 
-    A launch has to wait for the last one on each other stream that touches a buffer both use and one of them writes. What a
-    step does not list among its reads counts as written.
+    On each other stream, that is the last launch with a conflict: both use a buffer and one of them writes it. Arguments that
+    the step does not list among its reads count as written.
     """
     waits, done, waited = [], [], {}   # done: (stream, reads, writes); waited: (stream, other stream) -> launch
     for step in plan.steps:
@@ -390,7 +391,7 @@ def waits_between_streams(plan):
 
 
 def cubin(source, architecture, defines):
-    """Path of the machine code of a CUDA file, compiled now where the cache does not have it."""
+    """Path of the machine code of a CUDA file, compiled unless it is in the cache."""
     read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text())]
     made_from = [architecture, *nvrtc.OPTIONS, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
@@ -402,7 +403,7 @@ def cubin(source, architecture, defines):
 
 @functools.cache
 def _cupy():
-    """CuPy on a GPU that the kernels can run on; raises UserError where there is none."""
+    """The cupy module; raises UserError without a GPU that can run the kernels."""
     reason = variants.no_gpu()
     if reason:
         raise UserError(f"a GPU rung {reason}, or set variant to cpu")
@@ -428,7 +429,7 @@ def _arguments(launch, arrays):
 
 
 def _what_fits(plan, new, free):
-    """The batch that fits into the free memory, in words: what is kept by image grows with the batch, all else is fixed."""
+    """Message naming the batch size that fits: buffers with one entry per image grow with the batch, all others are fixed."""
     growing = sum(aligned(buffer.bytes) for buffer in new if _grows(plan, buffer))
     fixed = sum(aligned(buffer.bytes) for buffer in new) - growing
     batch = int((free - fixed) / (growing / plan.batch)) if growing else 0
@@ -436,7 +437,7 @@ def _what_fits(plan, new, free):
 
 
 def _grows(plan, buffer):
-    """Whether it holds something for each image of the batch; weights may have as many filters as the batch has images."""
+    """True if the buffer has one entry per image; a weight may by chance have as many filters as the batch has images."""
     return (buffer.kind in ("activation", "gradient", "mask", "workspace") and len(buffer.shape) >= 4
             and buffer.shape[0] == plan.batch and buffer.name.removesuffix(".gradient") not in plan.network.parameters)
 

@@ -1,8 +1,8 @@
 """Compiles the CUDA C++ of kernels/ with NVRTC to machine code for one GPU architecture; needs no GPU and no driver.
 
-What the tests compile is what a GPU runs: the options are all stated here, none is left to a default that a caller or a
-library may change. In particular denormals are kept (no --ftz=true), division and square root are rounded correctly,
-and a * b + c becomes one fused multiply-add where the source does not forbid it (--fmad=true).
+The tests compile exactly the code that a GPU runs: all options are stated here, none is left to a default that a caller or a
+library may change. In particular, denormals are kept (--ftz=false), division and square root are rounded correctly, and
+a * b + c becomes one fused multiply-add unless the source forbids it (--fmad=true).
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ OPTIONS = ("--std=c++17", "--fmad=true", "--ftz=false", "--prec-div=true", "--pr
 
 @dataclasses.dataclass(frozen=True)
 class Resources:
-    """What one kernel takes of a multiprocessor, as the compiler reports it; bytes are per thread, shared ones per block."""
+    """Resources of one kernel as reported by the compiler; bytes are per thread, shared memory per block."""
 
     registers: int
-    spill_bytes: int           # registers written to memory, stores and loads together
+    spill_bytes: int           # spilled registers, stores plus loads
     stack_bytes: int
     static_shared_bytes: int
-    most_threads: int | None   # of a block, by __launch_bounds__
+    most_threads: int | None   # per block, from __launch_bounds__
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A CUDA file as machine code: `cubin` to load, `ptx` to look into, `kernels` by name."""
+    """A compiled CUDA file: machine code `cubin`, assembly `ptx`, and the resources of its `kernels` by name."""
 
     architecture: str
     cubin: bytes
@@ -42,8 +42,8 @@ class Compiled:
 def compile_file(path, architecture, defines=()):
     """Compile the CUDA file `path` for `architecture` (such as "sm_80"); `defines` are texts NAME=VALUE.
 
-    #include names are found beside the file and in kernels/. Raises UserError where NVRTC is missing, does not know the
-    architecture, or does not accept the file (with its file, line and message).
+    #include searches the file's folder and kernels/. Raises UserError if NVRTC is missing, does not know the architecture, or
+    rejects the file (with file, line and message).
     """
     nvrtc, path = _nvrtc(), pathlib.Path(path)
     known = {f"sm_{number}" for number in nvrtc.architectures()}
@@ -56,25 +56,25 @@ def compile_file(path, architecture, defines=()):
 
 
 def options(path, architecture, defines=()):
-    """All options that `path` is compiled with."""
+    """All compiler options for `path`."""
     return [f"--gpu-architecture={architecture}", *OPTIONS, *(f"-D{define}" for define in defines),
             *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
 
 
 def version():
-    """Version of CUDA that NVRTC belongs to, as (major, minor); raises UserError where it is missing."""
+    """CUDA version of NVRTC as (major, minor); raises UserError if it is missing."""
     return _nvrtc().version()
 
 
 def wide_accesses(ptx, kernel):
-    """(loads, stores) of 16 bytes to global memory in the PTX of a kernel."""
+    """Number of (loads, stores) of 16 bytes from and to global memory in the PTX of a kernel."""
     body = _entries(ptx)[kernel]
     return tuple(len(re.findall(rf"\b{verb}(?:\.volatile)?\.global[.\w:]*\.(?:v4\.[bfsu]32|v2\.[bfsu]64)\b", body))
                  for verb in ("ld", "st"))
 
 
 def installed():
-    """Whether NVRTC can be used here."""
+    """True if NVRTC can be used here."""
     try:
         _nvrtc()
     except UserError:
@@ -84,13 +84,13 @@ def installed():
 
 @functools.cache
 def _nvrtc():
-    """NVRTC through whichever of its two Python bindings works here."""
+    """NVRTC through the first of its two Python bindings that works here."""
     for binding in (_CudaBindings, _CuPy):
         try:
             found = binding()
             found.version()
             return found
-        except (ImportError, RuntimeError):   # the library that the binding loads may be missing: a RuntimeError
+        except (ImportError, RuntimeError):   # RuntimeError: the shared library is missing
             continue
     raise UserError("NVRTC, which compiles the kernels, is not installed here; install it with: "
                     "pip install -r envs/kernels.txt")
@@ -113,7 +113,7 @@ class _CudaBindings:
         return numbers
 
     def compile(self, text, name, options):
-        """(what failed or '', log, cubin, ptx) of the CUDA file `text`, which messages call `name`."""
+        """(error or '', log, cubin, ptx) of the CUDA source `text`, called `name` in messages."""
         (program,) = self._call("nvrtcCreateProgram", text.encode(), name.encode(), 0, [], [])
         try:
             (status,) = self._nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
@@ -125,7 +125,7 @@ class _CudaBindings:
             self._nvrtc.nvrtcDestroyProgram(program)
 
     def _call(self, name, *arguments):
-        """What an NVRTC function returns after its status; a failure is a bug here, not the user's."""
+        """Return values of an NVRTC function after its status; a failure is a bug in this module, not a user error."""
         status, *values = getattr(self._nvrtc, name)(*arguments)
         if status.value != 0:
             raise RuntimeError(f"{name}: {status.name}")
@@ -159,7 +159,7 @@ class _CuPy:
         except self._nvrtc.NVRTCError as error:
             return str(error), _text(self._nvrtc.getProgramLog(program).encode()), b"", ""
         else:
-            # CuPy takes the last byte of text and machine code alike for the zero that ends it; a cubin ends in its own.
+            # CuPy strips the last byte as a terminating zero, of text and machine code alike; a cubin needs its own.
             cubin = self._nvrtc.getCUBIN(program) + b"\0"
             return "", _text(self._nvrtc.getProgramLog(program).encode()), cubin, _text(self._nvrtc.getPTX(program))
         finally:
@@ -167,7 +167,7 @@ class _CuPy:
 
 
 def _toolkit_headers():
-    """Folder of the CUDA headers (cuda_fp16.h and its like) where the package that holds them is installed."""
+    """[Folder of the CUDA headers (cuda_fp16.h etc.)], empty if their package is not installed."""
     try:
         package = importlib.util.find_spec("nvidia.cuda_runtime")
     except ModuleNotFoundError:
@@ -176,11 +176,11 @@ def _toolkit_headers():
 
 
 def _text(data):
-    return data.replace(b"\0", b"\n").decode()   # zeros end it and separate its parts
+    return data.replace(b"\0", b"\n").decode()   # zeros terminate and separate its parts
 
 
 def _compile_error(path, architecture, log):
-    """The first error in the compiler's log as one line, None where it has none."""
+    """The first error in the compiler's log as one line, None without one."""
     found = re.search(r"^(.+)\((\d+)\): (?:catastrophic )?error[^:]*: (.+)$", log, re.MULTILINE)
     if found:
         return f"{found[1]}:{found[2]}: {found[3]} (compiling for {architecture})"
@@ -189,7 +189,7 @@ def _compile_error(path, architecture, log):
 
 
 def _entries(ptx):
-    """The PTX of each kernel, by name."""
+    """{name: PTX} of each kernel."""
     parts = re.split(r"^\s*(?:\.visible )?\.entry (\w+)", ptx, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 

@@ -1,5 +1,5 @@
-// Convolution (cross-correlation) and its gradients as matrix products whose factors are never built: each element of a
-// factor is fetched from the tensor it comes from when its tile is loaded (implicit GEMM).
+// Convolution (cross-correlation) and its gradients as implicit GEMM: matrix products whose factors are never stored; when a
+// tile is loaded, each element is read from the tensor that it comes from.
 //
 //   direction          C(m, n)                     k                          A(m, k)                   B(n, k)
 //   forward            y: pixel of y, filter       tap i, j and channel       x under the tap           weight
@@ -10,8 +10,8 @@
 // (filters, kernel, kernel, channels); bias, dbias (filters). Every array has fewer than 2^31 elements. Stride, padding and
 // kernel are the same both ways.
 //
-// An operand's `wide` is whether it is fetched 16 bytes at a time, for which the innermost size of its tensor must be a
-// multiple of 4: x: channels, dy: filters, weight: channels. Otherwise it is fetched by 4 bytes; the results are the same.
+// An operand is `wide` if it is read 16 bytes at a time, for which the innermost size of its tensor must be a multiple of 4
+// (channels of x, filters of dy, channels of weight); otherwise 4 bytes at a time. The results are the same.
 #pragma once
 #include "common/gemm_tile.cuh"
 
@@ -22,7 +22,7 @@ struct Convolution {
     __device__ __forceinline__ int out_pixels() const { return batch * out_height() * out_width(); }
 };
 
-constexpr int NOWHERE = -(1 << 30);   // a row outside every image, whatever tap is added
+constexpr int NOWHERE = -(1 << 30);   // a row outside every image, for any tap
 
 __device__ __forceinline__ bool within(int i, int size) { return static_cast<unsigned>(i) < static_cast<unsigned>(size); }
 
@@ -34,7 +34,7 @@ struct Windows {
     using Share = AlongK<Tile::M, Tile::THREADS>;
     const float* image;
     int height, width, channels, kernel, stride;   // of `image`
-    int row[Share::PASSES], column[Share::PASSES], start[Share::PASSES];   // under tap 0; offset of the image they lie in
+    int row[Share::PASSES], column[Share::PASSES], start[Share::PASSES];   // at tap 0; offset of their image
     int i, j, c;                                                           // of this thread's first k
     float held[Share::PASSES][4];
 
@@ -59,7 +59,7 @@ struct Windows {
     __device__ __forceinline__ int shifted(int place, int padding) const {
         return transposed ? place + padding : place * stride - padding;
     }
-    // The row or column of `image` under tap t; outside the image where no row is.
+    // The row or column of `image` at tap t, outside the image if there is none.
     __device__ __forceinline__ int under(int place, int t) const {
         if (!transposed) return place + t;
         if (stride == 1) return place - t;
@@ -93,7 +93,7 @@ struct Windows {
     __device__ __forceinline__ void store(float (*tile)[Tile::M + PADDED]) { Share::store(held, tile); }
 };
 
-// B of forward: a filter's weights lie one after the other along k.
+// B of forward: a filter's weights are contiguous along k.
 template <class Tile, bool wide>
 struct Filters {
     using Share = AlongK<Tile::N, Tile::THREADS>;
@@ -121,7 +121,7 @@ struct Filters {
 
 // ---- operands along their lines
 
-// B of the input gradient: one tap of one filter is a run of channels.
+// B of the input gradient: the channels of one tap of one filter are contiguous.
 template <class Tile, bool wide>
 struct Taps {
     using Share = AlongLines<Tile::N, Tile::THREADS>;
@@ -146,7 +146,7 @@ struct Taps {
     __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
 };
 
-// A of the weight gradient: one pixel of dy is a run of filters. It keeps its elements' sums too: the bias gradient.
+// A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
 template <class Tile, bool wide>
 struct Gradients {
     using Share = AlongLines<Tile::M, Tile::THREADS>;
@@ -189,11 +189,11 @@ struct Gradients {
     }
 };
 
-// B of the weight gradient: x under tap i, j for one pixel of y is a run of channels.
+// B of the weight gradient: the channels of x at tap i, j for one pixel of y are contiguous.
 template <class Tile, bool wide>
 struct Patches {
     using Share = AlongLines<Tile::N, Tile::THREADS>;
-    static constexpr int PLACES = wide ? 1 : 4;   // four neighbours have one tap, or each its own
+    static constexpr int PLACES = wide ? 1 : 4;   // four neighbours share one tap, or have one each
     const float* x;
     int height, width, channels, out_height, out_width, stride;
     int row[PLACES], column[PLACES], channel[PLACES];   // under output row and column 0
@@ -243,7 +243,7 @@ struct Patches {
 template <class Tile, bool wide>
 constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
 
-// Write this thread's piece of C into the rows x columns matrix c, whose lines lie `columns` apart.
+// Write this thread's part of C to the row-major rows x columns matrix c.
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
                                       int first_m, int first_n) {
@@ -266,7 +266,7 @@ __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N
     }
 }
 
-// y = convolution + bias, then ReLU where `relu`. Grid: ceil(pixels of y / M) * ceil(filters / N) blocks.
+// y = convolution + bias, then ReLU if `relu`. Grid: ceil(pixels of y / M) * ceil(filters / N) blocks.
 template <class Tile, bool wide>
 __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x, const float* __restrict__ weight,
                                                     const float* __restrict__ bias, float* __restrict__ y,

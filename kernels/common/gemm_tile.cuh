@@ -1,25 +1,25 @@
 // A block's tile of a matrix product in float32: C(m, n) = sum over k of A(m, k) B(n, k), in the order of k; the products are
 // those of common/multiplier.cuh.
 //
-// The block walks along k in steps of 8. While its threads multiply one step out of shared memory, each keeping an
-// M_THREAD x N_THREAD piece of C in registers, the next step is on its way from global memory into registers; it then goes
-// to the other of two shared buffers, so that one barrier a step is enough.
+// The block advances along k in steps of 8. While its threads multiply one step from shared memory, each accumulating
+// M_THREAD x N_THREAD elements of C in registers, the next step is loaded from global memory into registers; it is then stored
+// to the other of two shared buffers, so that one barrier per step is enough.
 //
-// Where A and B come from is the operands' business (conv2d_gemm.cuh). An operand has
-//     load()        fetch this thread's share of the next step into registers
-//     store(tile)   write it to tile[k][line], line being m or n
+// A and B are operands (conv2d_gemm.cuh) with
+//     load()        read this thread's share of the next step into registers
+//     store(tile)   write it to tile[k][line], where line is m or n
 #pragma once
 #include "common/multiplier.cuh"
 #include "common/vector.cuh"
 
-// M x N elements of C by a block, M_THREAD x N_THREAD of them by a thread; all multiples of 4.
+// A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
 template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // On a multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 where a product takes its own.
+    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 for simulated products.
     static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? 512 : 256) / THREADS;
-    // A warp is 4 x 8 threads where the tile has as many each way: few different words for one shared access.
+    // A warp covers 4 x 8 threads if the tile is large enough: few different words per shared access.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;
     static_assert(M_THREAD % 4 == 0 && N_THREAD % 4 == 0, "fragments are read 16 bytes at a time");
@@ -36,11 +36,11 @@ struct GemmTile {
     static __device__ __forceinline__ int n_of(int j) { return j / 4 * (COLUMNS * 4) + column() * 4 + j % 4; }
 };
 
-// Four more floats a line: 16-byte alignment stays, and writing a tile along k meets no bank twice.
+// Four more floats per line keep the 16-byte alignment and avoid bank conflicts when a tile is written along k.
 constexpr int PADDED = 4;
 
-// How the threads share out a step of an operand, 8 values of k on `lines` lines, in quads: four neighbours in memory.
-// AlongK: the neighbours are of one line; the tile is written transposed.
+// Distribution of one step of an operand, 8 values of k on `lines` lines, over the threads in quads: four neighbours in memory.
+// AlongK: the neighbours belong to one line; the tile is written transposed.
 template <int lines, int threads>
 struct AlongK {
     static constexpr int QUADS = lines * 2, PASSES = (QUADS + threads - 1) / threads;
@@ -57,7 +57,7 @@ struct AlongK {
     }
 };
 
-// AlongLines: the neighbours are of one k. A thread has the same lines in every pass.
+// AlongLines: the neighbours belong to one k. A thread has the same lines in every pass.
 template <int lines, int threads>
 struct AlongLines {
     static constexpr int ACROSS = lines / 4, QUADS = 8 * ACROSS, PASSES = (QUADS + threads - 1) / threads;

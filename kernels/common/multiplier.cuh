@@ -1,16 +1,16 @@
-// The product of two float32 numbers as a cheaper multiplier makes it, to the bit. Which one a kernel gets is said when it
-// is compiled (without it: exact, and the code is that of a * b):
+// The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a kernel is compiled (default:
+// exact, which compiles to a * b):
 //     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16 or fp16
 //     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
-// What each is and what becomes of zeros, subnormals, infinities, NaN, and results too large or too small is said in
-// workflow/scripts/ladder/arithmetic/multipliers.py, whose kernel_defines() makes these options.
+// workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals, infinities, NaN, overflow and
+// underflow; its kernel_defines() makes these options.
 //
 //     multiply(a, b)               one product
-//     add_products(a, b, sum)      sum(i, j) += multiply(a(i), b(j)) for a thread's piece of a matrix product
+//     add_products(a, b, sum)      sum(i, j) += multiply(a(i), b(j)) for a thread's part of a matrix product
 //
-// Most of the work depends on one operand alone: Left and Right hold it, so that a piece of 8 x 8 products does it 16 times
-// and not 64. A product of theirs comes in two forms: `any` operands, or where all are finite and nothing can overflow, which
-// add_products sees from the largest magnitudes of a piece.
+// Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8 products do it 16 times instead
+// of 64. A product has two forms: for `any` operands, or for finite operands without overflow, which add_products detects from
+// the largest magnitudes.
 #pragma once
 
 #ifndef MULTIPLIER
@@ -24,8 +24,8 @@ constexpr unsigned ONE = 0x3f800000u, LEAST_NORMAL = 0x00800000u, CARRY = 0x0080
 constexpr unsigned NOT_A_NUMBER = 0x7fc00000u;
 
 struct exact {
-    static constexpr bool SPECIAL_CASES = false;   // whether `any` makes a difference
-    static constexpr bool ONE_NAN = false;         // or what a * b makes of one
+    static constexpr bool SPECIAL_CASES = false;   // true if the two forms differ
+    static constexpr bool ONE_NAN = false;         // false: the NaN of a * b
     struct Left {
         float value;
         __device__ __forceinline__ explicit Left(float a) : value(a) {}
@@ -135,7 +135,7 @@ using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
-    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;   // the entry is what takes its time
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;   // the table lookup dominates the time
     static constexpr int BITS = MULTIPLIER_TABLE_BITS, SHIFT = 23 - BITS;
     struct Left {
         float given;

@@ -1,4 +1,4 @@
-// Reads and writes of 1 or 4 neighbours in memory; 4 at a time take one access of 16 bytes (4 for bytes), aligned to that.
+// Loads and stores of 1 or 4 neighbours in memory; 4 neighbours take one aligned access of 16 bytes (4 for bytes).
 #pragma once
 
 template <int width>

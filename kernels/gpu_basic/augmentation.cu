@@ -1,4 +1,4 @@
-// Draws how each image of a batch is shifted and mirrored, and gathers and normalises the images so.
+// Draws how each image of a batch is shifted and mirrored, and gathers and normalizes the images so.
 //
 // Rung: the first on the GPU. One thread per image that is drawn for and per element of the batch, global memory only.
 // Layouts: augmentation int32 (batch, 3): dy, dx, 1 for mirrored left to right; images, permutation, counters, scale, offset, x

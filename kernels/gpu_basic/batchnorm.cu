@@ -1,4 +1,4 @@
-// Batch normalisation (Ioffe and Szegedy, 2015): each channel by the mean and variance of all its pixels in the batch, or
+// Batch normalization (Ioffe and Szegedy, 2015): each channel by the mean and variance of all its pixels in the batch, or
 // after training by running ones; and its gradients.
 //
 // Rung: the first on the GPU. Global memory only, no atomics. One thread per element of y and dx; the sums over all pixels are
@@ -7,7 +7,7 @@
 // The variance takes a second pass over x, because the mean of the squares less the square of the mean would lose a small
 // variance beside a large mean. What is done once per channel is done in float64.
 //
-// Layouts, float32: x, y, dx, dy (pixels, channels), walked as they lie, a batch's pixels being all of all its images; weight,
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order, a batch's pixels being all of all its images; weight,
 // bias, dweight, dbias, mean, inverse = 1 / sqrt(variance + epsilon), running_mean, running_var (channels); partials (parts,
 // channels), of the gradients (2, parts, channels): those of dbias, then those of dweight. `count` = pixels channels.
 //

@@ -1,4 +1,4 @@
-// 2-D convolution (cross-correlation, zeros around the image) and its three gradients, directly by definition.
+// 2-D convolution (cross-correlation, zero padding) and its three gradients, directly by definition.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every element is one sum in
 // a fixed order, so that two runs give the same bytes. Only a bias gradient, the sum over all pixels, is made in parts.

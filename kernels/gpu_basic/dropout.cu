@@ -1,7 +1,7 @@
 // Dropout: in training each value is zero with probability `rate`, else divided by 1 - rate; and its gradient.
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
-// Layouts: x, y, dx, dy float32, any, walked as they lie (`count` elements); mask, uint8, alike: 1 for what is kept; counters
+// Layouts: x, y, dx, dy float32, any, in memory order (`count` elements); mask, uint8, alike: 1 for what is kept; counters
 // int64: [step, offset into the permutation, step of this epoch]. Element e is kept where the e-th 32-bit number that Philox
 // draws for (seed, stream, step) is `threshold` = rate 2^32 or more, and so depends on nothing else; scale = 1 / (1 - rate).
 // Launches: block (256), grid (ceil(count / 256)).

@@ -1,4 +1,4 @@
-// Gathers the images of a batch and normalises them.
+// Gathers the images of a batch and normalizes them.
 //
 // Rung: the first on the GPU. One thread per element of the batch, global memory only.
 // Layouts: images (rows, height, width, channels), uint8 or float32; permutation int64 (rows); counters int64: [step, offset

@@ -2,7 +2,7 @@
 //
 // Rung: the first on the GPU. Global memory only; a window's contrast is one thread's, then one thread per element.
 // Layouts, float32: image (batch, height, width, channels); contrast (batch, out_height, out_width) with out_height = height -
-// window + 1; x, y (batch, out_height, out_width, values), walked as they lie (`count` elements).
+// window + 1; x, y (batch, out_height, out_width, values), in memory order (`count` elements).
 // Launches: block (256): local_contrast_windows grid (ceil(windows / 256)), local_contrast_divide grid (ceil(count / 256)).
 // What bounds it: memory, 8 bytes per element; the windows overlap, so the image comes from the cache.
 // Predicted, not measured, for 64 images of 27x27x800 (37 M elements) at 4.3 TB/s: 70 us.

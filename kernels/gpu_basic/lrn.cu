@@ -1,10 +1,10 @@
-// Local response normalisation (Krizhevsky et al., 2012): x / (k + alpha / size * the sum of squares over `size` neighbouring
+// Local response normalization (Krizhevsky et al., 2012): x / (k + alpha / size * the sum of squares over `size` neighbouring
 // channels) ^ beta, and its gradient.
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
-// Layouts, float32: x, y, dx, dy (pixels, channels), walked as they lie (`count` elements); sums, alike: what stands in the
-// brackets, which the forward pass keeps. The neighbours of channel c are c - size / 2 to c + (size - 1) / 2, as far as there
-// are such channels. ratio = alpha / size.
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); sums, alike: the value in
+// brackets, kept by the forward pass. The neighbours of channel c are the existing channels from c - size / 2 to
+// c + (size - 1) / 2. ratio = alpha / size.
 // Launches: block (256), grid (ceil(count / 256)).
 // What bounds it: forward memory, 12 bytes per element; the neighbours come from the cache. Backward the arithmetic of a power
 // for each neighbour, about 60 instructions.

@@ -3,9 +3,9 @@
 // Rung: the first on the GPU. One thread per output element, global memory only; the gradient is gathered, so that no two
 // threads write one element, also where windows overlap.
 // Layouts: x, dx (batch, height, width, channels), y, dy (batch, out_height, out_width, channels), float32, with out_height =
-// (height + 2 padding - window) / stride + 1; index, uint8, as y: the place of the maximum in its window, row by row, so
-// window is 15 at most; of equal values the first. Pixels outside the image never win; every window holds one inside, because
-// the padding is at most half of it.
+// (height + 2 padding - window) / stride + 1; index, uint8, as y: the position of the maximum (the first if several are equal)
+// in its window in row-major order, so window is at most 15. Padding never wins; every window holds a pixel of the image,
+// because the padding is at most half of it.
 // Launches: block (256), grid (ceil(elements of the output / 256)): y forward, dx backward.
 // What bounds it: memory. With 2x2 windows side by side, forward reads 16 and writes 5 bytes per output, backward reads 5 for
 // every 16 it writes.
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) maxpool2d_forward(const float*
     for (int in_row = first_row; in_row < last_row; in_row++)
         for (int in_column = first_column; in_column < last_column; in_column++) {
             float value = pixels[(in_row * width + in_column) * channels];
-            if (value > largest || (value != value && largest == largest)) {   // a NaN wins, so that it is not lost
+            if (value > largest || (value != value && largest == largest)) {   // NaN wins, so that it is not lost
                 largest = value;
                 place = (in_row - top) * window + in_column - left;
             }

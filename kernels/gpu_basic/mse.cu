@@ -1,7 +1,7 @@
 // Mean squared error: its gradient, and its value in two kernels, because no atomics are used.
 //
 // Rung: the first on the GPU. Global memory only.
-// Layouts: prediction, target, gradient float32, any, walked as they lie (`count` elements); partials float32 (parts);
+// Layouts: prediction, target, gradient float32, any, in memory order (`count` elements); partials float32 (parts);
 // losses float64, one per step of an epoch; counters int64: [step, offset into the permutation, step of this epoch].
 // Launches:
 //   mse_gradient   one thread per element: block (256), grid (ceil(count / 256))

@@ -1,4 +1,4 @@
-// Zeros on all four sides of an image, and the gradient: what lies inside them.
+// Zero padding on all four sides of an image, and its gradient: the inner part.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only.
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, height + 2 amount, width + 2 amount, channels).

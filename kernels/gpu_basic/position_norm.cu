@@ -1,7 +1,7 @@
 // Each pixel's vector divided by its length, sqrt(the sum of squares over its channels + epsilon), and the gradient.
 //
 // Rung: the first on the GPU. Global memory only; a pixel's sum over channels is one thread's, then one thread per element.
-// Layouts, float32: x, y, dx, dy (pixels, channels), walked as they lie (`count` elements); norms (pixels), which the forward
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); norms (pixels), which the forward
 // pass keeps; along (pixels): y . dy.
 // Launches: block (256): position_norm_lengths, position_norm_along grid (ceil(pixels / 256)); position_norm_divide,
 // position_norm_backward grid (ceil(count / 256)).
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) position_norm_along(const floa
     along[pixel] = products;
 }
 
-// What is left of dy across y: a change of x along itself changes nothing but its length.
+// The component of dy orthogonal to y: a change of x along itself changes only its length.
 extern "C" __global__ void __launch_bounds__(256) position_norm_backward(const float* __restrict__ y,
                                                                          const float* __restrict__ norms,
                                                                          const float* __restrict__ dy,

@@ -1,7 +1,7 @@
-// An array times one number: loss scaling, and its undoing.
+// An array times a scalar, for loss scaling and its inverse.
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
-// Layout: any, the arrays are walked as they lie; float32. `count`: elements.
+// Layout: any, the arrays are in memory order; float32. `count`: elements.
 // Launches: block (256), grid (ceil(count / 256)).
 // What bounds it: memory. 8 bytes per element; below about 100,000 of them the launch itself.
 // Predicted, not measured, for the 1.2 M weights of a 3x3 convolution of 369 -> 369 channels at 4.3 TB/s: 2.3 us.

@@ -1,7 +1,7 @@
 // The optimizers' updates of one parameter tensor, and the end of a step.
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
-// Layouts: parameter, gradient, velocity, square, mean float32, any, walked as they lie (`count` elements);
+// Layouts: parameter, gradient, velocity, square, mean float32, any, in memory order (`count` elements);
 // learning_rates float64, one per step of the run; counters int64: [step, offset into the permutation, step of this epoch].
 // clip: largest absolute value of an element of the gradient, 0 for no limit; weight_decay is added after clipping.
 // Launches: block (256), grid (ceil(count / 256)); advance: block (1), grid (1).

@@ -1,7 +1,7 @@
-// Windows that slide over an image with zeros around it, along one of its sides.
+// Sliding windows over a zero-padded image, along one axis.
 #pragma once
 
-// How many windows there are.
+// Number of windows.
 __device__ __forceinline__ int windows(int size, int window, int stride, int padding) {
     return (size + 2 * padding - window) / stride + 1;
 }

@@ -5,8 +5,8 @@
 // maximum of a window is what ReLU let through exactly where it is positive).
 //
 // Layouts: x, dx (batch, height, width, channels), y, dy (batch, height / 2, width / 2, channels), float32; index, uint8,
-// as y: the place of the maximum in its window, 0 to 3 row by row; of equal values the first. Arrays start at multiples of
-// 16 bytes (index: 4).
+// as y: the position of the maximum (the first of equal values) in its window, 0 to 3 in row-major order. Arrays start at
+// multiples of 16 bytes (index: 4).
 // Compiled with WIDTH: 4 for channels that are a multiple of 4, otherwise 1.
 // Launches: block (256), grid (ceil(elements / WIDTH / 256)); elements of y forward; backward of y with its height and width
 // rounded up, because a dropped row or column gets zeros.
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) maxpool2d_forward(const float*
         largest[e] = values[0][e], place[e] = 0;
 #pragma unroll
         for (int i = 1; i < 4; i++)
-            if (values[i][e] > largest[e] || values[i][e] != values[i][e])   // a NaN wins, so that it is not lost
+            if (values[i][e] > largest[e] || values[i][e] != values[i][e])   // NaN wins, so that it is not lost
                 largest[e] = values[i][e], place[e] = i;
     }
     store(y + element, largest);

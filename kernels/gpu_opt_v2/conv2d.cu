@@ -1,4 +1,4 @@
-// 2-D convolution (cross-correlation, stride 1, zeros around the image) with bias and ReLU, with 2x2 max-pool where one
+// 2-D convolution (cross-correlation, stride 1, zero padding) with bias and ReLU, with 2x2 max-pool where one
 // follows, and its input gradient, back through that ReLU and max-pool.
 //
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: where a max-pool follows, the convolution's own output never reaches memory
@@ -7,8 +7,9 @@
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y (batch, out_height, out_width, filters) with out_height = height
 // + 2 padding - kernel + 1, halved where pooled (an odd last row or column is dropped); dy as y; weight (filters, kernel,
-// kernel, channels); bias (filters); index, uint8, as the pooled y: the place of the maximum in its window, 0 to 3 row by row,
-// of equal values the first, or 4 where ReLU lets no gradient pass. Every array has fewer than 2^31 elements.
+// kernel, channels); bias (filters); index, uint8, as the pooled y: the position of the maximum (the first if several are
+// equal) in its window, 0 to 3 in row-major order, or 4 where ReLU lets no gradient pass. Every array has fewer than 2^31
+// elements.
 //
 // Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,128,8,8 or 64,64,4,4, for layers whose large tiles do
 // not fill a GPU). Each element is one sum in the order of k, so the tile does not change the bytes.
@@ -28,7 +29,7 @@
 #endif
 using Tile = GemmTile<TILE>;
 
-// The 2x2 windows that this thread holds: their maxima, then ReLU, which is what the maximum of ReLUs is.
+// Maxima of the 2x2 windows that this thread holds, then ReLU, which equals the maximum of ReLUs.
 __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
                                               const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], int first_pixel,
                                               int pixels, int first_filter, int filters) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
 #pragma unroll
                 for (int candidate = 1; candidate < 4; candidate++) {
                     float value = sum[i + candidate][j + e];
-                    if (value > largest[e] || value != value) largest[e] = value, place[e] = candidate;   // a NaN wins
+                    if (value > largest[e] || value != value) largest[e] = value, place[e] = candidate;   // NaN wins
                 }
                 if (!(largest[e] > 0.0f)) place[e] = 4;
                 largest[e] = at_least(largest[e], 0.0f);
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     forward<true>(x, weight, bias, y, index, batch, height, width, channels, filters, kernel, padding, true);
 }
 
-// A convolution of dy with the filters turned by 180 degrees.
+// A convolution of dy with the filters rotated by 180 degrees.
 template <Kind kind>
 __device__ __forceinline__ void input_grad(const Images<kind>& dy, const float* weight, float* dx, int batch, int height,
                                            int width, int channels, int kernel, int padding) {

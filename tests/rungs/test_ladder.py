@@ -1,6 +1,5 @@
-"""What is asked of every GPU rung alike: that it trains as the cpu rung does, that every GPU accepts what it launches, that
-its plans are in order, and that it keeps what the ladder claims. Kernels run in the emulator. A new rung is covered by its row
-in variants.VARIANTS.
+"""Tests of every GPU rung: it trains as the cpu rung does, every GPU accepts its launches, its plans are consistent, and the
+ladder's claims hold. Kernels run in the emulator. A new rung is covered by its row in variants.VARIANTS.
 """
 
 import concurrent.futures
@@ -32,11 +31,11 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
 RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
-LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each makes the step smaller
+LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # fewer launches and bytes each
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
-FORWARD = {**NETWORKS, **zoo.FITTED}   # what can be run forward
-SMALL = 5e-5   # deviation of networks with so few values that no rounding takes one to the other side of a ReLU's zero
+FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
+SMALL = 5e-5   # largest deviation of small networks, where no rounding error changes the sign of a ReLU's input
 AUGMENTED = plan.Augmentation(flip=True, crop=2)
 EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one
 BATCHES = sorted({size for batch in (1, 3, 32, 64, 512) for size in (batch, EPOCH % batch) if size})
@@ -75,14 +74,14 @@ class WithWrongGradients(emulator_executor.Executor):
 
 @functools.cache
 def trained_by_cpu(network, protocol, **settings):
-    """(what parity.train gives, the arrays at the end)."""
+    """(result of parity.train, the arrays at the end)."""
     executor = keeping_arrays(executors.create("cpu", os.cpu_count()))
     protocol = parity.protocols(NETWORKS[network])[protocol]
     return parity.train(NETWORKS[network], "cpu", executor, protocol, **settings), executor.arrays
 
 
 def keeping_arrays(executor):
-    """The executor, which keeps the arrays of the plan it has allocated last as `arrays`."""
+    """The executor, which then keeps the last allocated plan's arrays as `arrays`."""
     allocate = executor.allocate
 
     def kept(*arguments):
@@ -112,7 +111,7 @@ def test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it
 @pytest.mark.parametrize("network", zoo.NETWORKS)
 @pytest.mark.parametrize("rung", RUNGS)
 def test_small_networks_train_as_on_the_cpu_in_the_same_bytes_in_every_order(rung, network):
-    """Forward twice: two runs of one program. Losses and hits are those of the last update."""
+    """The order "forward" twice: two runs of one program. Losses and hits are those of the last update."""
     protocol = parity.protocols(NETWORKS[network])["momentum"]
     reference, at_reference = trained_by_cpu(network, "momentum", augmentation=AUGMENTED)
     network, found = NETWORKS[network], []
@@ -172,7 +171,7 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
 
 @functools.cache
 def plans(rung):
-    """What a rung may be asked to run, small changes apart."""
+    """The kinds of plans that a rung may have to run."""
     made = []
     for network, batch in itertools.product(NETWORKS.values(), BATCHES):
         made += [trained_in(network, rung, batch), *inferred_in(network, rung, batch)]
@@ -280,7 +279,7 @@ def test_above_the_first_rung_no_layer_runs_in_a_kernel_of_the_first(rung):
 @needs_nvrtc
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
 def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_shared_memory(rung):
-    """Those whose operands come in rows of 4 channels: all but the first layer's and the last one's."""
+    """Where 4 divides the channels: in all layers but the first and the last."""
     steps = [step for step in training_plan(rung).steps if re.search("conv2d.*(forward|grad)", step.operation)
              and step.layer not in ("enc1", "dec2_up", "dec3")]
     binaries = compiled_all(sorted({(launch.source, launch.defines) for step in steps for launch in step.launches}), "sm_90")

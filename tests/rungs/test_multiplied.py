@@ -1,4 +1,4 @@
-"""Every rung under every multiplier: single products to the bit, whole steps as the cpu rung's, and what a GPU accepts."""
+"""Every rung with every multiplier: single products to the bit, training as on the cpu rung, launches that a GPU accepts."""
 
 import functools
 import itertools
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 GPU_RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
 RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
-TABLE = Table("random", references.random_table(7))   # not symmetric: the operands' order counts
+TABLE = Table("random", references.random_table(7))   # asymmetric: the operands' order matters
 ALL = [*MULTIPLIERS.values(), TABLE]
-SOME = [MULTIPLIERS["am16"], MULTIPLIERS["fp16"], TABLE]   # where a tile's product takes g++ seconds to compile
+SOME = [MULTIPLIERS["am16"], MULTIPLIERS["fp16"], TABLE]   # for rungs whose tiles take g++ seconds to compile
 LENGTH = plan.Length(10, 5)
 FILTERS = 70     # more than a tile's width on every rung
-ROUNDED = 5e-3   # deviation that operands rounded to 8 bits may cause, where their last bit is another
+ROUNDED = 5e-3   # largest deviation caused by operands rounded to 8 bits that differ in the last bit
 
 
 def everywhere(multiplier):
@@ -63,7 +63,7 @@ def step(rung, multiplier, image, batch):
 @pytest.mark.parametrize("rung, multiplier", [
     *itertools.product(RUNGS[:3], ALL), *itertools.product(RUNGS[3:], SOME)], ids=lambda value: getattr(value, "name", value))
 def test_sums_of_one_product_are_that_product_to_the_bit_in_every_direction(rung, multiplier):
-    zero = np.float32(0)   # what a sum starts from: of a zero product the sign is lost
+    zero = np.float32(0)   # a sum starts from it, so a zero product loses its sign
     arrays, weights = step(rung, multiplier, (5, 7, 1), 2)
     up, down = weights["up.weight"].reshape(-1), weights["down.weight"].reshape(-1)
     assert np.array_equal(arrays["up"], multiply(arrays["input"], up, multiplier) + zero)
@@ -88,7 +88,7 @@ def trained_by_cpu(network, name, loss_scale=1):
     ("odd", "am16", 1), ("zoo", "am16", 1), ("preactivation", "am16", 1), ("odd", "fp16", 1024), ("zoo", "fp16", 1024)])
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "cpu"])
 def test_networks_train_as_on_the_cpu_rung(rung, network, name, loss_scale):
-    """Other orders of sums now and then take a product across a step of its multiplier, which is no smooth function."""
+    """A multiplier is not continuous: another order of sums can move an operand across one of its steps."""
     network, reference = zoo.NETWORKS[network], trained_by_cpu(network, name, loss_scale)
     trained = parity.train(network, rung, executor(rung), parity.protocols(network)["sgd"], follow=reference,
                            multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
@@ -128,7 +128,7 @@ def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(run
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_every_launch_is_one_that_the_gpu_accepts(architecture):
-    """The largest tiles, of the multiplier that takes most registers, and all multipliers where a thread has most sums."""
+    """The multiplier that needs most registers on every rung, and all multipliers on the rung with the largest tile."""
     choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], MULTIPLIERS.values())]
     for rung, multiplier in choices:
         settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=64,

@@ -1,4 +1,4 @@
-"""What NVRTC says about a kernel file, kept in the user's cache folder under a hash of everything it was made from."""
+"""NVRTC's report on a kernel file, cached in the user's cache folder under a hash of sources and options."""
 
 import dataclasses
 import hashlib

@@ -9,7 +9,7 @@ import cuda_emulator
 
 
 class Executor:
-    """As executors.py says, without times."""
+    """An executor (interface: see ladder/executors/create.py) that measures no times."""
 
     def __init__(self, order="forward"):
         self.order = order
@@ -19,10 +19,10 @@ class Executor:
         return {name: np.array(array) for name, array in arrays.items()}
 
     def allocate(self, plan, placed):
-        """New buffers hold NaN, or for integers 0x55 in every byte: a kernel must write what later ones read."""
+        """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data show."""
         modules = {_module(launch) for step in plan.steps for launch in step.launches}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda module: module.plain, modules))   # compiled, where they were not
+            list(pool.map(lambda module: module.plain, modules))   # compiles
         return {name: placed[name] if name in placed else _poisoned(buffer) for name, buffer in plan.buffers.items()}
 
     def run(self, plan, arrays):

@@ -1,4 +1,4 @@
-"""What the tests of all rungs' kernels share: operands, error bounds and the update's definition."""
+"""Helpers of the kernel tests of all rungs: operands, error bounds and the definition of the updates."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def normal(*shape, seed=0):
 
 
 def poisoned(shape, dtype=np.float32):
-    """An output before its kernel ran: NaN, or the largest integer."""
+    """An output array before its kernel runs: NaN, or the largest integer."""
     return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max, dtype)
 
 
@@ -28,13 +28,13 @@ def counters(step, offset=0, step_of_epoch=0):
 
 
 def step_state(step):
-    """(learning_rates, counters) as the update kernels take them."""
+    """(learning_rates, counters), arguments of the update kernels."""
     rates = np.array([0.01, 0.003, 0.25, 0.07])
     return rates, counters(step)
 
 
 def updated(name, w, g, state, step, weight_decay, clip, momentum):
-    """(parameter, running averages) after one update, in float64, as optimizers.py states it."""
+    """(parameter, running averages) after one update, in float64, by the formulas of optimizers.py."""
     rate = step_state(step)[0][step]
     g = (np.clip(g, -clip, clip) if clip else g) + weight_decay * w
     if name == "sgd":

@@ -1,14 +1,14 @@
-"""Breaks the kernels of a rung in small ways, one at a time, and counts how many of these mutants its tests notice.
+"""Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the mutants that tests kill.
 
 Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [--sample COUNT]
 
-FILE: of the rung's folder or below kernels/; without any, all files of the rung and the headers that they include. --sample
-takes COUNT of the mutants, always the same ones.
+FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. --sample
+selects COUNT of the mutants, always the same ones.
 
 Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG.py
-then run until the first failure; two mutants at a time. Prints the mutants that survive, and the share that was killed; a
-mutant that does not compile counts for nothing. A survivor wants a better test, or stands in equivalent_mutants.toml with the
-reason why it computes the same.
+then run until the first failure; two mutants at a time. Prints the surviving mutants and the share of killed ones; mutants
+that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the reason why
+it computes the same.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Mutant:
 
 
 def mutants(kernels, file):
-    """Every mutation of the function bodies in a file; comments, signatures and what g++ does not see stay as they are."""
+    """Every mutation of the function bodies in a file; comments, signatures and code hidden from g++ are left alone."""
     lines, inside, hidden = (kernels / file).read_text().splitlines(keepends=True), False, False
     for number, line in enumerate(lines):
         code = line.partition("//")[0].rstrip()
@@ -91,9 +91,9 @@ def copy_project(source, target):
 
 
 def fate(rung, mutant, base, timeout):
-    """What the tests of the rung make of the mutant: "killed", "survived" or "does not compile".
+    """"killed", "survived" or "does not compile": the result of the rung's tests on the mutant.
 
-    base: the project as it was at the start, with a cache of its compiled kernels.
+    base: an unchanged copy of the project, with a cache of its compiled kernels.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder)
@@ -102,7 +102,7 @@ def fate(rung, mutant, base, timeout):
         (copy / "kernels" / mutant.file).write_text(mutant.text)
         try:
             tests = run_tests(rung, copy, timeout)
-        except subprocess.TimeoutExpired:   # a loop that never ends is noticed, too
+        except subprocess.TimeoutExpired:   # an endless loop counts as killed
             return "killed"
         if "CompileError" in tests.stdout:
             return "does not compile"

@@ -1,5 +1,5 @@
-"""What can be found out about a GPU rung's plan without running it: launches that a GPU would refuse, reads of what nobody has
-written, launches on two streams that nothing keeps apart, and the memory that is touched.
+"""Static checks of a GPU rung's plan: launches that a GPU would reject, reads of unwritten buffers, unsynchronized launches on
+two streams, and the memory traffic.
 """
 
 import dataclasses
@@ -10,11 +10,11 @@ import numpy as np
 import emulator_executor
 
 SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}   # that one block may have
-PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel was allowed more before
+PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel's limit was raised
 REGISTERS = 65536                  # that one block may have
 MOST_THREADS, MOST_THREADS_BY_DIMENSION = 1024, (1024, 1024, 64)
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of buffers that hold something before the first step
+GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of buffers initialized before the first step
 
 
 def launches(plan):
@@ -24,7 +24,7 @@ def launches(plan):
 # ---- what a GPU accepts
 
 def refusals(launch, plan, resources, architecture):
-    """Why a GPU of this architecture would not run the launch, or not as meant. resources: nvrtc.Resources of its kernel."""
+    """Reasons why a GPU of this architecture would reject or misrun the launch. resources: nvrtc.Resources of its kernel."""
     grid, block = _three(launch.grid), _three(launch.block)
     threads, most_threads = math.prod(block), min(resources.most_threads or MOST_THREADS, MOST_THREADS)
     shared = resources.static_shared_bytes + launch.shared_bytes
@@ -50,7 +50,7 @@ def refusals(launch, plan, resources, architecture):
 
 
 def wrong_arguments(launch, plan):
-    """How the launch's arguments differ from what its kernel takes."""
+    """Differences between the launch's arguments and its kernel's parameters."""
     taken = parameters(launch)
     if len(taken) != len(launch.arguments):
         return [f"{len(launch.arguments)} arguments where the kernel takes {len(taken)}"]
@@ -64,18 +64,18 @@ def wrong_arguments(launch, plan):
 
 
 def _registers(each, threads):
-    """Registers that a block takes: a warp gets them by 256, and four warps at a time get a place."""
+    """Registers allocated to a block: per warp in units of 256, for a multiple of four warps."""
     warps = _round_up(_round_up(threads, 32) // 32, 4)
     return warps * _round_up(each * 32, 256)
 
 
 # ---- who reads and writes what, and when
 
-_parameters = {}   # (source, entry) -> what the kernel takes, whatever its defines
+_parameters = {}   # (source, entry) -> the kernel's parameters, which do not depend on defines
 
 
 def parameters(launch):
-    """What the launch's kernel takes: cuda_emulator.Parameter in order."""
+    """The parameters of the launch's kernel: cuda_emulator.Parameter in order."""
     key = launch.source, launch.entry
     if key not in _parameters:
         _parameters[key] = emulator_executor.function(launch).parameters
@@ -83,7 +83,7 @@ def parameters(launch):
 
 
 def writes(launch):
-    """Buffers that the launch may write, because its kernel takes them without `const`; it may read them, too."""
+    """Buffers that the launch may write (and read), because its kernel's parameter is not `const`."""
     return {name for name, parameter in zip(launch.arguments, parameters(launch), strict=True) if parameter.writable}
 
 
@@ -92,20 +92,20 @@ def reads(launch):
 
 
 def undeclared_writes(plan):
-    """(operation, buffer) of launches that write what their step does not say it writes, apart from workspace.
+    """(operation, buffer) of launches that write a buffer, other than workspace, that their step does not list as written.
 
-    The executor orders streams by what steps say.
+    The executor orders streams by these lists.
     """
     return [(step.operation, name) for step in plan.steps for launch in step.launches for name in sorted(writes(launch))
             if name not in step.writes.values() and plan.buffers[name].kind != "workspace"]
 
 
 def hazards(plan, waits):
-    """Reads of buffers that nothing has written before, and pairs of launches on two streams that nothing keeps apart.
+    """Reads of unwritten buffers, and conflicts between unordered launches on two streams.
 
-    waits: for each launch the numbers of the launches, all of them earlier, that it waits for. A launch comes after those,
-    after the launch before it on its own stream, and after whatever these come after. Launches of different runs of a plan
-    are kept apart by the executor, which joins its streams at the end of each.
+    waits: for each launch, the numbers of the earlier launches that it waits for. A launch runs after those, after the previous
+    launch on its own stream, and, transitively, after everything that these run after. The executor joins its streams at the
+    end of each run of a plan.
     """
     found, done, last = [], [], {}   # last: of each stream
     for number, launch in enumerate(launches(plan)):

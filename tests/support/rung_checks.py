@@ -13,7 +13,7 @@ ORDERS = ("forward", "reverse", "random")
 
 
 class Shapes:
-    """What a launch function asks of the plan under construction."""
+    """The part of plan.Builder that launch functions use."""
 
     def __init__(self, arrays):
         self.arrays, self.batch = arrays, next(iter(arrays.values())).shape[0]
@@ -27,7 +27,7 @@ class Shapes:
 
 
 def run_step(launches, reads, writes, orders=ORDERS, **attributes):
-    """Run a step whose arrays are given by role. launches: the launch function. Returns the launches it made."""
+    """Run a step with arrays given by role; launches: the launch function. Returns its launches."""
     arrays = {**reads, **writes}
     step = Step("step", "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
     made = launches(step, Shapes(arrays))
@@ -56,7 +56,7 @@ def launches_of(made, rung):
 
 
 def convolution_launches(rung, shape, stride=1):
-    """(source, defines) of the launches of all directions of a convolution, which do not run."""
+    """(source, defines) of a convolution's launches in all directions, without running them."""
     conv = Convolution(shape, integers, stride)
     arrays = {"x": conv.x, "dx": conv.x, "weight": conv.weight, "dweight": conv.weight, "bias": conv.bias, "dbias": conv.bias,
               "y": conv.dy, "dy": conv.dy}
@@ -90,7 +90,7 @@ class Convolution:
         return conv2d_weight_grad(x, self._stride_1(dy), self.padding, self.kernel)
 
     def _stride_1(self, dy):
-        """dy of the convolution of stride 1, whose other outputs nobody reads."""
+        """dy of the same convolution with stride 1, zero for the additional outputs."""
         grow = 2 * self.padding - self.kernel + 1
         full = np.zeros((len(dy), self.height + grow, self.width + grow, dy.shape[3]), dy.dtype)
         full[:, ::self.stride, ::self.stride] = dy
@@ -142,7 +142,7 @@ def check_weight_grad(launches, shape, stride=1):
 
 
 def check_infinities(rung, channels):
-    """An infinite number stays one: what lies beyond the last product is zero on both sides, for 0 times infinity is a NaN."""
+    """Infinities are kept: beyond the last product both operands are zero, because 0 times infinity would be NaN."""
     conv = Convolution((1, 3, 4, channels, 12, 1, 0), lambda *shape, seed=0: np.ones(shape, np.float32))
     conv.x[..., 4] = conv.dy[..., 4] = conv.weight[4, ..., 4] = np.inf
     assert np.isposinf(_forward(rung.conv2d_forward, conv, False)).all()

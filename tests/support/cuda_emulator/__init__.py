@@ -1,11 +1,11 @@
-"""Runs CUDA C++ kernels on the CPU and checks what they do to memory, with g++ alone: no GPU, no CUDA.
+"""Runs CUDA C++ kernels on the CPU and checks their memory accesses, with g++ only: no GPU, no CUDA.
 
     function = load("kernels/gpu_basic/relu.cu").get_function("relu_forward")
     function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
     check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders, every access watched
 
-A kernel is compiled twice at most: plain (fast) and, for `check`, with a call before each of its memory accesses.
-Compiled kernels are kept in the user's cache folder under a hash of everything they were made from.
+A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its memory accesses.
+Compiled kernels are cached in the user's cache folder under a hash of sources and options.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidd
 _PLAIN_FLAGS = ("-O3", "-march=native")
 # Simulated products do not vectorize, and their tests run small networks: g++ takes half the time, the kernel no longer.
 _SIMULATED_FLAGS = ("-O2", "-march=native")
-# Loads may not move to where the kernel does not do them, or the watch would see accesses that no GPU makes.
+# Loads must not be hoisted out of their branch: `check` would report accesses that no GPU makes.
 _WATCHED_FLAGS = ("-O2", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
                   "-fsanitize=thread,alignment,bounds,integer-divide-by-zero",
                   "--param=tsan-instrument-func-entry-exit=0")
@@ -43,7 +43,7 @@ _ALIGNMENT = 256   # of an allocation on a GPU
 
 
 class KernelFault(Exception):
-    """A kernel did what it must not. `kind` names the bug, `file` and `line` (0 where unknown) the place.
+    """A bug found in a running kernel. `kind` names it, `file` and `line` (0 if unknown) locate it.
 
     Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
     missing cp.async wait, bad cp.async, divergent barrier, divergent warp operation, division by zero, impossible
@@ -57,7 +57,7 @@ class KernelFault(Exception):
 
 
 class CompileError(Exception):
-    """g++ does not accept a kernel; the text is its own."""
+    """g++ rejects a kernel; the text is g++'s."""
 
 
 @functools.cache
@@ -74,7 +74,7 @@ class Module:
         self.names = _ENTRY.findall(_COMMENT.sub("", source.read_text()))
 
     def get_function(self, name):
-        """The kernel `name`; raises KeyError where the file has no such extern "C" __global__ function."""
+        """The kernel `name`; raises KeyError if the file has no such extern "C" __global__ function."""
         if name not in self.names:
             raise KeyError(f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}")
         return Function(self, name)
@@ -90,14 +90,14 @@ class Module:
 
 
 class Function:
-    """One kernel, launched as CuPy's RawKernel is."""
+    """One kernel, launched like CuPy's RawKernel."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
 
     @property
     def parameters(self):
-        """A Parameter for each argument that the kernel takes."""
+        """The kernel's Parameters in order."""
         return _parameters(self.module.plain, self.name)
 
     def __call__(self, grid, block, args, shared_mem=0, order="forward"):
@@ -119,9 +119,9 @@ class Function:
 
 
 def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse", "random")):
-    """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold what it computed.
+    """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the results.
 
-    Raises KernelFault at the first bug, and where an order changes a byte of a result.
+    Raises KernelFault at the first bug, and if a byte of a result depends on the order.
     """
     arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
     before = [array.copy() for array in arrays]
@@ -144,7 +144,7 @@ def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One argument that a kernel takes: a number, or an array that it may write or only read."""
+    """One parameter of a kernel: a number, or an array, writable or read-only."""
 
     dtype: np.dtype
     is_array: bool
@@ -176,8 +176,8 @@ def _parameters(library, name):
 class _Allocations:
     """A copy of each array, exactly as large, far from the others and aligned as on a GPU; copied back at the end.
 
-    pointers: of the copies, None for a scalar; buffers: what the emulator is told about them. An array that is passed
-    twice has one copy.
+    pointers: of the copies, None for a scalar; buffers: their description for the emulator. An array that is passed twice has
+    one copy.
     """
 
     def __init__(self, name, args):
@@ -219,7 +219,7 @@ def _round_up(number, multiple):
 
 
 def _offset(array):
-    """Bytes from the start of the array's allocation, modulo the alignment: what a view's pointer is off on a GPU."""
+    """Offset of a view from its allocation in bytes, modulo the alignment: its misalignment on a GPU."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

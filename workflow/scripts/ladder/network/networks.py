@@ -4,6 +4,7 @@ Each function returns the table for an input shape (height, width, channels) and
 """
 
 import dataclasses
+import functools
 import math
 
 from ladder.errors import UserError
@@ -64,12 +65,12 @@ class Network:
     loss: str | None
     fits: tuple = ()
 
-    @property
+    @functools.cached_property
     def parameters(self):
         """Parameter name -> shape, in the order of the layers."""
         return {name: shape for layer in self.layers for name, shape in layer.parameters.items()}
 
-    @property
+    @functools.cached_property
     def state(self):
         """Name -> shape of the values that training updates besides the parameters, i.e. running statistics."""
         return {name: shape for layer in self.layers for name, shape in layer.state.items()}

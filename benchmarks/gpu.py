@@ -30,9 +30,8 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks, weights
-from ladder.pages import parity as comparison
 from ladder.rungs import variants
-from ladder.training import plan
+from ladder.training import measure_rungs, plan
 from ladder.training.inference import Inference
 from timing import roofline
 
@@ -126,10 +125,10 @@ class Record:
         if self.is_late(f"parity: {case.name}"):
             return
         network, threads = case.network, os.cpu_count()
-        references = comparison.references(network, threads)
+        references = measure_rungs.references(network, threads)
         for variant in rungs:
             self.add(into, "parity", f"{case.name}, {variant}", lambda variant=variant: {
-                variant: comparison.check(network, variant, threads, references)})
+                variant: measure_rungs.check(network, variant, threads, references)})
 
     def time(self, into, case, rungs, ceilings):
         """Training steps of every rung, and of PyTorch."""

@@ -8,11 +8,12 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.pages import parity
+from ladder.training import measure_rungs
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    summary = parity.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
+    summary = measure_rungs.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = progress.utc()

@@ -34,7 +34,7 @@ OURS = "Kernel Ladder, cpu"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A network, what it trains on, and how many steps a turn times."""
+    """A network, its training images, and the number of timed steps per turn."""
 
     network: str
     input_shape: tuple
@@ -74,7 +74,7 @@ def main():
 
 
 def rows(case, arguments):
-    """What was measured of a case, a row for each contender; `ladder_is_faster_by` is of medians of all turns."""
+    """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians over all turns."""
     contenders = commands(case, arguments)
     steps = {name: [] for name in contenders}
     for _ in range(arguments.turns):
@@ -89,7 +89,7 @@ def rows(case, arguments):
 
 
 def commands(case, arguments):
-    """Name -> command of a process that prints the seconds of its steps as JSON."""
+    """{name: command of a process that prints the seconds of its steps as JSON}."""
     described = dataclasses.asdict(case)
     found = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
     if arguments.torch_python:

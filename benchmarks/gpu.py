@@ -1,14 +1,14 @@
-"""Everything about the GPU rungs in one run of at most 8 minutes, written as JSON after each section.
+"""All measurements of the GPU rungs in one run of at most 8 minutes, written as JSON after each section.
 
     python benchmarks/gpu.py --out FILE.json [--rungs gpu_basic,gpu_opt_v1] [--minutes 7]
-    python benchmarks/gpu.py --dry-run          what would be measured, with predictions and floors; needs no GPU
+    python benchmarks/gpu.py --dry-run          list the measurements, with predictions and lower bounds; needs no GPU
 
-Needs NumPy, CuPy (for CUDA 12 or 13) and NVRTC; PyTorch is measured beside where it is installed. Sections: machine, ceilings
-(copy, float32, tensor); of the autoencoder parity and same bytes twice, training steps by batch (scaled to an epoch of 50,000
-images), extraction of 60,000 images, memory, PyTorch; of LeNet-5, ResNet-18 and ResNet-50 parity, training steps, PyTorch; of
-ResNet-18 with half as many filters training steps under every multiplier.
-Every step draws images of its own; timed steps are run again untimed and must end in the same bytes; a time below the roofline
-is refused. benchmarks/table.py makes kernels/README.md's table of the record.
+Needs NumPy, CuPy (for CUDA 12 or 13) and NVRTC; PyTorch is measured too if it is installed. Sections: machine; ceilings (copy,
+float32, tensor); autoencoder: parity, reproducibility, training steps by batch size (scaled to an epoch of 50,000 images),
+extraction of 60,000 images, memory, PyTorch; LeNet-5, ResNet-18 and ResNet-50: parity, training steps, PyTorch; ResNet-18 with
+half as many filters: training steps with every multiplier.
+Every step uses new images; timed steps are repeated untimed and must give the same bytes; a time below the roofline is an
+error. benchmarks/table.py makes the table in kernels/README.md from the record.
 """
 
 import argparse
@@ -38,13 +38,13 @@ from timing import roofline
 import numpy as np   # isort: skip (after ladder)
 
 ROWS = 60_000             # images of an extraction
-BATCHES = (64, 32, 512)   # of the autoencoder: the one that the table shows first, the one that takes long last
+BATCHES = (64, 32, 512)   # of the autoencoder: the table's first, the slowest last
 WARM_UP = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A training to be timed: `steps` steps of `batch` images, of which an epoch has `images`."""
+    """A training to time: `steps` steps of `batch` images; an epoch has `images` images."""
 
     name: str
     input_shape: tuple
@@ -91,7 +91,7 @@ def main(arguments=None):
 
 
 class Record:
-    """The record being made; every section is written to `path` as soon as it is there."""
+    """The record in progress; every section is written to `path` as soon as it is complete."""
 
     def __init__(self, path, deadline):
         self.path, self.deadline = path, deadline
@@ -121,7 +121,7 @@ class Record:
             self.time(self.data, case, rungs, ceilings)
 
     def check(self, into, case, rungs):
-        """Parity and the same bytes twice, of every rung."""
+        """Parity and reproducibility of every rung."""
         if self.is_late(f"parity: {case.name}"):
             return
         network, threads = case.network, os.cpu_count()
@@ -132,13 +132,13 @@ class Record:
 
     def time(self, into, case, rungs, ceilings):
         """Training steps of every rung, and of PyTorch."""
-        for variant in reversed(rungs):   # the lowest rung takes longest, and can be left out most easily
+        for variant in reversed(rungs):   # the lowest rung is the slowest and the most dispensable
             self.add(into, "steps", f"{case.label}, {variant}", train_steps, case, variant, ceilings)
         for name in torch_contenders(case):
             self.add(into, "torch", f"{case.label}, {name}", torch_step, name, case)
 
     def add(self, into, section, name, work, *arguments):
-        """What work gives into a section, if there is time left; a fault is recorded and the rest goes on."""
+        """Append the result of work to a section, if there is time left; an error is recorded and the run continues."""
         if self.is_late(f"{section}: {name}"):
             return
         try:
@@ -154,7 +154,7 @@ class Record:
         self.save()
 
     def is_late(self, name):
-        """Whether there is no time left to begin this, which the record then says."""
+        """True if there is no time left to begin this, which is then recorded."""
         late = time.monotonic() > self.deadline
         if late:
             self.data["left_out"].append(f"{name}: out of time")
@@ -181,7 +181,7 @@ def machine(executor):
 
 
 def train_steps(case, variant, ceilings):
-    """A row of the steps: median and spread of a training step, with what it was predicted to take and may not beat."""
+    """A row of the steps: median and spread of a training step, its prediction and its lower bound."""
     network, warm_up = case.network, min(WARM_UP, case.steps)
 
     def run(clock=None):
@@ -199,7 +199,7 @@ def train_steps(case, variant, ceilings):
         return made, times, trained, executor.device_bytes()
 
     made, times, trained, used = run(clock=True)
-    checked = case in (AUTOENCODERS[0], *OTHERS, *MULTIPLIED)   # the other batches would take as long again
+    checked = case in (AUTOENCODERS[0], *OTHERS, *MULTIPLIED)   # checking the other batches would double their time
     if checked and not all(np.array_equal(trained[name], value) for name, value in run()[2].items()):
         raise RuntimeError("two runs of the same steps end in different bytes")
     if not all(np.isfinite(value).all() for value in trained.values()):
@@ -217,14 +217,14 @@ def train_steps(case, variant, ceilings):
 
 
 def refuse_impossible(seconds, made, ceilings):
-    """Raise RuntimeError for a time that beats the arithmetic; a whole step's bytes may come from a cache."""
+    """Raise RuntimeError for a time that beats the arithmetic; memory traffic does not count, it may come from a cache."""
     reason = roofline.impossible(seconds, made.flop, 0, ceilings)
     if reason:
         raise RuntimeError(reason)
 
 
 def extraction(network, variant):
-    """Seconds to compute the features of ROWS images and fetch them, images in memory, nothing written."""
+    """Seconds to compute and fetch the features of ROWS images in memory."""
     images = np.random.default_rng(0).integers(0, 256, (ROWS, *network.input_shape), dtype=np.uint8)
     encoder = Inference(network, variant, weights.initialize(network, 0), normalization.measure("unit", images), 1,
                         until=network.features)
@@ -240,7 +240,7 @@ def extraction(network, variant):
 
 
 def torch_contenders(case):
-    """Names of what PyTorch is measured with; none where it is not installed. Compiling takes long: the autoencoder only."""
+    """Names of PyTorch's configurations, [] without PyTorch; compiled ones, which start slowly, for the autoencoder only."""
     def names(torch_gpu):
         return [name for name, (*_, compiled) in torch_gpu.CONTENDERS.items()
                 if not compiled or (case in AUTOENCODERS and case.batch in torch_gpu.BATCHES_COMPILED)]
@@ -253,7 +253,7 @@ def torch_step(name, case):
 
 
 def with_torch(work):
-    """work(torch_gpu), or None where PyTorch is not installed."""
+    """work(torch_gpu), or None without PyTorch."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch_gpu
@@ -266,7 +266,7 @@ def table_rungs():
 
 
 def dry_run(rungs):
-    """Print what each rung's step takes by its plan, predicted for an H200."""
+    """Print the predicted cost of each rung's step on an H200."""
     print(f"{'network':<12}{'rung':<12}{'batch':>6}{'launches':>10}{'GFLOP':>8}{'MB':>8}{'memory':>10}{'predicted us':>14}"
           f"{'floor us':>10}{'s/epoch':>9}")
     for case in (*sorted(AUTOENCODERS, key=lambda case: case.batch), *OTHERS):
@@ -292,12 +292,12 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="the record, JSON")
     parser.add_argument("--rungs", type=lambda text: text.split(","), help="by default all of a GPU")
-    parser.add_argument("--minutes", type=float, default=7, help="no measurement is begun after so many (7)")
+    parser.add_argument("--minutes", type=float, default=7, help="no measurement starts after this many minutes (7)")
     parser.add_argument("--dry-run", action="store_true", help="print plans, predictions and floors; measure nothing")
     parsed = parser.parse_args(arguments)
     for variant in parsed.rungs or ():
         if variant not in table_rungs():
-            parser.error(f"{variant} is no GPU rung; there are {', '.join(table_rungs())}")
+            parser.error(f"{variant} is no GPU rung; the GPU rungs are {', '.join(table_rungs())}")
     if not parsed.dry_run and parsed.out is None:
         parser.error("--out FILE.json says where the record goes (or --dry-run)")
     return parsed

@@ -1,4 +1,4 @@
-"""The same work in PyTorch, to be held beside the ladder's; only imported where PyTorch is installed."""
+"""The same work in PyTorch, for comparison; imported only if PyTorch is installed."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ BATCHES_COMPILED = (64, 512)
 
 
 def train_step(name, network, batch, steps, warm_up, device="cuda"):
-    """Median, 10th and 90th percentile microseconds of a training step with Adam; each step has images of its own."""
+    """Median, 10th and 90th percentile microseconds of a training step with Adam; each step uses new images."""
     tf32, autocast, layout, compiled = CONTENDERS[name]
     _set_precision(tf32)
     module = Module(network).to(device, memory_format=layout)
@@ -50,7 +50,7 @@ def train_step(name, network, batch, steps, warm_up, device="cuda"):
 
 
 def matrix_product(size=8192, repetitions=10):
-    """Operations a second of a bf16 matrix product: what the tensor cores do at most."""
+    """Operations per second of a bf16 matrix product: the ceiling of the tensor cores."""
     left, right = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     microseconds = _times(lambda number: left @ right, 3, repetitions, "cuda")
     return 2 * size ** 3 / statistics.median(microseconds) * 1e6

@@ -1,3 +1,5 @@
+import ast
+
 import pytest
 
 from ladder import sources
@@ -58,3 +60,15 @@ def test_a_digest_is_of_the_content(tmp_path, monkeypatch):
 
 def test_the_neutral_files_are_there():
     assert all((sources.ROOT / path).is_file() for path in sources.NEUTRAL)
+
+
+def test_the_import_statements_are_those_that_the_parser_finds():
+    programs = [*sources.SCRIPTS.rglob("*.py"), *(sources.ROOT / "tests").rglob("*.py")]
+    assert len(programs) > 200
+    for program in programs:
+        text = program.read_text()
+        parsed = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = {ast.dump(node) for node in sources.import_statements(text)}
+        assert found >= {ast.dump(node) for node in parsed}, program
+        if program.is_relative_to(sources.SCRIPTS):
+            assert len(found) == len({ast.dump(node) for node in parsed}), program

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import snakemake_server
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
@@ -38,11 +39,9 @@ def start(project, target, *more, **options):
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options)
 
 
-def run(project, target, *more, **options):
+def run(project, target, *more):
     """(exit status, output) of a whole run."""
-    process = start(project, target, *more, **options)
-    output = process.communicate()[0]
-    return process.returncode, output
+    return snakemake_server.run([target, *TINY, *more], project)
 
 
 def weights(project):
@@ -100,10 +99,11 @@ def test_a_training_that_is_forced_makes_every_step_again_and_ends_in_the_same_b
 def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
     project = copy_project(tmp_path, done)
     limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
-    status, output = run(project, "train", preexec_fn=lambda: resource.setrlimit(
+    process = start(project, "train", preexec_fn=lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+    output = process.communicate()[0]
     last = output.strip().splitlines()[-1]
-    assert status != 0
+    assert process.returncode != 0
     assert "no room left to write" in last
     assert "Traceback" not in output
     assert list((project / "results").glob("initial/*/manifest.json"))

@@ -37,7 +37,7 @@ test: test-environment
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
-	.venv/bin/python -m pytest -n 2
+	.venv/bin/python -m pytest -n 2 --dist worksteal
 
 check: test-environment
 	@test -f "tests/kernels/test_$(RUNG).py" || { echo "RUNG=$(RUNG): say which rung, as in make check RUNG=gpu_basic; those with" \

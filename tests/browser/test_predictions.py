@@ -165,7 +165,9 @@ def test_a_pasted_picture_is_answered(chromium, address, files):
 
 def stroke(chromium, points):
     """Draw on the canvas; points are in shares of its size."""
-    left, top, size = chromium.value("""(() => { const box = document.querySelector("#canvas").getBoundingClientRect();
+    left, top, size = chromium.value("""(() => { const canvas = document.querySelector("#canvas");
+      canvas.scrollIntoView({block: "center", behavior: "instant"});
+      const box = canvas.getBoundingClientRect();
       return [box.x, box.y, box.width]; })()""")
     places = [(left + x * size, top + y * size) for x, y in points]
     for at, (x, y) in enumerate(places):
@@ -177,7 +179,6 @@ def stroke(chromium, points):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_digit_is_drawn_stroke_by_stroke_and_its_answer_kept_up_to_date(chromium, address, width):
     chromium.open(address, width)
-    chromium.value("document.querySelector('#canvas').scrollIntoView({block: 'center'})")
     stroke(chromium, [(0.3, 0.2), (0.3, 0.8)])
     assert names(chromium, 1) == ["your drawing"]
     first = chromium.value("document.querySelector('.given').src")
@@ -188,7 +189,6 @@ def test_a_digit_is_drawn_stroke_by_stroke_and_its_answer_kept_up_to_date(chromi
     chromium.value("document.querySelector('#clear').click()")
     assert chromium.value("""document.querySelector("#canvas").getContext("2d").getImageData(0, 0, 280, 280).data
       .every(value => value === 255)""")
-    chromium.value("document.querySelector('#canvas').scrollIntoView({block: 'center'})")
     stroke(chromium, [(0.2, 0.2), (0.7, 0.2)])
     assert names(chromium, 2) == ["your drawing"] * 2   # another drawing gets another prediction
 

@@ -32,12 +32,13 @@ environment:
 	    envs/install gpu || echo "The GPU set could not be installed; going on with the CPU"; \
 	fi
 
+# Three workers: tests of the workflow wait for processes, and two would not keep two cores busy.
 test: test-environment
 	.venv/bin/ruff check .
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
-	.venv/bin/python -m pytest -n 2 --dist worksteal
+	.venv/bin/python -m pytest -n 3 --dist worksteal
 
 check: test-environment
 	@test -f "tests/kernels/test_$(RUNG).py" || { echo "RUNG=$(RUNG): say which rung, as in make check RUNG=gpu_basic; those with" \

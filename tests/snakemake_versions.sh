@@ -55,7 +55,6 @@ for version; do
     setsid "$SNAKEMAKE" train --config seed=2 > "$WORK/killed" 2>&1 &
     pid=$!
     for _ in $(seq 300); do
-        ls results/train/*/checkpoint.safetensors.* results/train/*/checkpoint.safetensors >/dev/null 2>&1
         [ "$(ls -d results/train/*/ | wc -l)" -gt 1 ] && break
         sleep 0.2
     done

@@ -28,7 +28,7 @@ def test_lines_of_a_page_are_at_most_100_columns_wide(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_what_a_page_links_to_is_there(path):
+def test_link_targets_exist(path):
     """Files, and the headings of pages, as GitHub names their anchors."""
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
         if target.startswith(("http:", "https:")):
@@ -40,7 +40,7 @@ def test_what_a_page_links_to_is_there(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_files_that_a_page_names_are_there(path):
+def test_files_named_by_a_page_exist(path):
     """Paths in the project's own folders, but for placeholders and the files that CONTRIBUTING.md takes as examples."""
     named = re.findall(r"(?<![\w./-])((?:workflow|kernels|tests|presets|benchmarks|profiles|envs|docs)/[\w./-]+)",
                        path.read_text())

@@ -1,4 +1,4 @@
-"""The contracts of import-linter in pyproject.toml hold what they say: a forbidden import breaks the one that forbids it."""
+"""The contracts of import-linter in pyproject.toml are effective: a forbidden import breaks its contract."""
 
 import pathlib
 import shutil

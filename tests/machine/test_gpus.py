@@ -1,4 +1,4 @@
-"""Several GPUs are shared out: each process gets one that no other has."""
+"""Several GPUs are shared out: each process gets a different one."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def start(tmp_path):
-    """start(count, visible) begins a process on a machine of so many GPUs and gives it with what it printed."""
+    """start(count, visible) starts a process on a machine with `count` GPUs; returns it and its output."""
     running = []
 
     def start(count, visible=None):

@@ -20,7 +20,7 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def make(folder, spec=SPEC, remake=False, values=VALUES):
-    """Make a small artifact; True if it was made, False if it was there."""
+    """Make a small artifact; True if it was made, False if it existed."""
     with artifacts.making(folder, spec, remake) as work:
         if work.complete:
             return False

@@ -1,4 +1,4 @@
-"""The record of what was scored: what its lines say, that none is lost, and that a torn one does no harm."""
+"""The record of scorings: its lines, none of which is lost, and torn lines, which do no harm."""
 
 import multiprocessing
 

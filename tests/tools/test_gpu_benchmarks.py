@@ -1,4 +1,4 @@
-"""The GPU benchmarks on a stand-in for CuPy: what they refuse, what they record, and the ladder's table."""
+"""The GPU benchmarks on a stand-in for CuPy: refusals, records, and the ladder's table."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ LABELLED = networks.resolve("labelled", (4, 4, 3), (
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A made-up GPU on which every launch takes a millisecond, and measurements that are over at once."""
+    """A made-up GPU on which every launch takes a millisecond, and measurements that end at once."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
     for name, value in {"FLUSH_BYTES": 4096, "COPY_BYTES": 4096, "COPIES": 2, "ROUNDS": 2, "BLOCKS": 2, "LOOPS": 2}.items():

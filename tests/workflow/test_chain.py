@@ -1,4 +1,4 @@
-"""The real chain on a few digits: from config.yaml to the report, resumed, out of disk, with damaged artifacts."""
+"""The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and with damaged artifacts."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "ba
 
 
 def copy_project(folder, source=ROOT):
-    """A copy of the project without results; with __pycache__, so that Numba compiles nothing a second time."""
+    """A copy of the project without results; with __pycache__, so that Numba compiles nothing twice."""
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(source / name, folder / name)
     for name in ("workflow", "profiles", "kernels", "presets", "envs"):
@@ -40,7 +40,7 @@ def start(project, target, *more, **options):
 
 
 def run(project, target, *more):
-    """(exit status, output) of a whole run."""
+    """(exit status, output) of a complete run."""
     return snakemake_server.run([target, *TINY, *more], project)
 
 
@@ -160,7 +160,7 @@ def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *EVERYTHING)
     assert status == 0, output
-    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # beside what another test interrupted
+    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # besides another test's interrupted one
     summary = json.loads((project / "results/summary.json").read_text())
     (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
                  if path.parent.name == summary["versions"]["joined"]}
@@ -206,7 +206,7 @@ def artifact(project, stage):
 
 
 def encoder_bytes(folder):
-    """The bytes of enc1 and enc2 in a weights file of FITTED: the first it holds."""
+    """The bytes of enc1 and enc2, the first tensors in a weights file of FITTED."""
     return (folder / "weights.bin").read_bytes()[:8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
 
 

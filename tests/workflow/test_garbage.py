@@ -1,4 +1,4 @@
-"""What nothing reaches is found and, if confirmed, removed; what is reached, was read for it, or is at work stays."""
+"""Unreachable artifacts are found and, if confirmed, removed; reachable ones, their ancestors and running ones stay."""
 
 import fcntl
 import json

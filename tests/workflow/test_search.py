@@ -1,4 +1,4 @@
-"""Which runs a search makes: every combination, or drawn by its seed; always on a hold-out."""
+"""The runs of a search: every combination, or drawn by its seed; always with a hold-out set."""
 
 import math
 
@@ -15,7 +15,7 @@ KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer
 
 @pytest.fixture
 def loaded():
-    """Loads the committed configuration with these keys over it."""
+    """Loads the committed configuration with these overrides."""
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
     return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
 

@@ -1,4 +1,4 @@
-"""The frame of the stage scripts, run as a rule runs it, around a script that does what a test wants."""
+"""The frame of the stage scripts, run as a rule runs it, around a script that the test controls."""
 
 import errno
 import hashlib
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def call(tmp_path):
-    """call(params, *arguments) runs the script and gives what it did, with the artifact's folder."""
+    """call(params, *arguments) runs the script and returns its result, with the artifact's folder."""
     root = tmp_path / "project"
     shutil.copytree(sources.SCRIPTS / "ladder", root / "workflow/scripts/ladder", ignore=shutil.ignore_patterns("__pycache__"))
     script = root / NAME

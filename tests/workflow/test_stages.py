@@ -201,7 +201,7 @@ def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores
     for seed in (0, 2):
         other = versions(resolved(seed=seed, evaluations=["knn"]))
         for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
-            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "what that run alone would make"
+            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "as in a run with that seed alone"
     assert "svm_seed1" not in chain["report"].parents, "it is this run"
     assert {role: one.version for role, one in chain.items() if role != "report"} == {
         role: version for role, version in versions(resolved(evaluations=["knn"])).items() if role != "report"}

@@ -1,6 +1,6 @@
-"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only write down what they were given.
+"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only record their arguments.
 
-What the stages compute is tested elsewhere; here it is when they run, what they are told, and what a person sees.
+The computations are tested elsewhere; these tests cover when stages run, with which arguments, and the output.
 """
 
 import ast
@@ -68,7 +68,7 @@ class Project:
         self.folder = folder
 
     def snakemake(self, *arguments, **environment):
-        """What Snakemake prints; `status` is its exit status."""
+        """Snakemake's output; `status` is its exit status."""
         self.status, output = snakemake_server.run(arguments, self.folder, **environment)
         return output
 
@@ -88,7 +88,7 @@ class Project:
         return sorted(line.split()[0] for line in lines)
 
     def wait_for(self, stage):
-        """Return once a script of this stage is at work."""
+        """Return once a script of this stage is running."""
         record = self.folder / "ran.txt"
         for _ in range(300):
             if record.exists() and stage in record.read_text().split():
@@ -112,7 +112,7 @@ def imports(script):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A project that has run once, to be copied only."""
+    """A project that has run once; only to be copied."""
     folder = tmp_path_factory.mktemp("finished") / "project"
     folder.mkdir()
     for name in ("Snakefile", "config.yaml"):
@@ -143,7 +143,7 @@ def fresh(finished, tmp_path):
 
 
 def reasons(output):
-    """role -> why, from the messages of what runs or would run."""
+    """role -> reason, from the messages of the jobs that run or would run."""
     lines = [line.split(": ", 2) for line in output.splitlines() if line.startswith("Job ")]
     return {line[1].split()[0]: line[2] for line in lines if len(line) == 3}
 
@@ -306,7 +306,7 @@ def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, paus
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
-    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine may take to notice that it began
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine needs to notice the start
     fresh.wait_for("train")
     os.killpg(run.pid, number)
     run.wait()
@@ -482,7 +482,7 @@ def test_only_missing_runs_of_the_compare_list_are_made(project):
     project.ran()
     output = project.snakemake(*compare)
     assert project.status == 0, output
-    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
+    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 exist
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
     assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
     if variants.no_gpu():
@@ -497,7 +497,7 @@ def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
     project.ran()
     output = project.snakemake("results/multipliers.html", *cells)
     assert project.status == 0, output
-    assert project.ran() == ["multipliers"]   # both runs are there, and the compare list is not asked for
+    assert project.ran() == ["multipliers"]   # both runs exist, and the compare list is not requested
     entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
     assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
     assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
@@ -534,7 +534,7 @@ DIVERGED = "it diverged as the test wants"
 def test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated(project):
     output = project.snakemake(*DIVERGING)
     assert project.status == 0, output
-    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of two that go on
+    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of the two others
     reports = (project.folder / "results/report").glob("*/manifest.json")
     failed = [json.loads(path.read_text()).get("failed") for path in reports]
     assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
@@ -600,7 +600,7 @@ def test_predictions_need_the_classifier_but_no_report_and_no_control(project):
     (project.folder / "pictures").mkdir()
     (project.folder / "pictures/cat.png").touch()
     predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
-    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "each time it is asked for, with what is there"
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "on every request, with existing artifacts"
     assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
         "initial", "train", "evaluate", "predictions"}
     assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")

@@ -5,9 +5,9 @@
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make docs                 docs/configuration.md, from config.yaml and its schema
 # make pins                 newest releases into envs/*.txt
-# make clean                everything made but the environments; results too
-# PYTHON=python3.12         the interpreter to make .venv with
-# DEVICE=cpu                leave out the GPU set where there is an NVIDIA GPU
+# make clean                everything generated, results included; not the environments
+# PYTHON=python3.12         the interpreter for .venv
+# DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
 # PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
@@ -52,7 +52,7 @@ test-environment:
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
 
-# On Linux pip brings PyTorch with CUDA, several GB; PIP_INDEX_URL set to PyTorch's index of CPU builds brings the small one.
+# On Linux pip installs PyTorch with CUDA, several GB; with PyTorch's index of CPU builds as PIP_INDEX_URL, a small build.
 benchmark: environment
 	@test -x .venv-benchmark/bin/python || $(PYTHON) -m venv .venv-benchmark
 	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark"

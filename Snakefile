@@ -4,7 +4,7 @@
 #                                          |-> features -> (joined) -> svm, (linear, ridge, knn), map -> report
 #
 # A stage writes results/<stage>/<version>/. The version is a hash of all that may change its bytes, so a rule runs exactly when
-# its artifact is not there. `{version}` below, and every function that is named here, are made in workflow/rules/common.smk.
+# its artifact is missing. `{version}` and every function named below are defined in workflow/rules/common.smk.
 from snakemake.utils import min_version
 
 min_version("9.13.0")  # the first with pathvars
@@ -20,7 +20,7 @@ wildcard_constraints:
     version=VERSIONS,
 
 
-# Targets, by name; `snakemake` alone makes the first.
+# Targets, by name; the first is the default.
 
 
 rule report:
@@ -43,7 +43,7 @@ for target in ("data", "normalized", "patches", "train", "evaluate", "features",
             f"{target}: {{input}}"
 
 
-# What all stages share. Each rule below inherits it, names its stage and its inputs, and may add options, which change no byte.
+# The base of all stages. Each rule below inherits it, names its stage and inputs, and may add options, which change no byte.
 
 
 rule stage:
@@ -95,7 +95,7 @@ use rule stage as normalize_images with:
         stage="normalized",
 
 
-# The encoder: drawn at random or read from a file; fitted to patches where `training` asks for it; trained.
+# The encoder: drawn at random or read from a file; fitted to patches if `training` requires it; trained.
 
 
 use rule stage as initialize_weights with:
@@ -127,7 +127,7 @@ use rule stage as train_network with:
         options=options("data_residency", "multiplier", "monitor"),
 
 
-# Of a network that classifies by itself.
+# Evaluation of a network that classifies.
 use rule stage as evaluate_network with:
     input:
         normalized=parent("normalized"),
@@ -192,7 +192,7 @@ use rule fit_svm as classify_knn with:
         stage="knn",
 
 
-# Pages, each of one run, of a list of runs, of a network, or of the rungs that this machine can run.
+# Pages, each on one run, a list of runs, a network, or the rungs that this machine can run.
 
 
 use rule stage as make_report with:
@@ -227,7 +227,7 @@ use rule stage as check_parity with:
         stage="parity",
 
 
-# Their copies in results/, and the pages of whatever is in results/ just then.
+# Their copies in results/, and the pages on the current content of results/.
 
 
 include: "workflow/rules/pages.smk"

@@ -3,7 +3,7 @@
     python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...] [--threads 2] [--out FILE.json]
 
 Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
-threads. They run in turns, each turn a process of its own, so that a noisy machine hits both; a figure is the median step over
+threads. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
 all turns. A step of the cpu rung includes loading its batch, one of PyTorch does not.
 """
 

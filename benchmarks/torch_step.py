@@ -37,7 +37,7 @@ class Module(nn.Module):
 
 
 class Calls(nn.Module):
-    """A function without parameters of its own as a module."""
+    """A function without parameters as a module."""
 
     def __init__(self, function):
         super().__init__()
@@ -84,7 +84,7 @@ def time_steps(network, input_shape, batch, steps, layout, threads, warm_up):
     torch.set_num_threads(threads)
     network = networks.build(network, tuple(input_shape))
     module = Module(network).to(memory_format=MEMORY_FORMATS[layout])
-    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)   # all parameters in one pass: its quickest form
+    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)   # all parameters in one pass: its fastest form
     height, width, channels = input_shape
     seconds = []
     for _ in range(warm_up + steps):

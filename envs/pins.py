@@ -1,4 +1,4 @@
-"""Write the pinned requirements, and the conda environments with the same packages, from what the project needs directly.
+"""Write the pinned requirements, and the conda environments with the same packages, from the direct dependencies.
 
 Usage: python envs/pins.py NAME...   with envs/NAME.in for each; resolves for this Python, and installs nothing.
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 ENVS = pathlib.Path(__file__).parent
-# What scikit-learn-intelex needs; there are no builds for anything else.
+# scikit-learn-intelex and its dependencies, which have no other builds.
 LINUX_X86 = {"scikit-learn-intelex", "daal", "tbb", "tcmlib"}
 MARKER = '; sys_platform == "linux" and platform_machine == "x86_64"'
 

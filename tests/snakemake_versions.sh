@@ -1,5 +1,5 @@
 #!/bin/bash
-# The digits chain under the oldest Snakemake that the Snakefile names (min_version) and the newest there is: the whole chain,
+# The digits chain under the oldest Snakemake that the Snakefile names (min_version) and the newest release: the whole chain,
 # `snakemake -n` with its reasons, one stage made again, and a kill. By hand; not a part of `make test`.
 # Usage: tests/snakemake_versions.sh [VERSION...]
 set -euo pipefail
@@ -13,7 +13,7 @@ WORK=$(mktemp -d /tmp/ladder-snakemake.XXXXXX)
 trap 'rm -rf "$WORK"' EXIT
 
 fail() { echo "FAILED: $*"; exit 1; }
-# expect WORDS COMMAND...: run it, show the line that has the words, fail where none has.
+# expect WORDS COMMAND...: run it, show the line with the words, fail without one.
 expect() {
     local words=$1; shift
     "$@" > "$WORK/output" 2>&1 || true
@@ -23,7 +23,7 @@ expect() {
 for version; do
     echo "== Snakemake $version"
     "${PYTHON:-python3}" -m venv "$WORK/venv-$version"
-    # The project's pins, but for what belongs to Snakemake itself.
+    # The project's pins, except Snakemake's own packages.
     grep -vi '^snakemake' envs/cpu.txt > "$WORK/requirements.txt"
     "$WORK/venv-$version/bin/python" -m pip install --quiet --disable-pip-version-check -r "$WORK/requirements.txt" \
         "snakemake==$version" 2>/dev/null || fail "snakemake $version cannot be installed with the project's pins"

@@ -1,4 +1,4 @@
-"""The documentation: what is generated is up to date, what is linked is there, lines are not wide."""
+"""The documentation: generated parts are up to date, links have targets, and lines are short."""
 
 import json
 import re
@@ -22,13 +22,13 @@ def test_the_description_of_the_configuration_is_up_to_date():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_lines_of_a_page_are_at_most_100_columns_wide(path):
-    """But for rows of tables in docs/, which Markdown cannot fold."""
+    """Except rows of tables in docs/, which Markdown cannot fold."""
     lines = path.read_text().splitlines()
     assert [line for line in lines if len(line) > 100 and not (path.parent.name == "docs" and line.startswith("|"))] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_what_a_page_links_to_is_there(path):
+def test_link_targets_exist(path):
     """Files, and the headings of pages, as GitHub names their anchors."""
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
         if target.startswith(("http:", "https:")):
@@ -40,8 +40,8 @@ def test_what_a_page_links_to_is_there(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_files_that_a_page_names_are_there(path):
-    """Paths in the project's own folders, but for placeholders and the files that CONTRIBUTING.md takes as examples."""
+def test_files_named_by_a_page_exist(path):
+    """Paths in the project's own folders, except placeholders and the files that are examples in CONTRIBUTING.md."""
     named = re.findall(r"(?<![\w./-])((?:workflow|kernels|tests|presets|benchmarks|profiles|envs|docs)/[\w./-]+)",
                        path.read_text())
     missing = {name for name in named if not (ROOT / name.rstrip(".")).exists() and not name.endswith(("/", "_"))}

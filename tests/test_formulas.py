@@ -16,7 +16,7 @@ def draw():
 
 
 def printed(heading):
-    """Name -> matrix of a section's block of them, which are printed side by side."""
+    """Name -> matrix, from a section's block of matrices printed side by side."""
     section = (ROOT / "docs/math.md").read_text().split(f"\n### {heading}\n")[1].split("\n##")[0]
     lines = [line for line in section.splitlines() if re.match(r" {4}.*\|.*\|", line)]
     rows = [[part.split() for part in re.findall(r"\|([^|=]*)\|", line)] for line in lines]

@@ -1,4 +1,4 @@
-"""The contracts of import-linter in pyproject.toml hold what they say: a forbidden import breaks the one that forbids it."""
+"""The contracts of import-linter in pyproject.toml are effective: a forbidden import breaks its contract."""
 
 import pathlib
 import shutil
@@ -44,7 +44,7 @@ def test_a_forbidden_import_breaks_its_contract(project):
     assert broken(project) == FORBIDDEN.keys()
 
 
-def test_a_new_package_has_to_be_given_its_place(project):
+def test_a_new_package_must_be_added_to_the_contracts(project):
     (project / "ladder/extra").mkdir()
     (project / "ladder/extra/__init__.py").write_text("")
     assert broken(project) == {"Imports go downwards"}

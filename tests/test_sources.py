@@ -58,7 +58,7 @@ def test_a_digest_is_of_the_content(tmp_path, monkeypatch):
         sources.digest("missing.py")
 
 
-def test_the_neutral_files_are_there():
+def test_the_neutral_files_exist():
     assert all((sources.ROOT / path).is_file() for path in sources.NEUTRAL)
 
 

@@ -1,4 +1,4 @@
-"""What the driver says, through a stand-in for libcuda."""
+"""The driver's answers, from a stand-in for libcuda."""
 
 import pytest
 
@@ -29,7 +29,7 @@ class Cuda:
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """A function that puts a library, or what loading it raises, in the place of libcuda."""
+    """A function that replaces libcuda by a library, or by the exception raised on loading."""
     def clear():
         for function in CACHED:
             function.cache_clear()

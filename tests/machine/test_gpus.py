@@ -1,4 +1,4 @@
-"""Several GPUs are shared out: each process gets one that no other has."""
+"""Several GPUs are shared out: each process gets a different one."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def start(tmp_path):
-    """start(count, visible) begins a process on a machine of so many GPUs and gives it with what it printed."""
+    """start(count, visible) starts a process on a machine with `count` GPUs; returns it and its output."""
     running = []
 
     def start(count, visible=None):
@@ -36,7 +36,7 @@ def start(tmp_path):
         process.communicate()
 
 
-def test_each_process_gets_a_gpu_of_its_own_and_gives_it_back_when_it_ends(start):
+def test_each_process_holds_its_own_gpu_until_it_ends(start):
     first, found = start(2)
     assert found == ["0", "0"]
     assert start(2)[1] == ["1", "1"]
@@ -50,7 +50,7 @@ def test_only_gpus_that_the_process_may_use_are_claimed(start):
 
 
 @pytest.mark.parametrize("count, visible, shown", [(0, None, "None"), (1, None, "None"), (4, "3", "3")])
-def test_where_there_is_no_choice_nothing_is_changed(start, count, visible, shown):
+def test_without_a_choice_nothing_is_changed(start, count, visible, shown):
     assert start(count, visible)[1] == ["None", shown]
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # profiles/slurm against a real Slurm: one node on this machine, brought up in a temporary folder and taken down again.
-# Runs a small compare list through it, then looks at what Slurm was asked for. By hand, as root; not a part of `make test`.
+# Runs a small compare list through it, then checks the resources requested of Slurm. By hand, as root; not part of `make test`.
 # Needs munge, slurmctld, slurmd and slurm-client (Debian packages), .venv, and envs/slurm.txt installed into it.
 # Usage: tests/slurm/run.sh
 set -euo pipefail
@@ -13,7 +13,7 @@ done
 .venv/bin/python -c "import snakemake_executor_plugin_slurm" 2>/dev/null ||
     { echo "the executor is missing: .venv/bin/python -m pip install -r envs/slurm.txt"; exit 1; }
 
-[ ! -e /etc/slurm/slurm.conf ] || { echo "/etc/slurm/slurm.conf is there: this machine has a Slurm of its own"; exit 1; }
+[ ! -e /etc/slurm/slurm.conf ] || { echo "/etc/slurm/slurm.conf is there: this machine already has Slurm"; exit 1; }
 
 WORK=$(mktemp -d /tmp/ladder-slurm.XXXXXX)
 STARTED=()
@@ -25,10 +25,10 @@ stop() {
 }
 trap stop EXIT
 
-# The cluster. More processors than there may be, so that jobs run side by side, and one GPU that is none.
+# The cluster. More processors than may exist, so that jobs run in parallel, and one GPU that does not exist.
 HOST=$(hostname -s)
 mkdir -p "$WORK"/{munge,state,spool}
-chmod 755 "$WORK"   # munge looks at the whole path
+chmod 755 "$WORK"   # munge checks the whole path
 dd if=/dev/urandom of="$WORK/munge/key" bs=1024 count=1 status=none
 chmod 600 "$WORK/munge/key"
 cat > "$WORK/slurm.conf" <<CONF
@@ -62,7 +62,7 @@ NodeName=$HOST NodeAddr=127.0.0.1 CPUs=8 RealMemory=32000 Gres=gpu:1 State=UNKNO
 PartitionName=all Nodes=$HOST Default=YES MaxTime=INFINITE State=UP
 CONF
 echo "NodeName=$HOST Name=gpu File=/dev/null" > "$WORK/gres.conf"
-ln -s "$WORK/slurm.conf" "$WORK/gres.conf" /etc/slurm/   # where the jobs look, which are not told of another place
+ln -s "$WORK/slurm.conf" "$WORK/gres.conf" /etc/slurm/   # where jobs look, which know no other path
 munged --foreground --force --key-file="$WORK/munge/key" --socket="$WORK/munge/socket" --pid-file="$WORK/munge/pid" \
     --log-file="$WORK/munge/log" --seed-file="$WORK/munge/seed" & STARTED+=($!)
 sleep 1
@@ -93,7 +93,7 @@ check() {   # WHAT COMMAND...: says whether the command succeeds
     if "${@:2}" >/dev/null; then echo "ok: $1"; else echo "FAILED: $1"; FAILED=1; fi
 }
 scontrol show jobs --oneliner > "$WORK/jobs"
-jobs() {   # how many jobs have all of these words
+jobs() {   # the number of jobs with all of these words
     local found
     found=$(cat "$WORK/jobs")
     for word in "$@"; do found=$(grep "$word" <<< "$found" || true); done
@@ -115,7 +115,7 @@ sweep evaluate --config "${SETTINGS[@]}" learning_rate=1e-2 -R train_network > "
 check "a stage that is forced is made again" test "$(find results/train results/evaluate -name manifest.json -newer "$WORK/now" | wc -l)" = 2
 check "from its first step" test -z "$(grep -l "going on after" logs/train/*.log)"
 
-# A rung for GPUs is asked for here, where there is none, and gets the one of the node; its job cannot but fail on this one.
+# A GPU rung is requested here, without a GPU, and gets that of the node, which does not exist either: its job has to fail.
 sweep train --config "${SETTINGS[@]}" variant=gpu_basic > "$WORK/gpu" 2>&1 || true
 scontrol show jobs --oneliner > "$WORK/jobs"
 check "one GPU for the training of a rung that computes on one" \

@@ -20,7 +20,7 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def make(folder, spec=SPEC, remake=False, values=VALUES):
-    """Make a small artifact; True if it was made, False if it was there."""
+    """Make a small artifact; True if it was made, False if it existed."""
     with artifacts.making(folder, spec, remake) as work:
         if work.complete:
             return False
@@ -37,7 +37,7 @@ def folder(tmp_path):
     return tmp_path / "d1"
 
 
-def test_what_was_written_is_what_is_read(folder):
+def test_an_artifact_is_read_as_written(folder):
     artifact = artifacts.Artifact(folder)
     np.testing.assert_array_equal(artifact.array("values.npy"), VALUES)
     np.testing.assert_array_equal(artifact.tensors("tensors.safetensors")["a"], VALUES[0])
@@ -52,7 +52,7 @@ def test_an_array_that_is_read_cannot_be_written(folder):
         artifacts.Artifact(folder).array("values.npy")[0, 0] = 1
 
 
-def test_nothing_is_there_before_all_is(tmp_path):
+def test_an_artifact_exists_only_when_complete(tmp_path):
     with pytest.raises(ZeroDivisionError), artifacts.making(tmp_path / "d1", SPEC) as work:
         work.write_array("values.npy", VALUES)
         raise ZeroDivisionError
@@ -61,7 +61,7 @@ def test_nothing_is_there_before_all_is(tmp_path):
         artifacts.Artifact(tmp_path / "d1")
 
 
-def test_a_file_that_was_not_finished_is_not_there_and_leaves_nothing(tmp_path):
+def test_an_unfinished_file_is_removed(tmp_path):
     with pytest.raises(ZeroDivisionError), artifacts.replacing(tmp_path / "file") as path:
         path.write_text("half")
         raise ZeroDivisionError
@@ -105,7 +105,7 @@ def test_a_pickle_in_an_artifact_is_not_run(folder, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_finished_artifact_is_made_again_only_when_asked(folder):
+def test_a_finished_artifact_is_made_again_only_on_request(folder):
     assert not make(folder, values=VALUES + 1)
     np.testing.assert_array_equal(artifacts.Artifact(folder).array("values.npy"), VALUES)
     assert make(folder, remake=True, values=VALUES + 1)
@@ -131,7 +131,7 @@ def slow(folder, started):
             work.write_array("values.npy", VALUES + 1)
 
 
-def test_the_second_of_two_waits_and_takes_what_the_first_made(tmp_path):
+def test_the_second_of_two_waits_and_uses_the_result_of_the_first(tmp_path):
     started = multiprocessing.Event()
     first = multiprocessing.Process(target=slow, args=(tmp_path / "d1", started))
     first.start()
@@ -172,7 +172,7 @@ def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path):
     assert not (tmp_path / "d1/manifest.json").exists()
 
 
-def test_a_forced_artifact_starts_without_the_files_of_an_earlier_run_and_a_finished_one_keeps_its_own_only(tmp_path):
+def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_only_its_files(tmp_path):
     def make(**options):
         found = []
         with artifacts.making(tmp_path / "t1", {"stage": "train"}, **options) as work:

@@ -1,4 +1,4 @@
-"""The record of what was scored: what its lines say, that none is lost, and that a torn one does no harm."""
+"""The record of scorings: its lines, none of which is lost, and torn lines, which do no harm."""
 
 import multiprocessing
 
@@ -25,7 +25,7 @@ def inputs(tmp_path):
             "features": artifact(tmp_path, "features", "f0", {"normalized": "n0", "weights": "t0"})}
 
 
-def test_a_line_says_what_was_scored_with_which_weights_on_which_images(tmp_path, inputs):
+def test_a_line_names_the_artifact_the_weights_and_the_images(tmp_path, inputs):
     scored(tmp_path, "s0", inputs)
     scored(tmp_path, "e0", {"data": inputs["data"], "weights": artifact(tmp_path, "train", "t1")}, "evaluate")
     first, second = scoring_record.lines(tmp_path)
@@ -34,21 +34,21 @@ def test_a_line_says_what_was_scored_with_which_weights_on_which_images(tmp_path
     assert (second["stage"], second["version"], second["weights"]) == ("evaluate", "e0", "t1")
 
 
-def test_joined_features_are_of_the_first_parts_weights_and_pixels_of_none(tmp_path, inputs):
+def test_joined_features_name_the_weights_of_the_first_part_and_pixels_none(tmp_path, inputs):
     joined = artifact(tmp_path, "joined", "j0", {"part1": "f0", "part2": "f1"})
     scored(tmp_path, "s0", inputs | {"features": joined})
     scored(tmp_path, "s1", inputs | {"features": artifact(tmp_path, "features", "f2", {"normalized": "n0"})})
     assert [line["weights"] for line in scoring_record.lines(tmp_path)] == ["t0", ""]
 
 
-def test_rows_held_out_are_called_that(tmp_path, inputs):
+def test_hold_out_rows_are_recorded_as_such(tmp_path, inputs):
     for number, held in enumerate((5000, 0)):
         data = artifact(tmp_path, "data", f"d{number + 1}", dataset="mnist", holdout=held)
         scored(tmp_path, f"s{number}", inputs | {"data": data})
     assert [line["rows"] for line in scoring_record.lines(tmp_path)] == ["holdout", "test"]
 
 
-def test_there_may_be_no_record_and_a_torn_line_is_left_out(tmp_path, inputs):
+def test_a_missing_record_is_empty_and_a_torn_line_is_skipped(tmp_path, inputs):
     assert scoring_record.lines(tmp_path) == []
     scored(tmp_path, "s0", inputs)
     with open(tmp_path / scoring_record.NAME, "a") as file:
@@ -63,7 +63,7 @@ def append_many(path, name):
         scoring_record._append(path, f"{name},svm,{number},t0,mnist,d0,test\n")
 
 
-def test_two_at_once_lose_no_line(tmp_path):
+def test_concurrent_writers_lose_no_line(tmp_path):
     context = multiprocessing.get_context("fork")
     both = [context.Process(target=append_many, args=(tmp_path / scoring_record.NAME, name)) for name in "ab"]
     for process in both:

@@ -1,4 +1,4 @@
-"""The GPU benchmarks on a stand-in for CuPy: what they refuse, what they record, and the ladder's table."""
+"""The GPU benchmarks on a stand-in for CuPy: refusals, records, and the ladder's table."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ LABELLED = networks.resolve("labelled", (4, 4, 3), (
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A made-up GPU on which every launch takes a millisecond, and measurements that are over at once."""
+    """A made-up GPU on which every launch takes a millisecond, and measurements that end at once."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
     for name, value in {"FLUSH_BYTES": 4096, "COPY_BYTES": 4096, "COPIES": 2, "ROUNDS": 2, "BLOCKS": 2, "LOOPS": 2}.items():
@@ -194,7 +194,7 @@ def test_the_record_has_every_section_and_makes_the_table(machine, tmp_path):
     assert exact["launches"] == am32["launches"] < fp16["launches"]   # which scales its gradients
 
 
-def test_nothing_is_begun_after_the_deadline(machine, tmp_path):
+def test_nothing_starts_after_the_deadline(machine, tmp_path):
     gpu.main(["--out", str(tmp_path / "record.json"), "--rungs", "gpu_basic", "--minutes", "0"])
     record = json.loads((tmp_path / "record.json").read_text())
     assert "steps" not in record and all(one.endswith("out of time") for one in record["left_out"])
@@ -209,7 +209,7 @@ def test_a_step_that_is_too_fast_is_left_out_and_the_rest_goes_on(machine, monke
     assert any("is impossible" in one for one in record["left_out"])
 
 
-def test_steps_that_are_not_the_same_twice_are_left_out(machine, monkeypatch, tmp_path):
+def test_steps_that_are_not_reproducible_are_left_out(machine, monkeypatch, tmp_path):
     fetch, calls = cuda_executor.Executor.fetch, []
 
     def noisy(self, array):
@@ -241,12 +241,12 @@ def test_wrong_arguments_are_refused(arguments, words, capsys):
 
 # ---- the table
 
-def test_the_committed_table_is_what_the_script_writes(monkeypatch):
+def test_the_committed_table_is_up_to_date(monkeypatch):
     text = table.README.read_text()
     assert table.with_table(text, table.table(table.newest_record(ROOT / "benchmarks"))) == text
 
 
-def test_what_nobody_measured_says_so():
+def test_missing_measurements_are_marked():
     rows = table.table({}).splitlines()
     assert all(row.count(table.NOT_MEASURED) == 7 for row in rows[2:2 + len(table.gpu_rungs())])
 

@@ -1,4 +1,4 @@
-"""The real chain on a few digits: from config.yaml to the report, resumed, out of disk, with damaged artifacts."""
+"""The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and with damaged artifacts."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "ba
 
 
 def copy_project(folder, source=ROOT):
-    """A copy of the project without results; with __pycache__, so that Numba compiles nothing a second time."""
+    """A copy of the project without results; with __pycache__, so that Numba compiles nothing twice."""
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(source / name, folder / name)
     for name in ("workflow", "profiles", "kernels", "presets", "envs"):
@@ -40,7 +40,7 @@ def start(project, target, *more, **options):
 
 
 def run(project, target, *more):
-    """(exit status, output) of a whole run."""
+    """(exit status, output) of a complete run."""
     return snakemake_server.run([target, *TINY, *more], project)
 
 
@@ -69,7 +69,7 @@ def test_the_report_and_the_summary_are_made(done):
     assert "<html" in (done / "results/report.html").read_text()
 
 
-def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_run(done, tmp_path):
+def test_training_killed_after_an_epoch_gives_the_bytes_of_an_uninterrupted_run(done, tmp_path):
     project = copy_project(tmp_path, done)
     process = start(project, "train")
     while not list((project / "results").glob("train/*/checkpoint.safetensors")):
@@ -85,7 +85,7 @@ def test_training_killed_after_an_epoch_ends_in_the_bytes_of_an_uninterrupted_ru
 
 
 @pytest.mark.parametrize("forced", [("-R", "train_network"), ("-f",)], ids=" ".join)
-def test_a_training_that_is_forced_makes_every_step_again_and_ends_in_the_same_bytes(done, tmp_path, forced):
+def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(done, tmp_path, forced):
     shutil.copytree(done, tmp_path / "project")
     before, (made,) = weights(done), (tmp_path / "project/results").glob("train/*/weights.bin")
     made.with_name("checkpoint.safetensors").write_bytes(b"of an earlier run")
@@ -96,7 +96,7 @@ def test_a_training_that_is_forced_makes_every_step_again_and_ends_in_the_same_b
     assert not list(made.parent.glob("checkpoint*"))
 
 
-def test_a_full_disk_is_one_line_and_what_was_finished_stays(done, tmp_path):
+def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     project = copy_project(tmp_path, done)
     limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
     process = start(project, "train", preexec_fn=lambda: resource.setrlimit(
@@ -124,14 +124,14 @@ def test_a_damaged_artifact_is_named_by_the_stage_that_reads_it(done, tmp_path, 
     assert "Traceback" not in output
 
 
-def test_a_loss_that_explodes_stops_with_step_and_learning_rate(done, tmp_path):
+def test_a_diverging_loss_stops_with_step_and_learning_rate(done, tmp_path):
     status, output = run(done, "train", "optimizer=sgd", "learning_rate=1e12", "warmup_steps=0")
     last = output.strip().splitlines()[-1]
     assert status != 0
     assert "step" in last and "1e+12" in last
 
 
-def test_a_persons_own_pictures_are_answered(done, tmp_path):
+def test_the_users_own_pictures_are_classified(done, tmp_path):
     project, folder = shutil.copytree(done, tmp_path / "project"), tmp_path / "my pictures"
     folder.mkdir()
     images, digits = (np.load(next((done / "results").glob(f"data/*/train_{name}.npy"))) for name in ("images", "labels"))
@@ -156,11 +156,11 @@ EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_pol
               "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
 
 
-def test_every_option_of_the_features_goes_through_the_chain_with_one_training(done, tmp_path):
+def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *EVERYTHING)
     assert status == 0, output
-    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # beside what another test interrupted
+    assert len(list((project / "results/train").glob("*/manifest.json"))) == 1   # besides another test's interrupted one
     summary = json.loads((project / "results/summary.json").read_text())
     (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
                  if path.parent.name == summary["versions"]["joined"]}
@@ -206,7 +206,7 @@ def artifact(project, stage):
 
 
 def encoder_bytes(folder):
-    """The bytes of enc1 and enc2 in a weights file of FITTED: the first it holds."""
+    """The bytes of enc1 and enc2, the first tensors in a weights file of FITTED."""
     return (folder / "weights.bin").read_bytes()[:8 + 4 * (8 * 27 + 8 + 6 * 72 + 6)]
 
 
@@ -234,7 +234,7 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_tr
     assert features["spec"]["parents"]["weights"] == summary["versions"]["train"]
 
 
-def test_a_network_that_is_fitted_alone_is_not_trained_and_is_beside_others_on_every_page(done, tmp_path):
+def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
     patch_net = ("network=patch_net", "training=patches", "patch_net_filters=[6,8,9,10]", "patches_samples=[1000]")
     status, output = run(project, "report", *patch_net)
@@ -255,7 +255,7 @@ def test_a_network_that_is_fitted_alone_is_not_trained_and_is_beside_others_on_e
         assert summary["versions"]["report"] in (project / target[0]).read_text()
 
 
-def test_a_network_that_cannot_be_trained_or_fitted_as_asked_is_one_line(done):
+def test_a_network_that_does_not_support_the_training_is_one_line(done):
     for settings, message in ((("network=patch_net",), "patch_net is fitted to patches alone; set training to patches"),
                               (("network=lenet_5", "training=patches"), "lenet_5 has no layers that are fitted to patches"),
                               (("network=patch_net", "training=patches_then_gradient"), "set training to patches")):

@@ -48,7 +48,7 @@ def test_the_committed_configuration_has_lines_of_at_most_100_columns_and_one_co
     assert [line for line in text.split("\n\n", 1)[1].splitlines() if re.match(r" +#", line)] == []
 
 
-def test_the_schema_offers_what_there_is():
+def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
@@ -56,7 +56,7 @@ def test_the_schema_offers_what_there_is():
     assert properties["dataset"]["enum"] == ["digits", "mnist", "cifar10"] and set(FACTS) == {"digits", "mnist", "cifar10"}
 
 
-def test_the_digits_are_as_many_as_the_limits_assume():
+def test_the_number_of_digits_is_the_one_that_the_limits_assume():
     digits = datasets.digits()
     assert (FACTS["digits"].train, FACTS["digits"].test) == (len(digits.train_labels), len(digits.test_labels))
 
@@ -127,7 +127,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_multipliers_are_called_in_versions(raw, tmp_path):
+def test_names_of_multipliers_in_versions(raw, tmp_path):
     def resolved(**keys):
         return config.resolve(config.load(raw | keys))
 
@@ -143,7 +143,7 @@ def test_what_multipliers_are_called_in_versions(raw, tmp_path):
     assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
 
 
-def test_what_one_option_of_the_features_leaves_is_what_the_next_one_gets(raw):
+def test_options_of_the_features_apply_one_after_another(raw):
     on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
     assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
     with pytest.raises(UserError, match="features_pool is 8, but features_max_pool leaves 4x4 pixels"):

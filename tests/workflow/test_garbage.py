@@ -1,4 +1,4 @@
-"""What nothing reaches is found and, if confirmed, removed; what is reached, was read for it, or is at work stays."""
+"""Unreachable artifacts are found and, if confirmed, removed; reachable ones, their ancestors and running ones stay."""
 
 import fcntl
 import json
@@ -58,7 +58,7 @@ def unfinished(results, name, age):
     return folder
 
 
-def test_what_a_kept_artifact_was_made_from_stays(results, runs):
+def test_ancestors_of_a_kept_artifact_stay(results, runs):
     loose = garbage.collect(results, [name(runs[0]["report"])])
     assert names(loose) == {name(runs[1][role]) for role in ("train", "features", "svm", "report")}
     assert names(garbage.collect(results, [name(runs[0]["svm"]), name(runs[1]["svm"])])) == {
@@ -66,7 +66,7 @@ def test_what_a_kept_artifact_was_made_from_stays(results, runs):
             "features_random", "svm_random", "features_pixels", "svm_pixels")}
 
 
-def test_all_is_garbage_where_nothing_is_kept_and_nothing_where_all_is(results, runs):
+def test_everything_is_garbage_if_nothing_is_kept_and_nothing_if_all_is_kept(results, runs):
     every = {name(artifact) for run in runs for artifact in run.values()}
     assert names(garbage.collect(results, [])) == every
     assert garbage.collect(results, [name(run["report"]) for run in runs]) == []
@@ -84,7 +84,7 @@ def test_listing_removes_nothing_and_says_how_to(results, runs):
     assert "accuracy 95.4 %" in next(line for line in lines if name(runs[1]["svm"]) in line)
 
 
-def test_confirmed_it_goes_and_the_rest_is_whole(results, runs):
+def test_confirmed_garbage_is_removed_and_the_rest_is_intact(results, runs):
     items = garbage.collect(results, [name(runs[0]["report"])])
     lines = garbage.remove(items)
     assert lines[-1].endswith(" freed.") and lines[0] == "Removed 4 artifacts:"
@@ -97,7 +97,7 @@ def test_confirmed_it_goes_and_the_rest_is_whole(results, runs):
     assert not list(results.rglob("*.removed"))
 
 
-def test_an_interrupted_one_stays_for_a_day(results, runs):
+def test_an_interrupted_artifact_stays_for_a_day(results, runs):
     keep = [name(run["report"]) for run in runs]
     young, old = unfinished(results, "train/t00000000001", 3600), unfinished(results, "train/t00000000002", OLD)
     items = {item.version: item for item in garbage.collect(results, keep)}
@@ -107,12 +107,12 @@ def test_an_interrupted_one_stays_for_a_day(results, runs):
     assert young.exists() and not old.exists()
 
 
-def test_an_interrupted_one_that_is_reached_stays(results, runs):
+def test_a_reachable_interrupted_artifact_stays(results, runs):
     old = unfinished(results, "train/t00000000002", OLD)
     assert garbage.collect(results, [f"train/{old.name}", *(name(run["report"]) for run in runs)]) == []
 
 
-def test_one_that_is_being_made_stays_and_what_it_may_read(results, runs):
+def test_an_artifact_being_made_stays_with_its_possible_inputs(results, runs):
     keep = [name(runs[0]["report"])]
     with artifacts.locked(runs[1]["features"].folder / artifacts.LOCK, ""):
         items = {item.stage: item for item in garbage.collect(results, keep)}
@@ -125,7 +125,7 @@ def test_one_that_is_being_made_stays_and_what_it_may_read(results, runs):
     assert lines[0] == "Not reached, but staying:"
 
 
-def test_one_that_was_locked_after_the_listing_stays_too(results, runs):
+def test_an_artifact_locked_after_the_listing_stays(results, runs):
     items = [item for item in garbage.collect(results, [name(runs[0]["report"])]) if item.stage == "train"]
     with open(items[0].folder / artifacts.LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -155,14 +155,14 @@ def test_a_folder_that_became_a_link_after_the_listing_stays(results, runs, tmp_
 
 @pytest.mark.parametrize("other", ["downloads/d4a38c50a1bc", "train/mine", "train/t123", "mine/m0123456789a",
                                    "train/s0123456789a"])
-def test_what_is_no_artifact_is_none_of_its_business(results, runs, other):
+def test_other_files_are_ignored(results, runs, other):
     (results / other).mkdir(parents=True)
     (results / "report.html").write_text("the active one")
     garbage.remove(garbage.collect(results, []))
     assert (results / other).exists() and (results / "report.html").exists()
 
 
-def test_what_an_interrupted_removal_left_is_removed_by_the_next(results, runs):
+def test_leftovers_of_an_interrupted_removal_are_removed_by_the_next(results, runs):
     left = results / "train" / ".t0123456789a.123.removed"
     left.mkdir()
     (left / "weights.bin").write_bytes(b"1234")
@@ -203,7 +203,7 @@ def test_the_command_lists_and_only_confirmed_removes(results, runs, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '["t123"]', "[1]"])
-def test_without_a_keep_file_that_can_be_read_nothing_goes(results, runs, tmp_path, text):
+def test_nothing_is_removed_without_a_readable_keep_file(results, runs, tmp_path, text):
     (tmp_path / "keep.json").write_text(text)
     done = called("--results", results, "--keep-file", tmp_path / "keep.json", "--confirm")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and runs[1]["train"].folder.exists()

@@ -1,4 +1,4 @@
-"""Which runs a search makes: every combination, or drawn by its seed; always on a hold-out."""
+"""The runs of a search: every combination, or drawn by its seed; always with a hold-out set."""
 
 import math
 
@@ -15,7 +15,7 @@ KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer
 
 @pytest.fixture
 def loaded():
-    """Loads the committed configuration with these keys over it."""
+    """Loads the committed configuration with these overrides."""
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
     return lambda **keys: config.load(raw | {"svm_backend": "sklearn"} | keys)
 
@@ -24,7 +24,7 @@ def overrides(loaded, **of):
     return [entry.overrides for entry in search.entries(loaded(search=of))]
 
 
-def test_no_search_is_no_runs(loaded):
+def test_without_a_search_there_are_no_runs(loaded):
     assert search.entries(loaded()) == [] and search.entries(loaded(search={"budget": 5})) == []
 
 
@@ -51,7 +51,7 @@ def test_a_space_smaller_than_the_budget_is_drawn_whole(loaded):
         {"optimizer": optimizer, "batch_size": size}) for optimizer in ("adam", "sgd") for size in (32, 64))
 
 
-def test_a_grid_is_every_combination_and_so_many_points_of_a_range(loaded):
+def test_a_grid_is_every_combination_with_the_given_points_of_a_range(loaded):
     keys = {"learning_rate": {"min": 0.001, "max": 0.1, "scale": "log"}, "epochs": {"min": 1, "max": 9, "points": 2}}
     assert overrides(loaded, strategy="grid", keys=keys) == [
         {"learning_rate": rate, "epochs": epochs} for rate in (0.001, 0.01, 0.1) for epochs in (1, 9)]
@@ -78,7 +78,7 @@ def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
     assert stages.chain(entry.settings)["report"].version == stages.chain(plain)["report"].version
 
 
-def test_values_that_do_not_go_together_are_a_reason_and_no_error(loaded):
+def test_incompatible_values_are_a_reason_and_no_error(loaded):
     entries = search.entries(loaded(search={"strategy": "grid", "keys": {"features_pool": ["none", 3]}}))
     assert [bool(entry.reason) for entry in entries] == [False, True]
     assert entries[1].reason == "features_pool is 3, but layer latent puts out 8x8 pixels, which that does not divide"
@@ -99,7 +99,7 @@ def test_values_that_do_not_go_together_are_a_reason_and_no_error(loaded):
     ({"strategy": "gird"}, "did you mean grid?"), ({"keys": {"seed": [1]}, "metric": "network"}, "does not classify"),
     ({"keys": {"network": ["lenet_5"]}, "metric": "svm"}, "name a features_layer"),
 ])
-def test_a_search_that_cannot_be_made_is_one_line(loaded, of, words):
+def test_an_impossible_search_is_one_line(loaded, of, words):
     with pytest.raises(UserError) as caught:
         search.entries(loaded(search=of))
     assert words in str(caught.value) and "\n" not in str(caught.value)

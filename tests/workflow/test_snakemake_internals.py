@@ -1,4 +1,4 @@
-"""What workflow/rules/common.smk reads of Snakemake beyond its documentation: each test names what a release has changed.
+"""Undocumented parts of Snakemake that workflow/rules/common.smk reads; a failing test names the part that a release changed.
 
 No documented feature tells a Snakefile which targets and rules the command line names; see `Command` in common.smk.
 """
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-# The same expressions as in common.smk, read where it reads them: in an input function.
+# The expressions of common.smk, evaluated like there in an input function.
 SNAKEFILE = """
 def look(wildcards):
     print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
@@ -37,7 +37,7 @@ NAMES = ("dag_settings.targets", "dag_settings.forcerun", "dag_settings.forcetar
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What an input function of a small workflow reads under this command line: name -> value."""
+    """The values that an input function of a small workflow reads with this command line: name -> value."""
     folder = tmp_path_factory.mktemp("workflow")
     (folder / "Snakefile").write_text(SNAKEFILE)
 

@@ -1,4 +1,4 @@
-"""The frame of the stage scripts, run as a rule runs it, around a script that does what a test wants."""
+"""The frame of the stage scripts, run as a rule runs it, around a script that the test controls."""
 
 import errno
 import hashlib
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def call(tmp_path):
-    """call(params, *arguments) runs the script and gives what it did, with the artifact's folder."""
+    """call(params, *arguments) runs the script and returns its result, with the artifact's folder."""
     root = tmp_path / "project"
     shutil.copytree(sources.SCRIPTS / "ladder", root / "workflow/scripts/ladder", ignore=shutil.ignore_patterns("__pycache__"))
     script = root / NAME
@@ -99,14 +99,14 @@ def test_a_source_edited_after_the_run_was_planned_is_named(call):
     assert done.returncode == 1 and f"{NAME} changed after this run was planned; run it again" in done.stderr
 
 
-def test_what_is_there_is_used_unless_it_shall_be_made_again(call):
+def test_an_existing_artifact_is_used_unless_remade(call):
     call({}, "--threads", "1")
     assert "is there already" in call({}, "--threads", "2").stderr
     assert artifacts.Artifact(call({}, "--threads", "2").folder).metrics["threads"] == 1
     assert artifacts.Artifact(call({}, "--threads", "2", "--remake").folder).metrics["threads"] == 2
 
 
-def test_a_run_that_fails_by_itself_is_a_fault_and_kept_only_where_that_is_asked_for(call, tmp_path, monkeypatch):
+def test_a_failed_run_is_an_error_and_kept_only_on_request(call, tmp_path, monkeypatch):
     assert call({"raises": "failed"}).returncode == 1 and not (tmp_path / "d1/manifest.json").exists()
     monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
     assert call({"raises": "failed"}).returncode == 0

@@ -40,7 +40,7 @@ def test_a_version_does_not_depend_on_the_order_of_keys_or_on_1_against_1_0():
     ("params", {"batch_size": 128, "hidden": 64, "rate": 1.0}), ("params", {"batch_size": "64", "hidden": 128, "rate": 1.0}),
     ("sources", {"a.py": "20"}), ("sources", {"b.py": "1f"}), ("parents", {"data": "d0"}), ("stage", "tests"),
 ])
-def test_a_version_changes_with_anything_it_is_made_of(part, value):
+def test_a_version_changes_with_every_part_of_its_spec(part, value):
     assert stages.version(SPEC | {part: value}) != stages.version(SPEC)
 
 
@@ -53,7 +53,7 @@ def test_a_version_never_reads_as_a_number():
         assert stages.version(SPEC | {"stage": role})[0] == role[0]
 
 
-def test_the_sources_of_a_stage_are_what_its_script_imports():
+def test_the_sources_of_a_stage_are_the_imports_of_its_script():
     data = stages.stage_sources("data", {})
     assert "workflow/scripts/prepare_data.py" in data and "workflow/scripts/ladder/data/datasets.py" in data
     assert "workflow/scripts/ladder/classifiers/svm.py" not in data
@@ -98,7 +98,7 @@ def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
     {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},
 ])
-def test_a_key_that_has_no_meaning_here_changes_nothing(settings, keys):
+def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
 
 
@@ -113,7 +113,7 @@ def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_t
     assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
-def test_a_longer_list_of_runs_is_told_in_a_few_words(settings, tmp_path):
+def test_a_longer_list_of_runs_is_described_in_a_few_words(settings, tmp_path):
     def together(*seeds):
         entries = [config.Entry({"seed": seed}, settings | {"seed": seed}, "") for seed in seeds]
         return stages.multiplier_comparison(entries)
@@ -161,7 +161,7 @@ def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once
     assert [one.stage for one in stages.chain(settings).values()].count("train") == 1
 
 
-def test_features_of_two_networks_are_joined_with_all_that_the_second_is_made_of():
+def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
     chain = stages.chain(resolved(features_concatenate=[{"seed": [5, 6], "normalization": "zca", "weight": 0.5}]))
     assert chain.keys() >= {"normalized_part2", "initial_part2", "train_part2", "features_part2", "train_part3"}
     assert "normalized_part3" not in chain, "it is the same for both"
@@ -201,7 +201,7 @@ def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores
     for seed in (0, 2):
         other = versions(resolved(seed=seed, evaluations=["knn"]))
         for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
-            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "what that run alone would make"
+            assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "as in a run with that seed alone"
     assert "svm_seed1" not in chain["report"].parents, "it is this run"
     assert {role: one.version for role, one in chain.items() if role != "report"} == {
         role: version for role, version in versions(resolved(evaluations=["knn"])).items() if role != "report"}
@@ -217,7 +217,7 @@ def test_an_entry_of_the_ablation_is_the_score_of_that_run():
     assert lenet.parents["score_ablation1"].version == versions(resolved(network="lenet_5", epochs=2))["evaluate"]
 
 
-def test_every_run_that_is_needed_is_named_once_with_what_it_needs_itself():
+def test_every_nested_run_is_listed_once_with_its_own_nested_runs():
     settings = resolved(seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}])
     runs = [(one["seed"], one["epochs"], one["normalization"]) for one in config.every(settings)]
     assert runs == [(1, 10, "unit"), (1, 10, "zca"), (2, 10, "unit"), (2, 10, "zca"), (1, 3, "unit"), (1, 3, "zca")]
@@ -248,7 +248,7 @@ def test_a_multiplier_counts_where_it_makes_products(settings):
     assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
 
 
-def test_addresses_say_which_archive_it_is_only_without_a_checksum(settings):
+def test_addresses_identify_the_archive_only_without_a_checksum(settings):
     cifar10 = settings | {"dataset": "cifar10"}
     assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()
     assert "data" in changed(cifar10 | {"cifar10_sha256": None}, cifar10_urls=["file:///elsewhere"])
@@ -301,7 +301,7 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path)
     assert stages.why(keyed, tmp_path) == "first run"
 
 
-def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_from_and_no_control(settings):
+def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control(settings):
     assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
     fitted = stages.chain(resolved(training="patches"))
     assert stages.prediction_roles(fitted) == ["data", "normalized", "patches", "train", "features", "svm"]
@@ -313,5 +313,5 @@ def test_a_picture_is_answered_by_what_the_verdict_and_the_features_are_made_fro
     assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
 
 
-def test_a_picture_to_answer_changes_no_version(settings):
+def test_a_picture_to_classify_changes_no_version(settings):
     assert changed(settings, predict=["pictures"]) == set()

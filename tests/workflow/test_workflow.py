@@ -1,6 +1,6 @@
-"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only write down what they were given.
+"""The workflow as a whole, run by Snakemake in a copy of the project whose stage scripts only record their arguments.
 
-What the stages compute is tested elsewhere; here it is when they run, what they are told, and what a person sees.
+The computations are tested elsewhere; these tests cover when stages run, with which arguments, and the output.
 """
 
 import ast
@@ -68,7 +68,7 @@ class Project:
         self.folder = folder
 
     def snakemake(self, *arguments, **environment):
-        """What Snakemake prints; `status` is its exit status."""
+        """Snakemake's output; `status` is its exit status."""
         self.status, output = snakemake_server.run(arguments, self.folder, **environment)
         return output
 
@@ -88,7 +88,7 @@ class Project:
         return sorted(line.split()[0] for line in lines)
 
     def wait_for(self, stage):
-        """Return once a script of this stage is at work."""
+        """Return once a script of this stage is running."""
         record = self.folder / "ran.txt"
         for _ in range(300):
             if record.exists() and stage in record.read_text().split():
@@ -112,7 +112,7 @@ def imports(script):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A project that has run once, to be copied only."""
+    """A project that has run once; only to be copied."""
     folder = tmp_path_factory.mktemp("finished") / "project"
     folder.mkdir()
     for name in ("Snakefile", "config.yaml"):
@@ -143,7 +143,7 @@ def fresh(finished, tmp_path):
 
 
 def reasons(output):
-    """role -> why, from the messages of what runs or would run."""
+    """role -> reason, from the messages of the jobs that run or would run."""
     lines = [line.split(": ", 2) for line in output.splitlines() if line.startswith("Job ")]
     return {line[1].split()[0]: line[2] for line in lines if len(line) == 3}
 
@@ -306,7 +306,7 @@ def test_after_snakemake_alone_was_killed_the_plain_command_finishes(fresh, paus
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
-    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine may take to notice that it began
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")   # longer than a busy machine needs to notice the start
     fresh.wait_for("train")
     os.killpg(run.pid, number)
     run.wait()
@@ -316,7 +316,7 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
     assert fresh.ran() == sorted([*ALL, "train"])
 
 
-def test_threads_are_the_configurations_whatever_cores_says(fresh):
+def test_threads_come_from_the_configuration_not_from_cores(fresh):
     fresh.snakemake("data", "--cores", "1", "--config", "threads=3")
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "3"]
 
@@ -324,24 +324,24 @@ def test_threads_are_the_configurations_whatever_cores_says(fresh):
 TWO = ("--config", "compare=[{epochs: [3, 4]}]", "controls=[]")
 
 
-def test_runs_of_a_list_go_on_at_the_same_time_each_with_its_threads(project):
+def test_runs_of_a_list_run_in_parallel_each_with_its_threads(project):
     output = project.snakemake("results/compare.html", "--cores", "2", *TWO, "threads=1", MEET="train")
     assert project.status == 0, output
 
 
-def test_how_runs_of_a_list_go_on_at_the_same_time_is_said_where_they_do_not(project):
+def test_a_hint_tells_how_to_run_a_list_in_parallel(project):
     compare = ("-n", "results/compare.html", *TWO)
     assert "threads=1 makes 4 at a time" in project.snakemake(*compare, "--cores", "4")
     assert "at a time" not in project.snakemake(*compare, "--cores", "1")
     assert "at a time" not in project.snakemake(*compare, "threads=1", "--cores", "4")
 
 
-def test_a_job_takes_no_more_threads_than_set_threads_says(fresh):
+def test_set_threads_limits_the_threads_of_a_job(fresh):
     fresh.snakemake("data", "--cores", "2", "--set-threads", "prepare_data=1", "--config", "threads=2")
     assert pathlib.Path(fresh.folder / "ran.txt").read_text().split() == ["data", "1"]
 
 
-def test_the_rungs_are_compared_when_that_is_asked_for(project):
+def test_the_rungs_are_compared_on_request(project):
     project.snakemake("results/parity.html")
     assert project.ran() == ["parity"]
     assert project.status == 0 and (project.folder / "results/parity.json").exists()
@@ -355,7 +355,7 @@ def test_the_rungs_are_compared_when_that_is_asked_for(project):
     assert json.loads((project.folder / "results/parity.html").read_text())["batch_size"] == 64
 
 
-def test_auto_takes_the_rung_that_was_fastest_here_and_says_so(project):
+def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
     record = {"machine": variants.machine(), "fastest": "cpu_sequential"}
     (project.folder / "results/parity.json").write_text(json.dumps(record))
     assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
@@ -409,7 +409,7 @@ def test_the_svm_reads_the_layer_that_is_named(project):
     assert project.status == 1 and "lenet_5 has no such layer; did you mean pool1?" in output.splitlines()[-1]
 
 
-def test_features_to_append_are_made_and_joined_and_nothing_is_trained_twice(project):
+def test_appended_features_are_made_and_joined_and_nothing_is_trained_twice(project):
     joined = ("report", "--config", "features_concatenate=[{features_layer: enc1_pool, weight: 0.5}]")
     output = project.snakemake("features", *joined[1:])
     assert project.status == 0 and project.ran() == ["features", "joined"], output
@@ -433,7 +433,7 @@ def test_other_classifiers_run_beside_the_svm_and_reuse_the_features(project):
     assert project.ran() == ["knn", "knn", "knn", "report"]
 
 
-def test_other_seeds_are_run_where_they_are_missing_and_used_again(project):
+def test_missing_seeds_are_run_and_existing_ones_reused(project):
     seeds = ("report", "--config", "seeds=[0, 1, 2]", "controls=[]")
     output = project.snakemake(*seeds)
     assert project.status == 0, output
@@ -443,7 +443,7 @@ def test_other_seeds_are_run_where_they_are_missing_and_used_again(project):
     assert project.ran() == ["map", "report"], "that run's scores were there"
 
 
-def test_what_options_add_is_made_from_what_is_there(project):
+def test_added_options_reuse_existing_artifacts(project):
     ablation = ("report", "--config", "ablation=[{features_flip: true}, {svm_C: 1}, {epochs: 3}]")
     output = project.snakemake(*ablation)
     assert project.status == 0, output
@@ -453,7 +453,7 @@ def test_what_options_add_is_made_from_what_is_there(project):
     assert "did you mean epochs? (entry 1 of ablation)" in output.splitlines()[-1]
 
 
-def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_changes(project):
+def test_training_starts_from_the_named_weights_file_and_again_if_it_changes(project):
     (project.folder / "start.bin").write_bytes(b"some weights")
     start = ("train", "--config", "initial_weights=start.bin")
     project.snakemake(*start)
@@ -465,7 +465,7 @@ def test_training_starts_from_a_weights_file_that_is_named_and_again_where_it_ch
     assert project.ran() == ["initial", "train"]
 
 
-def test_the_network_is_drawn_when_that_is_asked_for(project):
+def test_the_network_is_drawn_on_request(project):
     project.snakemake("results/network.html", "--config", "network=resnet18")
     assert project.status == 0 and project.ran() == ["network"]
     assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
@@ -476,13 +476,13 @@ def test_the_network_is_drawn_when_that_is_asked_for(project):
     assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
 
 
-def test_runs_of_the_compare_list_are_made_where_they_are_missing_and_nothing_else(project):
+def test_only_missing_runs_of_the_compare_list_are_made(project):
     compare = ("results/compare.html", "--config", "compare=[{epochs: [10, 3]}, {variant: gpu_basic}]", "svm_backend=sklearn")
     project.snakemake("report", "--config", "svm_backend=sklearn")
     project.ran()
     output = project.snakemake(*compare)
     assert project.status == 0, output
-    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 are there
+    assert project.ran() == ["compare", "features", "map", "report", "svm", "train"]   # of 3 epochs: those of 10 exist
     entries = json.loads((project.folder / "results/compare.html").read_text())["entries"]
     assert [entry["overrides"] for entry in entries] == [{"epochs": 10}, {"epochs": 3}, {"variant": "gpu_basic"}]
     if variants.no_gpu():
@@ -497,7 +497,7 @@ def test_cells_of_the_multipliers_list_are_made_once_and_kept_by_gc(project):
     project.ran()
     output = project.snakemake("results/multipliers.html", *cells)
     assert project.status == 0, output
-    assert project.ran() == ["multipliers"]   # both runs are there, and the compare list is not asked for
+    assert project.ran() == ["multipliers"]   # both runs exist, and the compare list is not requested
     entries = json.loads((project.folder / "results/multipliers.json").read_text())["entries"]
     assert [entry["settings"]["seed"] for entry in entries] == [1, 2]
     assert {(entry["settings"]["network"], entry["settings"]["dataset"]) for entry in entries} == {("autoencoder", "digits")}
@@ -531,10 +531,10 @@ DIVERGING = ("results/compare.html", "--config", "compare=[{learning_rate: [666,
 DIVERGED = "it diverged as the test wants"
 
 
-def test_a_run_that_fails_by_itself_stops_no_other_of_a_list_and_is_not_tried_again(project):
+def test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated(project):
     output = project.snakemake(*DIVERGING)
     assert project.status == 0, output
-    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of two that go on
+    assert project.ran() == sorted(["compare", *3 * ["train"], *2 * ["features", "map", "svm", "report"]])   # of the two others
     reports = (project.folder / "results/report").glob("*/manifest.json")
     failed = [json.loads(path.read_text()).get("failed") for path in reports]
     assert sorted(filter(None, failed)) == [DIVERGED] and len(failed) == 4
@@ -543,7 +543,7 @@ def test_a_run_that_fails_by_itself_stops_no_other_of_a_list_and_is_not_tried_ag
 
 
 @pytest.mark.parametrize("target", ["report", "train"])
-def test_a_single_run_that_fails_ends_with_its_message_also_after_a_list_kept_it(project, target):
+def test_a_failed_run_ends_with_its_message_also_after_a_list_kept_it(project, target):
     alone = (target, "--config", "learning_rate=666", "controls=[]")
     for _ in range(2):
         output = project.snakemake(*alone)
@@ -590,17 +590,17 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
         assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
 
 
-def test_pictures_that_are_not_there_are_named_before_anything_is_trained_for_them(fresh):
+def test_missing_pictures_are_named_before_any_training(fresh):
     for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
         output = fresh.snakemake("results/predictions.html", *config)
         assert fresh.status != 0 and words in output.splitlines()[-1] and fresh.ran() == []
 
 
-def test_answers_for_pictures_need_what_classifies_and_no_report_nor_control(project):
+def test_predictions_need_the_classifier_but_no_report_and_no_control(project):
     (project.folder / "pictures").mkdir()
     (project.folder / "pictures/cat.png").touch()
     predict = ("-n", "results/predictions.html", "--config", "predict=pictures")
-    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "each time it is asked for, with what is there"
+    assert set(reasons(project.snakemake(*predict))) == {"predictions"}, "on every request, with existing artifacts"
     assert {"train", "evaluate"} <= set(reasons(project.snakemake(*predict, "network=lenet_5"))) <= {
         "initial", "train", "evaluate", "predictions"}
     assert "Nothing to be done" in project.snakemake("-n", "--config", "predict=pictures")
@@ -609,7 +609,7 @@ def test_answers_for_pictures_need_what_classifies_and_no_report_nor_control(pro
                                                          "predictions"}
 
 
-def test_two_versions_are_held_against_each_other(project):
+def test_two_versions_are_compared(project):
     project.snakemake("normalized", "--config", "normalization=zca")
     versions = ",".join(path.name for path in (project.folder / "results/normalized").iterdir())
     output = project.snakemake("results/diff.html", "--config", f"diff=[{versions}]")
@@ -623,7 +623,7 @@ def test_two_versions_are_held_against_each_other(project):
     assert (project.folder / "results/diff.html").read_bytes() == page, "a command that fails leaves the page as it was"
 
 
-def test_gc_removes_what_no_configuration_reaches_and_only_when_confirmed(project):
+def test_gc_removes_unreachable_artifacts_and_only_when_confirmed(project):
     project.snakemake("train", "--config", "epochs=3")
     project.snakemake("train", "--config", "epochs=4")
     kept, = [path.name for path in (project.folder / "results/train").iterdir()

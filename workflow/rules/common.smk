@@ -22,7 +22,7 @@ from ladder.machine import driver, runtime
 from ladder.rungs import variants
 from ladder.workflow import config as configuration, search, stages
 
-# Fixed names by role: copies of files of the artifact. `report` always shows the active configuration; the others stay until
+# Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
 # they are requested again: `variant: auto` reads results/parity.json.
 FIXED = {
     "report": ["results/report.html", "results/summary.json"],
@@ -138,9 +138,9 @@ if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 
 
-# Inputs. Manifests are ancient: versions decide what has to run, not file times. A job that has to run although its output
-# exists gets one more input, a file as old as this command and so newer than any output; its manifest is not ancient for the
-# jobs that depend on it.
+# Inputs. Manifests are ancient: versions decide which jobs run, not file times. A job that must run although its output exists
+# gets an extra input, a file that this command creates and so newer than any output; its manifest is not ancient for the jobs
+# that depend on it.
 
 
 def made(*roles):
@@ -204,7 +204,7 @@ def outdated(role):
 
 @functools.cache
 def command_started():
-    """Create the file that is as old as this command, until the command ends; returns its path."""
+    """Create the file that exists while this command runs; returns its path."""
     path = pathlib.Path("logs", f".command.{os.getpid()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
@@ -278,7 +278,7 @@ def options(*keys, **others):
 
 
 def remake(wildcards):
-    """--remake if the user forces the stage; without it a stage takes the artifact that another run has finished meanwhile."""
+    """--remake if the user forces the stage; without it a stage uses an artifact that another run has finished meanwhile."""
     return "--remake" if wildcards.version in remade() else ""
 
 
@@ -360,7 +360,7 @@ def failed_in_a_list():
     }
 
 
-# Forced stages. Snakemake does not tell -R to the jobs that it sends to other machines; they inherit this variable.
+# Forced stages. Snakemake does not pass -R to jobs on other machines; they inherit this variable.
 
 REMAKE = "LADDER_REMAKE"
 
@@ -429,7 +429,7 @@ def killed(wildcards):
     name = stages.RULES[BY_VERSION[wildcards.version].stage]
     text = (
         f"{name} was killed before it could say why, perhaps for want of memory; "
-        "run the same command again: what is finished stays"
+        "run the same command again: finished artifacts stay"
     )
     return (
         "{ status=$?; [ $status -le 128 ] || [ $status = 130 ] ||"

@@ -1,8 +1,8 @@
-# The fixed names in results/, which are copies of files of the artifacts, and the commands that look at all of results/.
-# A page is an `update`: a command that fails leaves the former one as it was.
+# The fixed names in results/, which are copies of artifact files, and the commands that read all of results/.
+# A page is an `update`: a command that fails leaves the previous one unchanged.
 
 
-localrules:  # a rule that inherits does not inherit this
+localrules:  # not inherited by derived rules
     publish_report,
     publish_compare,
     publish_multipliers,
@@ -104,7 +104,7 @@ use rule publish as publish_parity with:
         folder=CHAIN["parity"].folder,
 
 
-# Of whatever is in results/ just then: made each time they are asked for.
+# Pages on the current content of results/: made on every request.
 
 
 rule diff:
@@ -187,7 +187,7 @@ rule gc:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",
     message:
-        "gc: what neither this configuration, its lists, presets/ nor keep reaches"
+        "gc: artifacts that neither this configuration, its lists, presets/ nor keep reach"
     shell:
         "printf %s {params.keep:q} > logs/gc.json &&"
         " python3 workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"

@@ -4,7 +4,7 @@ The table holds the products of all pairs of m-bit mantissas, m from 1 to 7: 4^m
 (i << m) | j stands for (1 + i / 2^m)(1 + j / 2^m): its low m bits are the mantissa, bit 7 is the carry (the product is
 at least 2).
 
-Faults that it looks for:
+Faults reported:
   bits        an entry has bits outside its carry and its mantissa
   zero        an entry is 0, which means 1.0, although the product is 1.5 or more
   carry       the entry would be closer to the product with the other carry
@@ -123,9 +123,9 @@ def places(mask):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=pathlib.Path, metavar="TABLE")
-    parser.add_argument("--write", choices=("exact", "mitchell", "mbm"), help="make TABLE first, as an example")
+    parser.add_argument("--write", choices=("exact", "mitchell", "mbm"), help="write TABLE first, as an example")
     parser.add_argument("--bits", type=int, choices=range(1, multipliers.MOST_TABLE_BITS + 1), default=7, metavar="M",
-                        help="of a table to make, 1 to 7 (default 7)")
+                        help="mantissa bits for --write, 1 to 7 (default 7)")
     return parser.parse_args()
 
 

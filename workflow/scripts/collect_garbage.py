@@ -1,7 +1,7 @@
-"""List the artifacts that nothing reaches any more, with sizes; with --confirm, remove them.
+"""List the artifacts that are no longer reachable, with sizes; with --confirm, remove them.
 
-What is named in the keep file stays, and all that it was made from. What a running stage holds or may read stays too, and an
-interrupted artifact, from which its stage could go on, until it is a day old. Ends with 0, or with 2 and one line where the
+Artifacts named in the keep file stay, with all their ancestors. So do artifacts that a running stage writes or may read, and
+interrupted artifacts, which their stage could resume, until they are a day old. Exit status: 0, or 2 with one line if the
 keep file cannot be read.
 """
 
@@ -42,8 +42,8 @@ def read_keep(path):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument("--keep-file", type=pathlib.Path, required=True, help='JSON list of "stage/version" that stay')
-    parser.add_argument("--confirm", action="store_true", help="remove what is listed without it")
+    parser.add_argument("--keep-file", type=pathlib.Path, required=True, help='JSON list of the "stage/version" to keep')
+    parser.add_argument("--confirm", action="store_true", help="remove the artifacts that are listed without it")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Serve a page, for this machine only, on which a run's model classifies pictures that are dropped, chosen, pasted or drawn.
+"""Serve a page, on this machine only, where a run's model classifies pictures that are dropped, chosen, pasted or drawn.
 
-The run is the one of config.yaml, with --configfile and --config as in Snakemake. Ctrl-C ends it; the exit status is 2, with a
-one-line message, if that run is not trained yet or the port is in use.
+config.yaml, --configfile and --config select the run, as in Snakemake. Ctrl-C stops the server; the exit status is 2, with a
+one-line message, if the run is not trained yet or the port is in use.
 """
 
 import argparse

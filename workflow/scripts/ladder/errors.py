@@ -2,7 +2,7 @@
 
 
 class UserError(Exception):
-    """An error with a one-line message that says what is wrong and what to do; shown without a traceback."""
+    """An error with a one-line message that names the fault and its remedy; shown without a traceback."""
 
 
 NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty

@@ -12,7 +12,7 @@ NARROW_CORE_TYPES = {"nehalem", "sandybridge", "haswell", "zen", "barcelona", "b
 
 
 def release_blas():
-    """Drop an OPENBLAS_CORETYPE that keeps BLAS from instructions of this CPU; must run before NumPy is imported.
+    """Drop an OPENBLAS_CORETYPE that keeps BLAS from using instructions of this CPU; must run before NumPy is imported.
 
     Returns a sentence for the log, or None if nothing was changed.
     """

@@ -151,8 +151,8 @@ def making(folder, spec, remake=False):
     """Make the artifact `folder` under its lock; the manifest is written last, and only if the block raises nothing.
 
     If another process is making it, log that, wait, and take its result (`Making.complete`). With `remake`, the artifact
-    is made again from its inputs alone: everything in the folder goes first, checkpoints included. A finished artifact keeps
-    only the files of its manifest.
+    is made again from its inputs alone, after everything in the folder, checkpoints included, was removed. A finished artifact
+    keeps only the files of its manifest.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def save_tensors(path, tensors, metadata=None):
 
 
 def _read_manifest(folder):
-    """The manifest of a finished artifact, None if there is none.
+    """The manifest of a finished artifact, None without one.
 
     For a moment it may exist under its other name only: another run that planned to make this artifact has removed its
     declared output and is about to find the artifact complete.
@@ -265,7 +265,7 @@ def _finished(folder, spec):
 
 
 def _remove_all_but(folder, kept):
-    """Remove the folder's other files: checkpoints, and what interrupted writes have left."""
+    """Remove the folder's other files: checkpoints and leftovers of interrupted writes."""
     for path in folder.iterdir():
         if path.name not in kept and not path.is_dir():
             path.unlink()

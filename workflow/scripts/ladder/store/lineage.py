@@ -17,7 +17,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
         "initial": {"file_sha256": "initial_weights"}}
 UNSAID = {"data": {"holdout": 0}}   # defaults that a stage's parameters omit
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
-CONTROLS = ("random", "pixels")   # tails of the roles of control runs, as the setting `controls` names them
+CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as the setting `controls` names them
 
 
 class Store:
@@ -38,7 +38,7 @@ class Store:
         return self.folders()[version].parent.name if version in self.folders() else None
 
     def manifest(self, version):
-        """The manifest of a finished artifact; None if there is none or it cannot be read."""
+        """The manifest of a finished artifact; None if it is missing or unreadable."""
         folder = self.folders().get(version)
         return read_manifest(folder) if folder else None
 

@@ -1,7 +1,7 @@
 """results/test_scores.csv: one line for each scoring on the test images, never rewritten.
 
 Every scoring on the test images makes the best of their accuracies slightly optimistic, so the number of scorings is part of
-what an accuracy means. Scorings on hold-out rows are recorded as such and do not count.
+an accuracy's meaning. Scorings on hold-out rows are recorded as such and do not count.
 """
 
 import csv
@@ -33,7 +33,7 @@ def kind(data):
 def lines(results):
     """Every line of the record in the folder `results`, in order, as a dict by COLUMNS; empty without a record.
 
-    Incomplete lines, as a power cut may leave them, are skipped.
+    Incomplete lines, as left by a power cut, are skipped.
     """
     try:
         with open(pathlib.Path(results, NAME), newline="") as file:

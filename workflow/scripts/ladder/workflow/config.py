@@ -22,7 +22,7 @@ from ladder.workflow import stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
-# Overrides for a nested run (part, repeat, ablation): it must not start runs of its own.
+# Overrides for a nested run (part, repeat, ablation): it must not start further runs.
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
 WEIGHT = {"type": "number", "exclusiveMinimum": 0}
 
@@ -99,7 +99,7 @@ def entry(config, overrides):
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
 
-# Runs that a run needs.
+# Nested runs.
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -186,7 +186,7 @@ def coerce(key, value, rule):
 
 
 def describe(rule):
-    """What a JSON schema allows, in words: its `expected`, else made of its type and limits."""
+    """The values that a JSON schema allows, in words: its `expected`, else its type and limits."""
     if "expected" in rule:
         return rule["expected"]
     if "anyOf" in rule:

@@ -19,7 +19,7 @@ from ladder.workflow import stages
 
 DAY = 24 * 3600
 CONFIRM = ".venv/bin/snakemake gc --config confirm=yes"
-# Parameters that describe an artifact, most telling first.
+# Parameters that describe an artifact, most distinctive first.
 TELLING = ("dataset", "train_limit", "normalization", "network", "encoder", "variant", "batch_size", "epochs", "steps",
            "optimizer", "learning_rate", "features_layer", "kernel", "C", "seed", "name")
 USUAL = ("all", "network")        # defaults, not shown

@@ -120,7 +120,7 @@ def _arguments():
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--log", type=pathlib.Path)
-    parser.add_argument("--remake", action="store_true", help="make it again although it is there")
+    parser.add_argument("--remake", action="store_true", help="make an existing artifact again")
     return parser.parse_args()
 
 

@@ -60,8 +60,8 @@ def script(stage):
 def stage_sources(stage, params):
     """Every file that may change the bytes of a stage's artifact with these parameters; paths relative to the root.
 
-    They are what the stage's script imports; where that includes the plan, also the rungs that the parameters name; where it
-    includes the pages' templates, all templates.
+    These are the imports of the stage's script; if they include the plan, also the rungs that the parameters name; if they
+    include the pages' templates, all templates.
     """
     found = script_sources(stage)
     variants = [params["variant"]] if "variant" in params else params.get("variants", [])
@@ -280,7 +280,7 @@ def _pick(config, *keys):
 
 
 def data_params(config):
-    """The parameters that decide which images there are, in which order."""
+    """The parameters that determine the images and their order."""
     keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
     if config["dataset"] == "cifar10":
         # Without a checksum only the addresses identify the archive.
@@ -400,7 +400,7 @@ def _existing_specs(results, stage):
 
 
 def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None if there is none; a damaged manifest is reported by the stage that reads it."""
+    """The spec in an artifact's manifest, None without one; a damaged manifest is reported by the stage that reads it."""
     try:
         return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
     except (OSError, ValueError, KeyError):

@@ -156,6 +156,15 @@ EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_pol
               "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
 
 
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+def test_every_kernel_of_the_svm_runs_through_the_chain(done, tmp_path, kernel):
+    project = shutil.copytree(done, tmp_path / "project")
+    status, output = run(project, "report", f"svm_kernel={kernel}", "controls=[]")
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert summary["svm"]["kernel"] == kernel and summary["test_accuracy"] > 0.3
+
+
 def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path):
     project = shutil.copytree(done, tmp_path / "project")
     status, output = run(project, "report", *EVERYTHING)

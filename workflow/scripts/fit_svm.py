@@ -1,6 +1,6 @@
 """Stage `svm`: fit a support vector machine to the training features and classify the test features (or the hold-out set).
 
-params: backend (resolved), kernel, C, gamma.  inputs: features, data (for the labels and the class names).
+params: backend (resolved), kernel, C, gamma (not for linear).  inputs: features, data (for the labels and the class names).
 Writes model.safetensors (the arrays of svm.Model: all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
@@ -13,7 +13,8 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     started = time.perf_counter()
     train, labels, test = scoring.load(inputs)
-    model, solver = svm.fit(train, labels, params["backend"], params["kernel"], params["C"], params["gamma"], work.threads)
+    gamma = params.get("gamma", "scale")   # absent for the linear kernel, which does not use it
+    model, solver = svm.fit(train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads)
     fitted = time.perf_counter()
     predictions = svm.predict(model, test)
     predicted = time.perf_counter()

@@ -1,5 +1,5 @@
 // Convolution (cross-correlation) and its gradients as implicit GEMM: matrix products whose factors are never stored; when a
-// tile is loaded, each element is read from the tensor that it comes from.
+// tile is loaded, each element is read from its source tensor.
 //
 //   direction          C(m, n)                     k                          A(m, k)                   B(n, k)
 //   forward            y: pixel of y, filter       tap i, j and channel       x under the tap           weight

@@ -2,9 +2,9 @@
 //   cp_async(16, shared, global, valid)   copy 4, 8 or 16 bytes, both ends aligned to that; zeros where !valid, and then
 //                                         `global` is not read, but must not be a wild pointer either
 //   cp_async_commit()                     close the group of the copies issued since the last commit
-//   cp_async_wait<n>()                    wait until at most n of this thread's groups are still under way; the other threads
+//   cp_async_wait<n>()                    wait until at most n of this thread's groups are in flight; the other threads
 //                                         see the data after the next __syncthreads
-// The only file with cp.async in it; the test emulator brings bodies of its own.
+// The only file with cp.async; the test emulator supplies its own bodies.
 #pragma once
 #ifndef CUDA_EMULATOR
 

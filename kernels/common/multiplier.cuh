@@ -131,7 +131,7 @@ using am32 = Logarithmic<655360, ~0u, 0u>;   // c = 5/64
 using am16 = Logarithmic<655360, UPPER, 0x00010000u>;
 
 #ifdef MULTIPLIER_TABLE
-// In global memory: threads look up different entries, which constant memory would serve one after the other.
+// In global memory: threads look up different entries, which constant memory would serialize.
 static __device__ const unsigned char ENTRIES[1 << 2 * MULTIPLIER_TABLE_BITS] = {MULTIPLIER_TABLE};
 
 struct table {
@@ -173,7 +173,7 @@ __device__ __forceinline__ bool safe(const float (&a)[m][4], const float (&b)[n]
     for (int i = 0; i < 4 * m; i++) largest_a = max(largest_a, __float_as_uint(a[i / 4][i % 4]) & MAGNITUDE);
 #pragma unroll
     for (int j = 0; j < 4 * n; j++) largest_b = max(largest_b, __float_as_uint(b[j / 4][j % 4]) & MAGNITUDE);
-    // A result's magnitude has no more than the sum of both, one bias less, and 2 to its exponent, whatever the mantissas.
+    // A result's magnitude is at most the sum of both, less one bias, plus 2 in its exponent, for any mantissas.
     return max(largest_a, largest_b) < EXPONENT && largest_a + largest_b < ONE + EXPONENT - 2 * CARRY;
 }
 
@@ -186,8 +186,8 @@ __device__ __forceinline__ void add_piece(const float (&a)[m][4], const float (&
         for (int j = 0; j < 4 * n; j++) {
             typename Multiplier::Right right(b[j / 4][j % 4]);   // the same for every i, and made once
             float product = Multiplier::template product<any>(left, right);
-            // Two kinds of addition, for one in common the compiler would carry the products of both branches to behind
-            // them: twice the registers.
+            // Additions per branch: with a shared one the compiler would keep both branches' products live, in twice the
+            // registers.
             sum[i][j] = any ? __fadd_rn(sum[i][j], product) : sum[i][j] + product;
         }
     }

@@ -1,8 +1,8 @@
 // Random numbers that depend on a key and a counter alone: Philox4x64-10 (Salmon et al., 2011), as NumPy's Philox draws them.
-//   philox_block(seed, stream, step, block)   the four 64-bit numbers of block 0, 1, ... of a stream in a step: what
-//                                             np.random.Philox(key=(seed, stream), counter=(block, 0, 0, step)) draws first
+//   philox_block(seed, stream, step, block)   the four 64-bit numbers of block 0, 1, ... of a stream in a step:
+//                                             the first of np.random.Philox(key=(seed, stream), counter=(block, 0, 0, step))
 //   philox_word(numbers, place)               32 bits of them, place 0 to 7, the lower half of each number first
-// NumPy raises the counter before it draws, so the block's counter is (block + 1, 0, 0, step).
+// NumPy increments the counter first, so the block's counter is (block + 1, 0, 0, step).
 #pragma once
 
 struct PhiloxBlock {

@@ -1,5 +1,5 @@
 // DYNAMIC_SHARED(float, tile) declares `tile`, a pointer to the dynamic shared memory of the launch, aligned to 16 bytes.
-// Kernels use this macro and no extern array of their own, so that the test emulator can put its own memory there.
+// Kernels use this macro, never an extern array, so that the test emulator can substitute its own memory.
 #pragma once
 #ifndef CUDA_EMULATOR
 #define DYNAMIC_SHARED(type, name)                                  \

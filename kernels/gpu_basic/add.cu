@@ -3,7 +3,7 @@
 // Rung: the first on the GPU. One thread per element, global memory only.
 // Layout: any, the arrays are in memory order; float32. `count`: elements.
 // Launches: block (256), grid (ceil(count / 256)).
-// What bounds it: memory. 12 bytes per element.
+// Bound: memory, 12 bytes per element.
 // Predicted, not measured, for 64 images of 32x32x64 (4.2 M elements) at 4.3 TB/s: 12 us.
 // Measured: not measured.
 

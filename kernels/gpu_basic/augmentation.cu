@@ -1,12 +1,11 @@
-// Draws how each image of a batch is shifted and mirrored, and gathers and normalizes the images so.
+// Draws each image's random shift and mirroring, and gathers and normalizes the images accordingly.
 //
-// Rung: the first on the GPU. One thread per image that is drawn for and per element of the batch, global memory only.
+// Rung: the first on the GPU. One thread per image (draws) or per element of the batch, global memory only.
 // Layouts: augmentation int32 (batch, 3): dy, dx, 1 for mirrored left to right; images, permutation, counters, scale, offset, x
-// as in load_batch.cu. Pixel (row, column) is that of the image, mirrored where it is to be, at (row + dy, column + dx);
-// outside it the image holds 0.
+// as in load_batch.cu. Pixel (row, column) is pixel (row + dy, column + dx) of the image, mirrored if drawn so; 0 outside it.
 // Launches: block (256), grid (ceil(batch / 256)) for draw_augmentation, (ceil(batch height width channels / 256)) for the
 // others.
-// What bounds it: nothing for draw_augmentation; memory for the others, 5 or 8 bytes per element.
+// Bound: nothing for draw_augmentation; memory for the others, 5 or 8 bytes per element.
 // Predicted, not measured, for 64 images of 32x32x3 (0.2 M elements) at 4.3 TB/s: 0.3 us, less than the launch itself.
 // Measured: not measured.
 #include "common/philox.cuh"

@@ -1,15 +1,15 @@
-// Batch normalization (Ioffe and Szegedy, 2015): each channel by the mean and variance of all its pixels in the batch, or
-// after training by running ones; and its gradients.
+// Batch normalization (Ioffe and Szegedy, 2015): each channel by its mean and variance over the batch, or after training by the
+// running statistics; and its gradients.
 //
-// Rung: the first on the GPU. Global memory only, no atomics. One thread per element of y and dx; the sums over all pixels are
-// made in parts, one thread per part and channel, and added by one thread per channel (channel_sums.cuh).
+// Rung: the first on the GPU. Global memory only, no atomics. One thread per element of y and dx; sums over all pixels are
+// split into parts, one thread per part and channel, and added by one thread per channel (channel_sums.cuh).
 //
-// The variance takes a second pass over x, because the mean of the squares less the square of the mean would lose a small
-// variance beside a large mean. What is done once per channel is done in float64.
+// The variance takes a second pass over x, because the mean of the squares minus the square of the mean would lose a small
+// variance beside a large mean. Per-channel arithmetic is in float64.
 //
-// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order, a batch's pixels being all of all its images; weight,
-// bias, dweight, dbias, mean, inverse = 1 / sqrt(variance + epsilon), running_mean, running_var (channels); partials (parts,
-// channels), of the gradients (2, parts, channels): those of dbias, then those of dweight. `count` = pixels channels.
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order, the pixels of all images of the batch; weight, bias,
+// dweight, dbias, mean, inverse = 1 / sqrt(variance + epsilon), running_mean, running_var (channels); partials (parts,
+// channels), for the gradients (2, parts, channels): dbias, then dweight. `count` = pixels channels.
 //
 // Launches: block (256) and grid (ceil(count / 256)) for normalize, inference and input_grad, (ceil(parts channels / 256)) for
 // those that write partials; block (32), grid (ceil(channels / 32)) for mean, statistics and parameter_grads.
@@ -17,11 +17,11 @@
 //   backward       batchnorm_gradient_partials, _parameter_grads, _input_grad
 //   afterwards     batchnorm_inference
 //
-// What bounds it: memory, where there are channels enough to keep it busy. Forward reads x three times and writes y, 16 bytes
+// Bound: memory, with enough channels to saturate it. Forward reads x three times and writes y, 16 bytes
 // per element; backward reads x and dy twice and writes dx, 20 bytes; inference moves 8.
 // Predicted, not measured, for 64 images of 32x32x64 (4.2 M elements), 256 parts, at 4.3 TB/s: forward 16 us, backward 20 us,
-// inference 8 us. The partial sums will take longer: with no more than 16384 threads they wait for 256 loads one after
-// another, four of them at a time, 0.6 us each.
+// inference 8 us. The partial sums will take longer: with at most 16384 threads they wait for 256 sequential loads, four in
+// flight, 0.6 us each.
 // Measured: not measured.
 #include "channel_sums.cuh"
 
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) batchnorm_variance_partials(co
     partials[element] = sum;
 }
 
-// What the batch is normalised by; the running ones keep decay of what they were, and get the variance with pixels - 1.
+// Batch statistics, and their running averages, whose variance has the divisor pixels - 1.
 extern "C" __global__ void __launch_bounds__(32) batchnorm_statistics(const float* __restrict__ partials,
                                                                       const float* __restrict__ mean,
                                                                       float* __restrict__ inverse,
@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(256) batchnorm_inference(const floa
     y[element] = weight[channel] * ((x[element] - running_mean[channel]) * inverse) + bias[channel];
 }
 
-// Parts of the sums of dy, and of dy times the normalised x.
+// Partial sums of dy, and of dy times the normalised x.
 extern "C" __global__ void __launch_bounds__(256) batchnorm_gradient_partials(const float* __restrict__ x,
                                                                               const float* __restrict__ mean,
                                                                               const float* __restrict__ inverse,
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(32) batchnorm_parameter_grads(const
     dweight[channel] = add_parts(partials + parts * channels, channel, channels, parts);
 }
 
-// What of dy is left when it is made free of the mean and of the normalised x, which the statistics take out of y.
+// dy without its mean and its component along the normalised x: the statistics remove both from y.
 extern "C" __global__ void __launch_bounds__(256) batchnorm_input_grad(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ mean,
     const float* __restrict__ inverse, const float* __restrict__ dy, const float* __restrict__ dweight,

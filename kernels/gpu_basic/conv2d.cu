@@ -1,7 +1,7 @@
 // 2-D convolution (cross-correlation, zero padding) and its three gradients, directly by definition.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every element is one sum in
-// a fixed order, so that two runs give the same bytes. Only a bias gradient, the sum over all pixels, is made in parts.
+// a fixed order, so that two runs give the same bytes. Only the bias gradient, a sum over all pixels, is split.
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, out_height, out_width, filters) with
 // out_height = (height + 2 padding - kernel) / stride + 1; weight, dweight (filters, kernel, kernel, channels); bias, dbias
@@ -14,13 +14,13 @@
 //   conv2d_bias_partials  block (256), grid (ceil(parts filters / 256)); likewise
 //   conv2d_bias_grad      block (32), grid (ceil(filters / 32))
 //
-// What bounds it: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load touches one cache
+// Bound: the level-1 cache. Each multiply-add takes two loads. In the gradients a warp's load touches one cache
 // line, in the forward pass the 8 + 4 lines of a warp's 8 filters and 4 pixels (32 filters by 1 pixel would be 33).
 //
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (4.83 G multiply-adds), 132 multiprocessors at
 // 1.755 GHz and one cache line a cycle: forward 7.8 ms, input gradient 1.3 ms, weight gradient 1.3 ms; by FLOP alone at
-// 67 TFLOP/s 0.14 ms each. The bias gradient's two launches 20 us, nearly all of it waiting for memory: 64 loads one after
-// another, then 256, four of them at a time, 0.6 us each.
+// 67 TFLOP/s 0.14 ms each. The bias gradient's two launches 20 us, nearly all memory latency: 64 sequential loads, then 256,
+// four in flight, 0.6 us each.
 // Measured: not measured.
 #include "channel_sums.cuh"
 #include "common/multiplier.cuh"
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
     if (element >= filters * kernel * kernel * channels) return;
     int channel = element % channels, tap = element / channels;
     int j = tap % kernel, i = tap / kernel % kernel, filter = tap / (kernel * kernel);
-    // The outputs whose windows put this tap inside the image.
+    // The outputs for which this tap lies inside the image.
     int first_row = first_window(padding - i, stride), first_column = first_window(padding - j, stride);
     int last_row = min(out_height, first_window(height + padding - i, stride));
     int last_column = min(out_width, first_window(width + padding - j, stride));
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_weight_grad(
     dweight[element] = sum;
 }
 
-// A part of one filter's gradients.
+// Partial bias gradient of a filter.
 extern "C" __global__ void __launch_bounds__(256) conv2d_bias_partials(const float* __restrict__ dy,
                                                                        float* __restrict__ partials, int pixels, int filters,
                                                                        int parts) {

@@ -1,19 +1,19 @@
-// Cross-entropy of the softmax of scores against labels: its gradient, its value, and how many scores are right.
+// Softmax cross-entropy of scores against labels: its gradient, its value, and the number of hits.
 //
 // Rung: the first on the GPU. Global memory only, no atomics.
-// Layouts: prediction, gradient float32 (batch, classes); labels uint8 (rows), all of the data set, of which row n of the batch
-// has the one at permutation[counters[1] + n]; permutation int64 (rows); counters int64: [step, offset into the permutation,
-// step of this epoch]; of_rows float32 (2, batch): the loss of each row, then 1 where its largest score, the first of equals,
-// is that of its label; losses, hits float64, one per step of an epoch.
+// Layouts: prediction, gradient float32 (batch, classes); labels uint8 (rows), of the whole data set; row n of the batch has
+// the label at permutation[counters[1] + n]; permutation int64 (rows); counters int64: [step, offset into the permutation, step
+// of this epoch]; of_rows float32 (2, batch): each row's loss, then 1 where its largest score (the first if tied) is its
+// label's; losses, hits float64, one per step of an epoch.
 // Launches:
 //   cross_entropy_rows    one thread per row, which writes the row's gradient: block (32), grid (ceil(batch / 32))
 //   cross_entropy_totals  one thread adds the rows in order: block (1), grid (1)
-// What bounds it: the wait for one load after another; there is hardly anything to do.
-// Predicted, not measured, for 64 rows of 10 classes: 5 us and 10 us, where a load takes 0.6 us and four are under way at once.
+// Bound: the latency of sequential loads; there is hardly any work.
+// Predicted, not measured, for 64 rows of 10 classes: 5 us and 10 us, at 0.6 us per load, four in flight.
 // Measured: not measured.
 
-// gradient = (softmax - 1 at the label) / batch. The largest score is subtracted first, so that no power is infinite. A row
-// with a NaN has a sum of NaN, and hits nothing.
+// gradient = (softmax - 1 at the label) / batch. The largest score is subtracted first, so that no exponential overflows. A row
+// with a NaN has a NaN sum and no hit.
 extern "C" __global__ void __launch_bounds__(32) cross_entropy_rows(const float* __restrict__ prediction,
                                                                     const unsigned char* __restrict__ labels,
                                                                     const long long* __restrict__ permutation,

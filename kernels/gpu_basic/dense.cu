@@ -1,4 +1,4 @@
-// A dense layer, weighted sums of whole vectors, and its three gradients, directly by definition.
+// A dense layer and its three gradients, directly by definition.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only, no atomics: every element is one sum in
 // a fixed order, so that two runs give the same bytes.
@@ -12,8 +12,8 @@
 //   dense_weight_grad  block (256), grid (ceil(units inputs / 256)); likewise
 //   dense_bias_grad    block (32), grid (ceil(units / 32))
 //
-// What bounds it: the level-1 cache, as in conv2d.cu: each multiply-add takes two loads, which touch 8 + 4 lines a warp in
-// the forward pass and two in the gradients. Small layers leave most of the GPU idle and wait for memory instead.
+// Bound: the level-1 cache, as in conv2d.cu: each multiply-add takes two loads, which touch 8 + 4 lines a warp in
+// the forward pass and two in the gradients. Small layers leave most of the GPU idle and are latency-bound.
 //
 // Predicted, not measured, for 64 vectors of 4096 -> 4096 units (1.07 G multiply-adds), 132 multiprocessors at 1.755 GHz and
 // one cache line a cycle: forward 1.7 ms, input gradient 0.29 ms, weight gradient 0.29 ms; by FLOP alone at 67 TFLOP/s

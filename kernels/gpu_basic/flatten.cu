@@ -1,10 +1,10 @@
-// An image as one vector, channel by channel, and the way back.
+// Flattens an image, channel by channel, and its gradient.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only.
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, channels height width).
 // Launches: block (256), grid (ceil(batch height width channels / 256)).
-// What bounds it: memory. 8 bytes per element, of which 4 are read `channels` or height width elements apart, so that a line
-// is fetched for one of them and the rest is left to the caches.
+// Bound: memory. 8 bytes per element; 4 are read with a stride of `channels` or height width elements, so that reuse of a line
+// is left to the caches.
 // Predicted, not measured, for 64 images of 8x8x128 (0.5 M elements) at 4.3 TB/s: 1 us, less than the launch itself.
 // Measured: not measured.
 

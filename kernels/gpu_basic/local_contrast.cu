@@ -1,10 +1,10 @@
-// Values divided by the contrast of the window they were computed from: sqrt(the variance of its numbers + epsilon).
+// Values divided by the contrast of their window in the image: sqrt(variance of its numbers + epsilon).
 //
-// Rung: the first on the GPU. Global memory only; a window's contrast is one thread's, then one thread per element.
+// Rung: the first on the GPU. Global memory only; one thread per window's contrast, then one per element.
 // Layouts, float32: image (batch, height, width, channels); contrast (batch, out_height, out_width) with out_height = height -
 // window + 1; x, y (batch, out_height, out_width, values), in memory order (`count` elements).
 // Launches: block (256): local_contrast_windows grid (ceil(windows / 256)), local_contrast_divide grid (ceil(count / 256)).
-// What bounds it: memory, 8 bytes per element; the windows overlap, so the image comes from the cache.
+// Bound: memory, 8 bytes per element; the windows overlap, so the image comes from the cache.
 // Predicted, not measured, for 64 images of 27x27x800 (37 M elements) at 4.3 TB/s: 70 us.
 // Measured: not measured.
 

@@ -2,12 +2,12 @@
 // channels) ^ beta, and its gradient.
 //
 // Rung: the first on the GPU. One thread per element, global memory only.
-// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); sums, alike: the value in
-// brackets, kept by the forward pass. The neighbours of channel c are the existing channels from c - size / 2 to
+// Layouts, float32: x, y, dx, dy (pixels, channels), in memory order (`count` elements); sums, alike: the bracketed value, from
+// the forward pass. The neighbours of channel c are the existing channels from c - size / 2 to
 // c + (size - 1) / 2. ratio = alpha / size.
 // Launches: block (256), grid (ceil(count / 256)).
-// What bounds it: forward memory, 12 bytes per element; the neighbours come from the cache. Backward the arithmetic of a power
-// for each neighbour, about 60 instructions.
+// Bound: forward memory, 12 bytes per element; the neighbours come from the cache. Backward arithmetic: a power per neighbour,
+// about 60 instructions.
 // Predicted, not measured, for 64 images of 27x27x96 (4.5 M elements), size 5, at 4.3 TB/s and 132 multiprocessors with 128
 // instructions a cycle at 1.755 GHz: forward 13 us, backward 45 us.
 // Measured: not measured.
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) lrn_forward(const float* __res
     y[element] = x[element] * powf(sum, -beta);
 }
 
-// The value is in the sums of the channels that it is a neighbour of.
+// The value is in the sums of the channels it neighbours.
 extern "C" __global__ void __launch_bounds__(256) lrn_backward(const float* __restrict__ x, const float* __restrict__ sums,
                                                                const float* __restrict__ dy, float* __restrict__ dx, int count,
                                                                int channels, int size, float ratio, float beta) {

@@ -1,13 +1,13 @@
 // Max-pooling, for any window, stride and padding, and its gradient.
 //
 // Rung: the first on the GPU. One thread per output element, global memory only; the gradient is gathered, so that no two
-// threads write one element, also where windows overlap.
+// threads write one element even if windows overlap.
 // Layouts: x, dx (batch, height, width, channels), y, dy (batch, out_height, out_width, channels), float32, with out_height =
 // (height + 2 padding - window) / stride + 1; index, uint8, as y: the position of the maximum (the first if several are equal)
 // in its window in row-major order, so window is at most 15. Padding never wins; every window holds a pixel of the image,
-// because the padding is at most half of it.
+// because padding is at most half a window.
 // Launches: block (256), grid (ceil(elements of the output / 256)): y forward, dx backward.
-// What bounds it: memory. With 2x2 windows side by side, forward reads 16 and writes 5 bytes per output, backward reads 5 for
+// Bound: memory. With adjacent 2x2 windows, forward reads 16 and writes 5 bytes per output, backward reads 5 for
 // every 16 it writes.
 // Predicted, not measured, for 64 images of 32x32x256 -> 16x16x256 (4.2 M outputs) at 4.3 TB/s: 20 us each.
 // Measured: not measured.
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) maxpool2d_forward(const float*
     index[element] = place;
 }
 
-// The gradients of the windows that took the pixel, added by row and column.
+// Sum of the gradients of the windows that took the pixel, by row and column.
 extern "C" __global__ void __launch_bounds__(256) maxpool2d_backward(const float* __restrict__ dy,
                                                                      const unsigned char* __restrict__ index,
                                                                      float* __restrict__ dx, int batch, int height, int width,

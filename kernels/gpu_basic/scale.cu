@@ -3,7 +3,7 @@
 // Rung: the first on the GPU. One thread per element, global memory only.
 // Layout: any, the arrays are in memory order; float32. `count`: elements.
 // Launches: block (256), grid (ceil(count / 256)).
-// What bounds it: memory. 8 bytes per element; below about 100,000 of them the launch itself.
+// Bound: memory, 8 bytes per element; the launch itself below about 100,000 elements.
 // Predicted, not measured, for the 1.2 M weights of a 3x3 convolution of 369 -> 369 channels at 4.3 TB/s: 2.3 us.
 // Measured: not measured.
 

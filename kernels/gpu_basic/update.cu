@@ -5,8 +5,8 @@
 // learning_rates float64, one per step of the run; counters int64: [step, offset into the permutation, step of this epoch].
 // clip: largest absolute value of an element of the gradient, 0 for no limit; weight_decay is added after clipping.
 // Launches: block (256), grid (ceil(count / 256)); advance: block (1), grid (1).
-// What bounds it: memory. sgd moves 12 bytes per parameter, momentum and rmsprop 20, adam 28. The last product and the
-// subtraction are in float64, as on the CPU; they hide behind the memory.
+// Bound: memory. sgd moves 12 bytes per parameter, momentum and rmsprop 20, adam 28. The last product and the subtraction are
+// in float64, as on the CPU, hidden by memory time.
 // Predicted, not measured, for 751,875 parameters at 4.3 TB/s: 2.1, 3.5 and 4.9 us, less than the launches themselves.
 // Measured: not measured.
 
@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256) adam_update(float* __restrict_
     parameter[i] = w - learning_rates[counters[0]] * (m_corrected / (sqrtf(s_corrected) + 1e-8f));
 }
 
-// The step is done: count it, and move on in the permutation and in the epoch.
+// End of a step: advance its count and the places in permutation and epoch.
 extern "C" __global__ void advance(long long* __restrict__ counters, int batch) {
     counters[0] += 1;
     counters[1] += batch;

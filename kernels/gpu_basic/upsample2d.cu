@@ -3,7 +3,7 @@
 // Rung: the first on the GPU. One thread per output element, global memory only.
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, 2 height, 2 width, channels).
 // Launches: block (256), grid (ceil(elements of the output / 256)): y forward, dx backward.
-// What bounds it: memory. 20 bytes per element of x, either way.
+// Bound: memory. 20 bytes per element of x, either way.
 // Predicted, not measured, for 64 images of 16x16x256 -> 32x32x256 (4.2 M elements of x) at 4.3 TB/s: 20 us each.
 // Measured: not measured.
 
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) upsample2d_forward(const float
     y[element] = x[((image * height + row / 2) * width + column / 2) * channels + channel];
 }
 
-// The four copies of a pixel, added row by row.
+// Sum of a pixel's four copies, row by row.
 extern "C" __global__ void __launch_bounds__(256) upsample2d_backward(const float* __restrict__ dy, float* __restrict__ dx,
                                                                       int batch, int height, int width, int channels) {
     int element = blockIdx.x * blockDim.x + threadIdx.x;

@@ -8,7 +8,7 @@
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
-// multiples of 16 bytes. Every sum is in the order of tap row, tap column, channel, as in gpu_basic, whatever the tile.
+// multiples of 16 bytes. Every sum is in the order tap row, tap column, channel, as in gpu_basic, with any tile.
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, and WIDE: x and
 // weight are read 16 bytes at a time, for channels that are a multiple of 4.
@@ -17,7 +17,7 @@
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE
 //
-// What bounds it: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
+// Bound: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
 // 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
 // shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms. gpu_gemm, at 0.7 of 67 TFLOP/s on

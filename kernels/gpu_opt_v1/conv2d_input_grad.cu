@@ -7,7 +7,7 @@
 //
 // Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
 // weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at
-// multiples of 16 bytes. Every sum is in the order of tap row, tap column, filter, as in gpu_basic, whatever the tile.
+// multiples of 16 bytes. Every sum is in the order tap row, tap column, filter, as in gpu_basic, with any tile.
 //
 // Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, and WIDE_DY,
 // WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a multiple of 4.
@@ -16,7 +16,7 @@
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 channels
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE_DY and WIDE_WEIGHT
 //
-// What bounds it: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
+// Bound: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm
 // at 0.7 of it: 0.21 ms; 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
 // Measured: not measured.

@@ -21,7 +21,7 @@
 //     128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 filters and 128 columns with WIDE_DY and WIDE_X
 //   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
 //
-// What bounds it: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory.
+// Bound: arithmetic, as forward; conv2d_add_splits and 4 x 256: memory.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, and
 // 5 us for adding 7 splits of 1.2 MB; gpu_gemm, at 0.7 of 67 TFLOP/s: 0.21 ms, and 8 us for adding 14 splits.
 // Measured: not measured.

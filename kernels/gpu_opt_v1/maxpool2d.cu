@@ -1,8 +1,8 @@
 // Max-pooling of 2x2 windows, stride 2, and its gradient. An odd last row or column is dropped.
 //
 // Rung: over gpu_basic, WIDTH neighbouring channels per thread with accesses of 4 WIDTH bytes; the gradient is written a whole
-// window at a time, so that dy and the index are read once; where x came from a ReLU, its gradient is applied here too (the
-// maximum of a window is what ReLU let through exactly where it is positive).
+// window at a time, so that dy and the index are read once; where x came from a ReLU, its gradient is applied here too (a
+// window's maximum passed the ReLU exactly where it is positive).
 //
 // Layouts: x, dx (batch, height, width, channels), y, dy (batch, height / 2, width / 2, channels), float32; index, uint8,
 // as y: the position of the maximum (the first of equal values) in its window, 0 to 3 in row-major order. Arrays start at
@@ -10,7 +10,7 @@
 // Compiled with WIDTH: 4 for channels that are a multiple of 4, otherwise 1.
 // Launches: block (256), grid (ceil(elements / WIDTH / 256)); elements of y forward; backward of y with its height and width
 // rounded up, because a dropped row or column gets zeros.
-// What bounds it: memory. Forward reads 16 and writes 5 bytes per output, backward reads 5 to 9 and writes 16.
+// Bound: memory. Forward reads 16 and writes 5 bytes per output, backward reads 5 to 9 and writes 16.
 // Predicted, not measured, for 64 images of 32x32x256 -> 16x16x256 (4.2 M outputs) at 4.3 TB/s: 20 us forward, 24 us backward.
 // Measured: not measured.
 #include "common/vector.cuh"
@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) maxpool2d_forward(const float*
     store(index + element, place);
 }
 
-// relu: x is the output of a ReLU, and dx is to be the gradient of what went into it; y: what the forward pass wrote.
+// relu: x is the output of a ReLU, and dx the gradient of the ReLU's input; y: the forward pass's output.
 extern "C" __global__ void __launch_bounds__(256) maxpool2d_backward(const float* __restrict__ dy,
                                                                      const unsigned char* __restrict__ index,
                                                                      const float* __restrict__ y, float* __restrict__ dx,

@@ -7,7 +7,7 @@
 // multiples of 16 bytes.
 // Compiled with WIDTH: 4 for channels that are a multiple of 4, otherwise 1.
 // Launches: block (256), grid (ceil(elements of x / WIDTH / 256)).
-// What bounds it: memory. 20 bytes per element of x forward, 20 to 24 backward.
+// Bound: memory. 20 bytes per element of x forward, 20 to 24 backward.
 // Predicted, not measured, for 64 images of 16x16x256 -> 32x32x256 (4.2 M elements of x) at 4.3 TB/s: 20 us, 23 us backward.
 // Measured: not measured.
 #include "common/vector.cuh"
@@ -16,7 +16,7 @@
 #define WIDTH 4
 #endif
 
-// Where the first copy of an element of x lies in y; the others lie beside it and a row below.
+// Place in y of the first copy of an element of x; the others are beside it and a row below.
 __device__ __forceinline__ int first_copy(int element, int width, int channels) {
     int channel = element % channels, pixel = element / channels;
     return (pixel / width * 4 * width + pixel % width * 2) * channels + channel;
@@ -35,8 +35,7 @@ extern "C" __global__ void __launch_bounds__(256) upsample2d_forward(const float
     store(below + channels, value);
 }
 
-// The four copies of a pixel, added row by row. relu: x is the output of a ReLU, and dx is to be the gradient of what went
-// into it.
+// Sum of a pixel's four copies, row by row. relu: x is the output of a ReLU, and dx the gradient of the ReLU's input.
 extern "C" __global__ void __launch_bounds__(256) upsample2d_backward(const float* __restrict__ dy, const float* __restrict__ x,
                                                                       float* __restrict__ dx, int batch, int height, int width,
                                                                       int channels, int relu) {

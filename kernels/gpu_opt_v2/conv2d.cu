@@ -18,7 +18,7 @@
 //   conv2d_input_grad        grid (ceil(batch height width / M), ceil(channels / N)); also _behind_relu and _behind_pool
 // 16-byte loads of x where channels, of dy where filters, of weight where channels is a multiple of 4.
 //
-// What bounds it: the multiply-adds. A thread's 64 of a step need four 16-byte loads from shared memory.
+// Bound: the multiply-adds. A thread's 64 per step need four 16-byte shared-memory loads.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP) at 45 of 67 TFLOP/s: 0.21 ms forward
 // and 0.21 ms for the input gradient; 32x32x3 -> 256 filters with pooling (0.91 GFLOP): 0.03 ms.
 // Measured: not measured.

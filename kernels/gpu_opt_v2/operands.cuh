@@ -1,5 +1,5 @@
-// Factors of the matrix products that convolutions are, fetched from the tensors they come from (common/gemm_tile.cuh says
-// what an operand does). A factor's rows are pixels, filters or channels; k runs over what is summed.
+// Factors of convolutions as matrix products, fetched from their source tensors (operand interface: common/gemm_tile.cuh). A
+// factor's rows are pixels, filters or channels; k is the summation index.
 //
 //   WindowRows      a row is a pixel of the output, k runs over its window: tap row, tap column, channel
 //   FilterRows      a row is a filter, k as above
@@ -9,8 +9,8 @@
 //
 // Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the tensor is a multiple of 4
 // (`wide`), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2
-// max-pool; it is then fetched as it comes from above, with y or index of the forward pass, and passed back through them on its
-// way into shared memory.
+// max-pool; it is then fetched with y or index of the forward pass, and propagated back through them on its way into shared
+// memory.
 #pragma once
 #include "common/gemm_tile.cuh"
 
@@ -20,8 +20,8 @@ __device__ __forceinline__ bool within(int i, int size) { return static_cast<uns
 
 // ---- places
 
-// Pixel number n of images of height x width pixels, row by row, or `by_window` of height x width windows of 2x2 pixels, the
-// four of each after one another.
+// Pixel number n of images of height x width pixels, row by row, or `by_window` of height x width windows of 2x2 pixels, four
+// consecutive pixels each.
 struct Pixel {
     int image, row, column;
 };
@@ -41,7 +41,7 @@ struct Tap {
     }
 };
 
-// How an output pixel's window lies on the images: its first tap is at stride * place - padding.
+// An output pixel's window on the images: its first tap is at stride * place - padding.
 struct Window {
     int size, stride, row_padding, column_padding;
 };
@@ -50,8 +50,8 @@ struct Window {
 
 enum Kind { PLAIN, BEHIND_RELU, BEHIND_POOL };
 
-// Four neighbouring channels on their way to shared memory, as they were fetched: nothing may wait for them before the
-// products of the step before are done. y only behind ReLU, index and place only behind a max-pool.
+// Four neighbouring channels as fetched, on their way to shared memory: nothing may wait for them before the previous step's
+// products are done. y only behind ReLU, index and place only behind a max-pool.
 template <Kind kind>
 struct Quad {
     float value[4], y[4];
@@ -73,9 +73,9 @@ struct Quad {
     }
 };
 
-// Images (batch, height, width, channels), or gradients of such. BEHIND_RELU: y, what came out of it. BEHIND_POOL: values and
-// index lie so, the gradient of the pooled images and the places of their maxima (4: no gradient passes); the images
-// themselves have twice as many rows and columns.
+// Images (batch, height, width, channels), or their gradients. BEHIND_RELU: y is its output. BEHIND_POOL: values and index have
+// this layout, the pooled images' gradient and the places of their maxima (4: no gradient passes); the images themselves have
+// twice the rows and columns.
 template <Kind kind>
 struct Images {
     const float *values, *y;
@@ -244,7 +244,7 @@ struct FilterColumns {
 // ---- sums over pixels: k runs over pixels [first_pixel, last_pixel) as pixel_of<by_window> numbers them, by_window where an
 // operand lies behind a max-pool; first_pixel is a multiple of 8
 
-// What the threads of a block add up for each line of a gradient: the bias gradient. Every thread of the block must call it.
+// A block's sum of each line of a gradient: the bias gradient. Every thread of the block must call it.
 template <class Share, int lines>
 __device__ __forceinline__ void write_totals(const float (&total)[4], float* totals, int first, int count) {
     __shared__ __align__(16) float shared[Share::K_PER_PASS][lines];
@@ -353,7 +353,7 @@ struct WindowColumns {
 
 // ---- results
 
-// A NaN stays one, so that a training that has diverged shows in the loss; fmaxf would hide it.
+// Keeps NaN, so that a diverged training shows in the loss; fmaxf would hide it.
 __device__ __forceinline__ float at_least(float value, float floor) { return value < floor ? floor : value; }
 
 // Add each column's bias, then ReLU where `relu`.

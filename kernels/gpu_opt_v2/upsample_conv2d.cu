@@ -1,10 +1,9 @@
-// Nearest upsampling by 2, then 3x3 convolution (padding 1) with bias and ReLU, and the input gradient: the upsampled image
-// is never made.
+// Nearest upsampling by 2, then 3x3 convolution (padding 1) with bias and ReLU, and the input gradient: the upsampled image is
+// never stored.
 //
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: a pixel repeated 2x2 meets several taps of the 3x3 filter; adding those taps up
-// first ('collapsed') leaves a 4x4 transposed convolution of stride 2, 16 products where the plain form has 36. An output
-// pixel takes 2x2 of the 16 taps, which ones depends on whether its row and column are even (its phase). Exact, borders
-// included.
+// first ('collapsed') leaves a 4x4 transposed convolution of stride 2, 16 products where the plain form has 36. An output pixel
+// takes 2x2 of the 16 taps, chosen by the parity of its row and column (its phase). Exact, borders included.
 //
 // Layouts, float32: x, dx (batch, height, width, channels); y, dy (batch, 2 height, 2 width, filters); weight (filters, 3, 3,
 // channels); bias (filters); collapsed (filters, 4, 4, channels): tap (t, s) leads from pixel (r, c) of x to pixel
@@ -16,7 +15,7 @@
 //   upsample_conv2d_input_grad grid (ceil(batch height width / M), ceil(channels / N)); also _behind_relu
 // Tiles: 128,128,8,8, or 64,64,4,4 where the large ones do not fill a GPU. For few filters: upsample_conv2d_taps.cu.
 //
-// What bounds it: the multiply-adds, as in conv2d.cu.
+// Bound: the multiply-adds, as in conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 16x16x256 (4.29 GFLOP) at 40 of 67 TFLOP/s: forward 0.11 ms, input
 // gradient 0.14 ms (64x64 tiles at 30).
 // Measured: not measured.
@@ -27,7 +26,7 @@
 #endif
 using Tile = GemmTile<TILE>;
 
-// Taps of the 3x3 filter that tap 0 to 3 of the collapsed one stands for: 2; 1 and 2; 0 and 1; 0.
+// Taps of the 3x3 filter summed in collapsed tap 0 to 3: 2; 1 and 2; 0 and 1; 0.
 __device__ __forceinline__ int first_tap(int t) { return max(0, 2 - t); }
 __device__ __forceinline__ int last_tap(int t) { return min(2, 3 - t); }
 

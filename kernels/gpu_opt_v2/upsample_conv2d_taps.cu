@@ -4,16 +4,16 @@
 // Rung: gpu_opt_v2. Changed from upsample_conv2d.cu: a phase's few filters would fill a fraction of a tile, so all 16 collapsed
 // taps of all filters are one product (3 filters: 48 columns, a tile's width), and each output pixel then adds up its four.
 //
-// Layouts, float32: x, collapsed, bias, y as in upsample_conv2d.cu; taps (batch, height, width, filters, 4, 4): what each pixel
-// of x adds to the pixels of y around it.
+// Layouts, float32: x, collapsed, bias, y as in upsample_conv2d.cu; taps (batch, height, width, filters, 4, 4): each pixel of
+// x's contributions to the pixels of y around it.
 //
 // Launches:
 //   upsample_conv2d_taps       block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,48,4,12); grid (ceil(batch height
 //                              width / M), ceil(16 filters / N))
 //   upsample_conv2d_add_taps   block (256), grid (ceil(elements of y / 256))
 //
-// What bounds it: the multiply-adds of the product, of which one block a multiprocessor hides little latency; the level-2
-// cache, where the taps lie, for their sum.
+// Bound: the multiply-adds of the product, with little latency hidden by one block per multiprocessor; for the sum, the level-2
+// cache, which holds the taps.
 // Predicted, not measured, for 64 images of 16x16x256 -> 32x32x3 (0.40 GFLOP, 3.1 MB of taps) at 20 of 67 TFLOP/s and 4.3 TB/s:
 // 0.02 ms and 0.002 ms.
 // Measured: not measured.

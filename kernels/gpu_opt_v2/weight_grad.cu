@@ -2,20 +2,20 @@
 // split-K. weight_update.cu adds the parts in order.
 //
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: dy goes back through ReLU and max-pool while it is loaded; behind an upsampling
-// the sum runs over the pixels before it, 16 collapsed taps instead of 4 x 9; the parts are added by the kernel that updates.
+// the sum runs over the pixels before it, 16 collapsed taps instead of 4 x 9; the update kernel adds the parts.
 //
 // Layouts, float32: x (batch, height, width, channels), dy, y, index as in conv2d.cu and upsample_conv2d.cu, filters = last
 // size of dy. parts (splits, rows * columns + rows, up to the next multiple of 4): split s sums the pixels from s *
 // pixels_per_split on (a multiple of 8) into a rows x columns matrix, and behind it its rows' sums of dy.
 //   conv2d_weight_grad             rows: filter;                      columns: tap row, tap column, channel
 //   upsample_conv2d_weight_grad    rows: tap row, tap column, filter  columns: channel
-// Pixels: of y, the four of each window after one another where y is pooled; of x for upsample_conv2d.
+// Pixels: of y, the four of each window consecutive where y is pooled; of x for upsample_conv2d.
 //
-// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD; grid (ceil(columns / N), ceil(rows / M), splits); kernels
-// for dy as it is, _behind_relu and _behind_pool (of ReLU and max-pool). 128,128,8,8; 128,32,8,4 for at most 32 columns;
-// 48,64,4,4 for at most 48 rows.
+// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD; grid (ceil(columns / N), ceil(rows / M), splits); kernels for
+// plain dy, _behind_relu and _behind_pool (ReLU and max-pool). 128,128,8,8; 128,32,8,4 for at most 32 columns; 48,64,4,4 for at
+// most 48 rows.
 //
-// What bounds it: the multiply-adds, as in conv2d.cu.
+// Bound: the multiply-adds, as in conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP), 18 tiles x 7 splits = 126 blocks for
 // 132 multiprocessors, at 40 of 67 TFLOP/s: 0.24 ms.
 // Measured: not measured.

@@ -1,7 +1,7 @@
 // Adds the parts of a weight and a bias gradient in order and applies the optimizer's update, in one kernel: the gradient
 // itself never reaches memory.
 //
-// Rung: gpu_opt_v2. Changed from gpu_opt_v1: the sum over the parts and the update were launches of their own.
+// Rung: gpu_opt_v2. Changed from gpu_opt_v1: the sum over the parts and the update were separate launches.
 //
 // Layouts, float32: parts as weight_grad.cu writes them; weight (filters, kernel, kernel, channels), bias (filters) and their
 // running averages; dweight, dbias as weight and bias. taps = kernel kernel. `collapsed`: the parts' rows are 16 collapsed
@@ -15,7 +15,7 @@
 //   sgd_update, momentum_update, rmsprop_update, adam_update
 // It must come after the layer's input gradient, which reads the weights.
 //
-// What bounds it: memory, the parts mostly, which lie in the level-2 cache.
+// Bound: memory, mostly for the parts, which lie in the level-2 cache.
 // Predicted, not measured, for 7 parts of 128 filters 3x3x256 (8.3 MB) at 4.3 TB/s: 3 us.
 // Measured: not measured.
 

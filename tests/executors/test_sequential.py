@@ -59,7 +59,7 @@ def convolve(x, weight, bias, padding, stride):
 
 
 def assert_gradient(got, forward, x, dy):
-    """got: what an operation says is the gradient of sum(dy * forward()) by x."""
+    """got: an operation's gradient of sum(dy * forward()) by x."""
     np.testing.assert_allclose(got, references.gradient(forward, x, dy), rtol=1e-6, atol=1e-7)
 
 
@@ -327,16 +327,16 @@ def test_load_augmented_batch_mirrors_and_shifts_each_image_by_its_own(dtype):
     assert (batch[4] == offset).all() and (batch[5] == offset).all()   # nothing of the image is left
 
 
-def test_draw_augmentation_draws_what_the_step_has():
+def test_draw_augmentation_follows_the_step():
     augmentation = unwritten(5, 3, dtype=np.int32)
     OPERATIONS["draw_augmentation"](np.array([7, 40, 1]), augmentation, crop=4, flip=True, seed=9)
     assert np.array_equal(augmentation, references.augmentation(9, 7, 5, 4, True))
 
 
-# ---- what is drawn
+# ---- random draws
 
 def test_blocks_are_those_of_numpys_philox():
-    """And the first of the known answers that Random123, the library of its authors, comes with."""
+    """And the first known answer of Random123, its authors' library."""
     assert references.philox((0, 0, 0, 0), (0, 0)) == (
         0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B)
     for seed, stream, step in ((0, 16, 0), (5, 3, 2**40), (2**64 - 3, 19, 2**63 + 1)):
@@ -375,12 +375,12 @@ def test_augmentations_are_the_definitions(seed, step, count, crop, flip):
         assert set(drawn[:, 2]) == ({0, 1} if flip else {0})
 
 
-# ---- updates, and what must not be lost
+# ---- updates, and NaN
 
 @pytest.mark.parametrize("clip", [0, 0.5])
 @pytest.mark.parametrize("name", ["sgd", "momentum", "rmsprop", "adam"])
 def test_updates_are_the_cpu_rungs_over_several_steps(name, clip):
-    """Those are held against the papers' formulas in test_numpy_executor.py."""
+    """Those are checked against the papers' formulas in cpu/test_executor.py."""
     from ladder.executors.cpu import executor as numpy_executor
     from ladder.network import optimizers
     averages = optimizers.AVERAGES[name]
@@ -458,7 +458,7 @@ class OneStep:
         return self.arrays["losses"][1]
 
     def gradients(self):
-        """Parameter -> how far a step with learning rate 1 moves it back; it is moved back again."""
+        """Parameter -> how far a step with learning rate 1 moves it back; the step is undone."""
         self.arrays["learning_rates"][1] = 1
         self.loss()
         self.arrays["learning_rates"][1] = 0
@@ -519,7 +519,7 @@ def test_time_that_numba_compiled_in_is_not_counted():
     assert executor.seconds["input"] < 0.1 < executor.seconds["convolution forward"]
 
 
-def test_neither_is_that_of_the_loop_in_an_operation_that_draws():
+def test_compilation_of_a_drawing_operations_loop_is_not_counted():
     step = plan.Step("dropout_forward", "dropout", {"x": "x", "counters": "counters"}, {"y": "y", "mask": "mask"},
                      {"rate": 0.5, "seed": 0, "stream": 0})
     shape = (1,) * 9   # that nothing else has

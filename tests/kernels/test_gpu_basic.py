@@ -55,7 +55,7 @@ def run(file, name, *arguments, count):
 
 
 class Build:
-    """What a launch function asks of the plan under construction."""
+    """The part of plan.Builder that launch functions use."""
 
     def __init__(self, arrays):
         self.arrays = arrays
@@ -90,9 +90,9 @@ def convolution(shape, values):
 
 
 def assert_sums(operation, reads, output, expected, terms, **attributes):
-    """That a step computes expected(*reads): exactly for integers, within the bound of its longest sum otherwise.
+    """Check that a step is expected(*reads): exactly for integers, within the bound of its longest sum otherwise.
 
-    reads: function of `integers` or `normal` that makes role -> array; output: the role of what it computes.
+    reads: function from `integers` or `normal` to {role: array}; output: role of the result.
     """
     for values in (integers, normal):
         arrays = reads(values)
@@ -203,7 +203,7 @@ def test_dropout(shape, seed, at_step, stream, rate):
 @pytest.mark.parametrize("shape, pool", POOLED, ids=str)
 def test_maxpool2d(shape, pool):
     attributes = dict(zip(gpu_basic.SLIDING, pool, strict=True))
-    x = integers(*shape)   # of nine values, so that many windows hold a maximum twice
+    x = integers(*shape)   # nine values: many windows hold a tied maximum
     expected, place = references.maxpool2d(x, *pool)
     y, index = poisoned(expected.shape), poisoned(expected.shape, np.uint8)
     step("maxpool2d_forward", {"x": x}, {"y": y, "index": index}, **attributes)
@@ -233,7 +233,7 @@ def avgpool2d_backward(dy, shape, window, stride, padding):
 
 
 def assert_means(operation, read, shape, written, expected, terms, **attributes):
-    """That a step computes expected(array): the exact sums rounded once for integers, within the bound of a sum otherwise."""
+    """Check that a step is expected(array): the exact sums rounded once for integers, within the bound of a sum otherwise."""
     for values in (integers, normal):
         array = values(*shape)
         wanted = expected(array.astype(float))
@@ -333,7 +333,7 @@ def test_batchnorm_forward(shape, middle):
     new_mean, new_var = references.running_statistics(x, old_mean, old_var, 0.75)
     assert (np.abs(running_mean - new_mean) <= mean_error + UNIT * np.abs(new_mean)).all()
     assert (np.abs(running_var - new_var) <= 2 * variance_error + UNIT * new_var).all()
-    # Normalised by what it says it was.
+    # Normalised by the statistics it reports.
     wanted = weight * (x.astype(float) - mean) * inverse + bias
     assert (np.abs(y - wanted) <= gamma(4) * (np.abs(weight * (np.abs(x) + np.abs(mean)) * inverse) + np.abs(bias))).all()
 
@@ -398,7 +398,7 @@ def test_batchnorm_backward_of_integers_is_exact():
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 7), (3, 5, 7, 3)], ids=str)
 @pytest.mark.parametrize("size", [1, 4, 5])
 def test_lrn(shape, size):
-    settings = {"size": size, "alpha": 0.5, "beta": 0.75, "k": 2.0}   # alpha as large as not to be lost beside k
+    settings = {"size": size, "alpha": 0.5, "beta": 0.75, "k": 2.0}   # alpha large enough to matter beside k
     x, dy, ratio = normal(*shape), normal(*shape, seed=1), 0.5 / size
     y, sums, dx = poisoned(shape), poisoned(shape), poisoned(shape)
     step("lrn_forward", {"x": x}, {"y": y, "sums": sums}, **settings)
@@ -461,7 +461,7 @@ def test_soft_threshold_to_the_last_bit(shape):
 
 # ---- NaN
 
-# Operation -> (what it computes, its other reads by role, its other writes by role, attributes).
+# Operation -> (its function, its other reads by role, its other writes by role, attributes).
 SPREADS = {
     "relu_forward": (lambda x: np.where(x < 0, 0, x), {}, {}, {}),
     "add_forward": (lambda x: x, {"b": normal(2, 6, 5, 3)}, {}, {}),
@@ -487,7 +487,7 @@ SPREADS = {
 
 @pytest.mark.parametrize("operation", SPREADS)
 def test_nan_is_not_lost_and_does_not_spread(operation):
-    """A training that has diverged must show in the loss."""
+    """A diverged training must show in the loss."""
     expected, reads, writes, attributes = SPREADS[operation]
     x = normal(2, 6, 5, 3)
     x[1, 3, 2, 1] = np.nan
@@ -535,7 +535,7 @@ def run_cross_entropy(scores, labels):
     return gradient, losses[2], hits[2]
 
 
-@pytest.mark.parametrize("values", [integers, normal])   # of integers many are the largest twice
+@pytest.mark.parametrize("values", [integers, normal])   # among integers many maxima are tied
 @pytest.mark.parametrize("spread", [1, 30])              # exp(4 * 30) is infinite
 @pytest.mark.parametrize("batch, classes", [(1, 2), (5, 10), (40, 33)])
 def test_cross_entropy(batch, classes, spread, values):
@@ -642,7 +642,7 @@ def test_load_augmented_batch_is_what_numpy_gathers_to_the_last_bit(dtype):
     assert np.array_equal(x, references.load_augmented_batch(images, permutation[3:11], scale, offset, augmentation))
 
 
-# ---- what holds for every file
+# ---- every file
 
 FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
 
@@ -662,8 +662,8 @@ def test_every_gpu_can_run_it(file, architecture):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_header_says_what_the_ladder_asks(file):
+def test_header_has_every_required_part(file):
     lines = (FOLDER / file).read_text().splitlines()
     head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in ("Rung:", "Layout", "Launches:", "What bounds it:", "Predicted, not measured", "Measured: "):
+    for part in ("Rung:", "Layout", "Launches:", "Bound:", "Predicted, not measured", "Measured: "):
         assert part in head, part

@@ -1,4 +1,4 @@
-"""The kernels of gpu_opt_v1 against their definitions in float64, what the rung claims, and its parity with the cpu rung."""
+"""The kernels of gpu_opt_v1 against their definitions in float64, the rung's claims, and its parity with the cpu rung."""
 
 import itertools
 
@@ -95,7 +95,7 @@ def test_the_splits_of_a_weight_gradient_cover_its_pixels(filters, columns, pixe
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", IMAGES, ids=str)
 def test_maxpool2d(shape, relu):
-    x = integers(*shape)   # of nine values, so that many windows hold a maximum twice
+    x = integers(*shape)   # nine values: many windows hold a tied maximum
     expected, place = references.maxpool2d(x)
     y, index = poisoned(expected.shape), poisoned(expected.shape, np.uint8)
     run_step(gpu_opt_v1.maxpool2d_forward, {"x": x}, {"y": y, "index": index}, **SIDE_BY_SIDE)
@@ -143,7 +143,7 @@ def test_upsample2d(shape, relu):
 # ---- the plan
 
 def device_bytes(made):
-    """What the launches of a step read and write, each buffer once a launch; of the dataset only the batch is read."""
+    """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
     return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
                if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
 
@@ -183,7 +183,7 @@ def test_only_pooling_of_2x2_has_kernels_of_its_own(window, stride, padding, run
 
 
 def pooling_steps(network):
-    """Without a loss: the network's output is not as large as its input."""
+    """Without a loss: the network's output and input differ in size."""
     build = plan.Builder(plan.Settings(network=network, variant=RUNG, batch_size=2), network.layers, "float32", training=True)
     build.load_batch(plan.Dataset(2, "uint8"))
     build.lower()
@@ -201,7 +201,7 @@ def test_parity_with_the_cpu_rung(name):
     assert max(parity.deviations(NARROW, trained, reference).values()) <= protocol.tolerance
 
 
-# ---- what holds for every file
+# ---- every file
 
 RESIZINGS = {(f"{RUNG}/{file}.cu", (f"WIDTH={width}",)) for file in ("maxpool2d", "upsample2d") for width in (1, 4)}
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
@@ -213,7 +213,7 @@ LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", LAUNCHES, ids=str)
-def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, architecture):
+def test_every_gpu_can_run_it_as_the_rung_claims(source, defines, architecture):
     made = compiled(source, defines, architecture)
     assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
     resizing = (source, defines) in RESIZINGS
@@ -232,10 +232,10 @@ def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(source, defines, ar
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_header_says_what_the_ladder_asks(file):
+def test_header_has_every_required_part(file):
     lines = (KERNELS / RUNG / file).read_text().splitlines()
     head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in ("Rung: over gpu_basic", "Layout", "Launches:", "What bounds it:", "Predicted, not measured", "Measured: "):
+    for part in ("Rung: over gpu_basic", "Layout", "Launches:", "Bound:", "Predicted, not measured", "Measured: "):
         assert part in head, part
 
 

@@ -1,4 +1,4 @@
-"""The kernels of gpu_opt_v2 against their definitions in float64, what the rung claims, and its parity with the cpu rung."""
+"""The kernels of gpu_opt_v2 against their definitions in float64, the rung's claims, and its parity with the cpu rung."""
 
 import functools
 import itertools
@@ -35,7 +35,7 @@ NETWORK = networks.build("autoencoder")
 NARROW = networks.build("autoencoder", filters=(64, 32))
 RULES = [Optimizer(name, weight_decay=0.125, clip=3.0, momentum=0.5) for name in AVERAGES]
 TILES = {"large tiles": 0, "small tiles": 1 << 30}
-DRAWN = [(integers, ORDERS), (normal, ("random",))]   # what depends on the order shows in integers, whose sums are exact
+DRAWN = [(integers, ORDERS), (normal, ("random",))]   # integer sums are exact: they show a dependence on the order
 
 # batch, height, width, channels, filters, kernel, padding: more than one block and more than one split somewhere, every operand
 # read by 16 bytes and by 4, every size odd or 1 somewhere.
@@ -60,7 +60,7 @@ UPSAMPLED = [   # batch, height, width, channels, filters, before the upsampling
 
 @pytest.fixture(params=TILES)
 def tiles(request, monkeypatch):
-    """Both tiles of forward and input gradient, whatever the shape."""
+    """Both tiles of forward and input gradient, for any shape."""
     monkeypatch.setattr(gpu_opt_v2, "FILLING", TILES[request.param])
 
 
@@ -79,7 +79,7 @@ def test_conv2d_pool_forward(tiles, shape):
         y, index = poisoned(maxima.shape), poisoned(maxima.shape, np.uint8)
         run_step(gpu_opt_v2.conv2d_forward, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y, "index": index},
                  padding=conv.padding, relu=True, orders=orders)
-        if values is integers:   # of few values, so that many windows hold a maximum twice
+        if values is integers:   # few values: many windows hold a tied maximum
             assert np.array_equal(y, references.relu(maxima)) and np.array_equal(index, np.where(maxima > 0, place, 4))
         else:
             size, _ = references.maxpool2d(conv.forward(*map(np.abs, (conv.x, conv.weight, conv.bias))))
@@ -87,7 +87,7 @@ def test_conv2d_pool_forward(tiles, shape):
 
 
 def received(conv, kind, values):
-    """(what leads dy back through the layers behind the convolution, dy behind them by definition)."""
+    """(operands that carry dy back to the convolution's output, dy there by definition)."""
     outputs = values(*conv.output, seed=4)
     if kind == "relu":
         y = references.relu(outputs).astype(np.float32)
@@ -107,7 +107,7 @@ def test_conv2d_input_grad(tiles, shape):
 
 @pytest.mark.parametrize("kind", ["relu", "pool"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_input_grad_through_what_is_behind(tiles, shape, kind):
+def test_conv2d_input_grad_through_relu_and_pooling(tiles, shape, kind):
     for values, orders in DRAWN:
         conv = Convolution(shape, values)
         reads, dy = received(conv, kind, values)
@@ -125,7 +125,7 @@ def test_conv2d_weight_grad(shape):
 
 @pytest.mark.parametrize("kind", ["relu", "pool"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_weight_grad_through_what_is_behind(shape, kind):
+def test_conv2d_weight_grad_through_relu_and_pooling(shape, kind):
     for values, orders in DRAWN:
         conv = Convolution(shape, values)
         reads, dy = received(conv, kind, values)
@@ -221,7 +221,7 @@ def test_upsample_conv2d_weight_grad(shape, relu):
 
 @pytest.mark.parametrize("name, filters", [("conv2d", 1), ("pool", 1), ("upsample", 1), ("upsample", 16)])
 def test_a_nan_is_not_lost(name, filters):
-    """A training that has diverged must show in the loss."""
+    """A diverged training must show in the loss."""
     x, bias = np.ones((1, 2, 2, 1), np.float32), np.zeros(filters, np.float32)
     for place in range(4):
         x[...] = 1
@@ -284,7 +284,7 @@ def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name):
 
 
 def parameter_steps(made, name):
-    """(the last step that reads the parameter or what is derived from it, those that write it)."""
+    """(last step that reads the parameter or a value derived from it, steps that write it)."""
     readers = {name, f"{name.removesuffix('.weight')}.collapsed"}
     reads = [i for i, step in enumerate(made.steps) if readers & set(step.reads.values())]
     return max(reads, default=-1), [i for i, step in enumerate(made.steps) if name in step.writes.values()]
@@ -304,7 +304,7 @@ def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
 # ---- the plan
 
 def device_bytes(made):
-    """What the launches of a step read and write, each buffer once a launch; of the dataset only the batch is read."""
+    """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
     return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
                if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
 
@@ -329,7 +329,7 @@ def test_relu_pooling_and_upsampling_have_no_launches_and_nothing_falls_back():
 
 
 def test_the_splits_of_the_weight_gradients_at_batch_64():
-    """They are part of the result's bytes: whoever changes them changes every version."""
+    """The result's bytes depend on them: a change changes every version."""
     launches = {launch.arguments[0]: launch.grid for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
                 if launch.source == f"{RUNG}/weight_grad.cu"}
     assert launches == {"input": (1, 2, 131), "enc1_pool": (18, 1, 7), "latent": (9, 1, 14), "dec1_relu": (1, 32, 4),
@@ -352,7 +352,7 @@ STRIDED = networks.resolve("strided", (10, 12, 3), (
 
 
 def test_the_gradient_of_a_relu_behind_a_stride_is_there_whatever_reads_it():
-    """An upsampling that is fused does not apply it; one that is not does so once more."""
+    """A fused upsampling does not apply it; an unfused one applies it again."""
     made = training_plan(RUNG, STRIDED)
     assert [step.operation for step in made.steps if step.layer in ("up", "c_up") and "forward" in step.operation] == [
         "upsample_conv2d_forward", "upsample2d_forward"]
@@ -394,7 +394,7 @@ def test_parity_with_updates_of_their_own(monkeypatch):
     check_parity()
 
 
-# ---- what holds for every file
+# ---- every file
 
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
 PRODUCTS = ("conv2d.cu", "upsample_conv2d.cu", "upsample_conv2d_taps.cu", "weight_grad.cu")
@@ -409,7 +409,7 @@ def test_every_file_is_launched():
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 @pytest.mark.parametrize("file, defines", COMPILED, ids=str)
-def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(file, defines, architecture):
+def test_every_gpu_can_run_it_as_the_rung_claims(file, defines, architecture):
     made = compiled(f"{RUNG}/{file}", defines, architecture)
     assert set(made.kernels) == set(load(KERNELS / RUNG / file).names)
     for name, resources in made.kernels.items():
@@ -424,9 +424,9 @@ def test_every_gpu_can_run_it_and_it_is_what_the_rung_claims(file, defines, arch
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_header_says_what_the_ladder_asks(file):
+def test_header_has_every_required_part(file):
     lines = (KERNELS / RUNG / file).read_text().splitlines()
     head = "\n".join(itertools.takewhile(lambda line: line.startswith("//"), lines))
-    for part in ("Rung: gpu_opt_v2. Changed from", "Layout", "Launches:", "What bounds it:", "Predicted, not measured",
+    for part in ("Rung: gpu_opt_v2. Changed from", "Layout", "Launches:", "Bound:", "Predicted, not measured",
                  "Measured: "):
         assert part in head, part

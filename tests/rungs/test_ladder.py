@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
 RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
-LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # fewer launches and bytes each
+LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each with fewer launches and bytes
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
 FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
@@ -46,7 +46,7 @@ MOMENTUM = Optimizer("momentum", momentum=0.9)
 # ---- training as the cpu rung does
 
 class WithWrongGradients(emulator_executor.Executor):
-    """Also makes each update of a parameter on copies of it and of its running averages, with its gradient 1 % too large.
+    """Also repeats each update on copies of the parameter and its running averages, with its gradient 1 % too large.
 
     wrong: name -> parameter after each update so far.
     """
@@ -171,7 +171,7 @@ def test_features_and_output_are_those_of_the_cpu_rung(rung, network, flip):
 
 @functools.cache
 def plans(rung):
-    """The kinds of plans that a rung may have to run."""
+    """The kinds of plans that a rung may run."""
     made = []
     for network, batch in itertools.product(NETWORKS.values(), BATCHES):
         made += [trained_in(network, rung, batch), *inferred_in(network, rung, batch)]
@@ -230,20 +230,20 @@ def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architectu
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_launch_of_every_plan_gives_its_kernel_what_it_takes(rung):
+def test_every_launch_of_every_plan_matches_its_kernels_parameters(rung):
     for made in plans(rung):
         for launch in plan_checks.launches(made):
             assert not plan_checks.wrong_arguments(launch, made), launch
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_every_plan_reads_what_was_written_and_keeps_its_streams_apart(rung):
+def test_every_plan_reads_written_buffers_and_orders_its_streams(rung):
     for made in plans(rung):
         assert not plan_checks.undeclared_writes(made)
         assert not plan_checks.hazards(made, cuda_executor.waits_between_streams(made))
 
 
-# ---- what the ladder claims
+# ---- the ladder's claims
 
 @pytest.mark.parametrize("below, rung", list(itertools.pairwise(LADDER)))
 def test_launches_and_bytes_of_a_step_fall_from_rung_to_rung(below, rung):

@@ -88,7 +88,7 @@ def trained_by_cpu(network, name, loss_scale=1):
     ("odd", "am16", 1), ("zoo", "am16", 1), ("preactivation", "am16", 1), ("odd", "fp16", 1024), ("zoo", "fp16", 1024)])
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "cpu"])
 def test_networks_train_as_on_the_cpu_rung(rung, network, name, loss_scale):
-    """A multiplier is not continuous: another order of sums can move an operand across one of its steps."""
+    """A multiplier is not continuous: another summation order can move an operand across a step."""
     network, reference = zoo.NETWORKS[network], trained_by_cpu(network, name, loss_scale)
     trained = parity.train(network, rung, executor(rung), parity.protocols(network)["sgd"], follow=reference,
                            multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)

@@ -1,4 +1,4 @@
-"""Which rung `auto` takes, and what is said about one that cannot run here."""
+"""Which rung `auto` takes, and the reason why another cannot run here."""
 
 import json
 
@@ -12,7 +12,7 @@ H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A function that makes this machine look as if it had the GPU, a driver for `cuda`, and the packages `installed`."""
+    """A function that pretends that this machine has the GPU, a driver for `cuda`, and the packages `installed`."""
     def pretend(gpu, *installed, cuda=(12, 4), cupy=12):
         monkeypatch.setattr(driver, "gpu", lambda: gpu)
         monkeypatch.setattr(driver, "gpu_count", lambda: 1 if gpu else 0)
@@ -20,7 +20,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(variants, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
         monkeypatch.setattr(variants, "_installed", lambda package: package in installed)
 
-    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", "gpu_basic")   # whatever rungs there are
+    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", "gpu_basic")   # for any set of rungs
     return pretend
 
 

@@ -1,7 +1,7 @@
 """A stand-in for CuPy and a GPU, as far as ladder/executors/cuda/executor.py uses them: launches run in the emulator.
 
-What is queued on a stream happens as late as it may: when someone waits for it, or an event after it. Streams in `eager`
-(by number, in the order of their making) do everything at once instead. A missing wait between streams then shows in the
+Work queued on a stream runs as late as possible: when it, or an event after it, is waited for. Streams in `eager`
+(by number, in creation order) run everything at once instead. A missing wait between streams then shows in the
 results, in one of the two ways.
 """
 
@@ -21,7 +21,7 @@ from ladder.rungs import variants
 
 
 def install(monkeypatch, cache, **options):
-    """Make this machine one with a Gpu, which is returned; what the executor compiles goes to the folder `cache`."""
+    """Give this machine a Gpu, which is returned; compiled kernels go to the folder `cache`."""
     gpu = Gpu(**options)
     monkeypatch.setitem(sys.modules, "cupy", gpu)
     monkeypatch.setitem(sys.modules, "cupyx", types.SimpleNamespace(empty_pinned=gpu.empty_pinned))
@@ -36,7 +36,7 @@ def install(monkeypatch, cache, **options):
 
 
 def _compile_file(path, architecture, defines=()):
-    """What _Module loads, in place of machine code."""
+    """Loaded by _Module in place of machine code."""
     made = json.dumps({"source": str(path), "defines": list(defines)})
     return nvrtc.Compiled(architecture, made.encode(), "", {})
 
@@ -66,7 +66,7 @@ class Gpu:
             runtime=types.SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
                 memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
-        self.clock = 0.0   # milliseconds; every launch and every copy takes one
+        self.clock = 0.0   # milliseconds; each launch and each copy takes one
 
     def empty_pinned(self, shape, dtype):
         return np.full(shape, 77, dtype)
@@ -119,7 +119,7 @@ class _Pointer:
 
 
 class ndarray:
-    """A cupy.ndarray; `values` is what its memory holds now."""
+    """A cupy.ndarray; `values`: its memory's content."""
 
     def __init__(self, shape, dtype, memptr):
         self.shape, self.dtype, self.data = tuple(shape), np.dtype(dtype), memptr
@@ -177,7 +177,7 @@ class _Event:
         self.stream, self.passed, self.time = None, [True], None
 
     def waiting(self):
-        """What waits for the event as it was recorded last: a later record does not count."""
+        """A wait for the event's last record so far: a later one does not count."""
         stream, passed = self.stream, self.passed
         return lambda: passed[0] or stream.run_until(lambda: passed[0])
 

@@ -1,4 +1,4 @@
-"""Independent definitions of the multipliers, and operands to hold an implementation against them."""
+"""Independent definitions of the multipliers, and operands to check implementations with."""
 
 import fractions
 import struct
@@ -31,7 +31,7 @@ def pairs(count, seed=0):
 
 
 def ordinary(shape, seed=0):
-    """float32 of many sizes none of whose products overflows; some zeros and subnormals."""
+    """float32 of many sizes, no product of which overflows; some zeros and subnormals."""
     random = np.random.default_rng([seed, *shape])
     values = random.standard_normal(shape) * 2.0 ** random.integers(-60, 20, shape)
     values[random.random(shape) < 0.1] = 0

@@ -21,7 +21,7 @@ def launches(plan):
     return [launch for step in plan.steps for launch in step.launches]
 
 
-# ---- what a GPU accepts
+# ---- limits of a GPU
 
 def refusals(launch, plan, resources, architecture):
     """Reasons why a GPU of this architecture would reject or misrun the launch. resources: nvrtc.Resources of its kernel."""
@@ -69,7 +69,7 @@ def _registers(each, threads):
     return warps * _round_up(each * 32, 256)
 
 
-# ---- who reads and writes what, and when
+# ---- reads, writes and their order
 
 _parameters = {}   # (source, entry) -> the kernel's parameters, which do not depend on defines
 
@@ -134,7 +134,7 @@ class _Done:
     before: set
 
 
-# ---- how much there is to do
+# ---- memory traffic
 
 def touched_bytes(plan):
     """Bytes of the arrays that the launches read or write, each counted once a launch; of a dataset, a batch of it."""

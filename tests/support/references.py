@@ -22,7 +22,7 @@ def conv2d(x, weight, bias, padding, stride=1):
 
 
 def slid(height, width, window, stride, padding):
-    """Height and width of what a sliding window puts out."""
+    """Output height and width of a sliding window."""
     return tuple((size + 2 * padding - window) // stride + 1 for size in (height, width))
 
 
@@ -36,7 +36,7 @@ def relu(x):
 
 
 def maxpool2d(x, window=2, stride=2, padding=0):
-    """(maxima, places window * row + column) of the windows' pixels in the image; of equals the first, before all a NaN."""
+    """(maxima, places window * row + column) of the windows' pixels in the image; the first if tied, NaN first."""
     images, height, width, channels = x.shape
     out = np.zeros((images, *slid(height, width, window, stride, padding), channels))
     place = np.zeros(out.shape, np.uint8)
@@ -102,7 +102,7 @@ def batchnorm(x, weight, bias, epsilon):
 
 
 def running_statistics(x, running_mean, running_var, decay):
-    """What (running_mean, running_var) are after the batch x; the variance with n - 1, for one value with n."""
+    """(running_mean, running_var) after the batch x; variance with divisor n - 1, for one value n."""
     values = x.astype(np.float64).reshape(-1, x.shape[3])
     variance = values.var(axis=0, ddof=1 if len(values) > 1 else 0)
     return decay * running_mean + (1 - decay) * values.mean(axis=0), decay * running_var + (1 - decay) * variance
@@ -134,7 +134,7 @@ def position_norm(x, epsilon):
 
 
 def local_contrast(x, image, kernel, epsilon):
-    """x over the root of the variance, and epsilon, of the window of `image` that each of its pixels is of."""
+    """x over the root of variance plus epsilon of each of its pixels' windows in `image`."""
     y = x.astype(np.float64)
     for row, column in np.ndindex(x.shape[1:3]):
         window = image[:, row:row + kernel, column:column + kernel].astype(np.float64)
@@ -221,7 +221,7 @@ def philox(counter, key):
 
 
 def blocks(seed, stream, step, count):
-    """The first `count` blocks of a stream in a step, as NumPy draws them: the counter is raised before each block."""
+    """The first `count` blocks of a stream in a step, as NumPy draws them: it increments the counter before each."""
     return [philox((block + 1, 0, 0, step), (seed, stream)) for block in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Small networks that together hold every kind of layer, in every company that a rung's patterns tell apart."""
+"""Small networks that together hold every kind of layer, in every combination that rungs distinguish."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def reading(source, layer):
 
 
 # Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels that 4 divides and others, each layer kind of the
-# autoencoder on its own and in company.
+# autoencoder alone and combined.
 ODD = networks.resolve("odd", (14, 22, 3), (
     conv2d("a", 5, kernel=5, padding=2), relu("a_relu"), maxpool2d("a_pool"), upsample2d("up"), maxpool2d("pool"),
     relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), position_norm("c_norm"), conv2d("d", 8), relu("d_relu"),

@@ -29,14 +29,14 @@ def products(a, b, name):
 
 
 def patches(x, kernel, stride, padding):
-    """(images, rows, columns, kernel, kernel, channels): what each window sees."""
+    """(images, rows, columns, kernel, kernel, channels): each window's pixels."""
     padded = references.pad(x, padding) if padding else x
     seen = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
     return np.ascontiguousarray(seen.transpose(0, 1, 2, 4, 5, 3))
 
 
 def close(found, expected, magnitudes):
-    """As sums in float32 of numbers of these magnitudes in all may be."""
+    """Within the error of float32 sums of these total magnitudes."""
     return (np.abs(found - expected) <= 1e-6 * np.maximum(magnitudes, 1e-30)).all()
 
 

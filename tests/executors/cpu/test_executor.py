@@ -80,7 +80,7 @@ def finite_differences(shape, relu=False, pool=False, upsample=False):
 
     def layer():
         y = references.conv2d(references.upsample2d(x) if upsample else x, weight, bias, **sliding)
-        if pool:   # as references.maxpool2d, whose loop over single values takes long for so many calls
+        if pool:   # as references.maxpool2d, whose scalar loop is too slow for this many calls
             images, height, width, filters = y.shape
             y = y[:, :height // 2 * 2, :width // 2 * 2].reshape(images, height // 2, 2, width // 2, 2, filters).max(axis=(2, 4))
         return references.relu(y) if relu else y
@@ -138,7 +138,7 @@ def winograd(executor, x, weight, bias, padding, relu=False, pool=False):
 
 @pytest.fixture(params=["by image", "by plane", "by plane in chunks"])
 def shared_out(request, monkeypatch):
-    """Every way of distributing a Winograd convolution over threads, whatever its size."""
+    """Every way of distributing a Winograd convolution over threads, at any size."""
     if request.param != "by image":
         monkeypatch.setattr(numpy_winograd, "FEW_WEIGHTS", 0)
     if request.param == "by plane in chunks":
@@ -339,7 +339,7 @@ EPSILON, DECAY = 1e-3, 0.7
 
 
 def normalize(executor, x, weight, bias, running=None):
-    """What batchnorm_forward writes: y, mean, inverse."""
+    """The outputs of batchnorm_forward: y, mean, inverse."""
     channels = x.shape[3]
     mean, inverse, y = empty(channels, dtype=x.dtype), empty(channels, dtype=x.dtype), empty(*x.shape, dtype=x.dtype)
     running_mean, running_var = running or (np.zeros(channels, x.dtype), np.ones(channels, x.dtype))
@@ -514,7 +514,7 @@ def test_augmentation_is_drawn_by_seed_step_and_row(executor, crop, flip):
     assert np.array_equal(augmentation, references.augmentation(3, 7, 9, crop, flip))
 
 
-def test_augmented_images_are_mirrored_then_shifted_and_what_moves_in_is_zero(executor):
+def test_augmented_images_are_mirrored_then_shifted_with_zeros_moving_in(executor):
     images = np.random.default_rng(0).integers(0, 256, (9, 4, 3, 2), dtype=np.uint8)
     permutation, scale, offset = np.random.default_rng(1).permutation(9), np.float32([0.5, 2]), np.float32([1, -3])
     augmentation = np.int32([(0, 0, 0), (1, -2, 0), (-2, 1, 1), (5, 0, 1), (0, -3, 0)])   # the last two see nothing

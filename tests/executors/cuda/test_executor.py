@@ -33,7 +33,7 @@ BATCHES = (4, 4, 4, 1)   # of an epoch
 
 @pytest.fixture
 def pretend(monkeypatch, tmp_path):
-    """A function that makes this machine one with a fake_cupy.Gpu, which it returns."""
+    """A function that gives this machine a fake_cupy.Gpu and returns it."""
     yield lambda **options: fake_cupy.install(monkeypatch, tmp_path, **options)
     cuda_executor._cupy.cache_clear()
 
@@ -134,7 +134,7 @@ def test_float32_images_are_streamed_too(pretend):
     ("release", lambda self, stream, batch: setattr(self, "_offset", self._offset + batch)),
 ])
 def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
-    """Without the wait for the copy, or with one buffer only, something has to show: else the tests above show nothing."""
+    """Without the wait for the copy, or with a single buffer, bytes must differ: else the tests above prove nothing."""
     pretend()
     monkeypatch.setattr(cuda_executor._Feed, name, broken)
     parameters, losses = train(cuda_executor.Executor(1, "host"))
@@ -231,10 +231,10 @@ def planned(*steps):
     return plan.Plan(None, "", 1, {}, steps, (), "")
 
 
-def test_a_launch_waits_for_what_it_needs_from_another_stream():
+def test_a_launch_waits_for_its_data_from_another_stream():
     waits = cuda_executor.waits_between_streams(planned(
-        step(0, "a", "b", 0), step(1, "b", "c", 1),   # reads what the other wrote
-        step(2, "d", "e", 0),                         # has nothing to do with it
+        step(0, "a", "b", 0), step(1, "b", "c", 1),   # reads the other's output
+        step(2, "d", "e", 0),                         # unrelated
         step(3, "d", "f", 1),                         # both only read d
         step(4, "f", "b", 0),                         # reads f, and overwrites b, which launch 1 reads: f is the later
         step(5, "b", "c", 1)))                        # the new b
@@ -247,7 +247,7 @@ def test_nothing_is_waited_for_twice():
     assert waits == [(), (0,), (), (2,)]
 
 
-def test_what_a_step_does_not_say_it_reads_counts_as_written():
+def test_an_argument_not_listed_as_read_counts_as_written():
     one, other = step(0, "a", "b", 0), step(1, "a", "c", 1)
     launch = one.launches[0]
     one = dataclasses.replace(one, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
@@ -380,7 +380,7 @@ def test_a_kernel_is_allowed_the_shared_memory_it_asks_for(pretend):
         executor._kernel(dataclasses.replace(launch, shared_bytes=120 << 10))
 
 
-# ---- machines that cannot
+# ---- unusable machines
 
 def test_without_a_gpu_the_reason_is_one_line(pretend, monkeypatch):
     pretend()
@@ -425,7 +425,7 @@ def test_the_device_is_named_with_driver_and_cuda(pretend, monkeypatch):
         "Fake, driver 550.54.14 (CUDA 12.4), CuPy 0.0 for CUDA 12.9, NVRTC 12.9")
 
 
-# ---- what runs above it
+# ---- whole runs
 
 def trainer(residency, network=SMALL):
     settings = plan.Settings(network=network, variant="gpu_basic", batch_size=4, epochs=2,

@@ -1,4 +1,4 @@
-"""NVRTC compiles without a GPU, reports what a kernel takes, and says in one line what is wrong with a file."""
+"""NVRTC compiles without a GPU, reports a kernel's resources, and names an error in one line."""
 
 import sys
 import types
@@ -80,7 +80,7 @@ def test_every_architecture_compiles_to_machine_code(compiled, architecture):
 @needs_nvrtc
 @pytest.mark.parametrize("size", [4, 8, 16])
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
-def test_asynchronous_copies_are_that_where_the_gpu_has_them(compiled, architecture, size):
+def test_copies_are_asynchronous_where_the_gpu_supports_it(compiled, architecture, size):
     ptx = compiled(STREAM, architecture, defines=(f"BYTES={size}",)).ptx
     copy = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
     assert (copy in ptx) == ("cp.async.wait_group" in ptx) == (architecture != "sm_75")
@@ -197,7 +197,7 @@ class CuPyNvrtc:
 
 @pytest.fixture
 def through_cupy(monkeypatch):
-    """A function that leaves NVRTC to a CuPyNvrtc, which it returns: cuda-bindings are not there."""
+    """A function that leaves only a CuPyNvrtc, without cuda-bindings, and returns it."""
     def install(**options):
         fake = CuPyNvrtc(**options)
         monkeypatch.setitem(sys.modules, "cuda.bindings", None)

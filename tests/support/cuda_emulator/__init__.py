@@ -291,7 +291,7 @@ def _build(source, names, flags):
     """The shared library of a CUDA file, from the cache or compiled now."""
     runtime = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h"))
     read = [text for path in (*runtime, *sorted(with_headers(source))) for text in (path.name, path.read_text())]
-    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: a copy of the project shares what is compiled
+    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: copies of the project share it
     library = _cache() / f"{source.stem}-{_hash(made_from)}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=_cache()) as folder:

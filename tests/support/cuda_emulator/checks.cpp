@@ -1,13 +1,13 @@
 // Watches the memory accesses of a kernel that was compiled with -fsanitize=thread,alignment,bounds: the compiler
-// puts a call before every access, and these functions, instead of the sanitizers' own libraries, are what it calls.
+// puts a call before every access, to these functions instead of the sanitizers' own libraries.
 //
 // Bounds: an access must lie in one array argument, in one shared array, on the thread's stack or in the module's
 // constants.
 //
 // Races: every granule of the arguments and of shared memory remembers its last write and its last reads: block,
-// barrier epoch of the block, epoch of the warp, thread. Two accesses of which one is a write race where nothing orders
-// them. __syncthreads orders a block, __syncwarp of a whole warp that warp; within a launch nothing orders two blocks.
-// Shuffles order no memory.
+// barrier epoch of the block, epoch of the warp, thread. Two unordered accesses race if one is a write. __syncthreads
+// orders a block, __syncwarp of a whole warp that warp; within a launch nothing orders two blocks. Shuffles order no
+// memory.
 #include "runtime.h"
 
 #include <cstdio>
@@ -18,14 +18,14 @@ extern "C" unsigned char _end[] __attribute__((visibility("hidden")));
 
 namespace emulator {
 
-// How many readers a granule has had that no barrier separates.
+// The readers of a granule that no barrier separates.
 enum class Readers : uint8_t { ONE_THREAD, ONE_WARP, ONE_BLOCK, BLOCKS };
 
 struct Stamp {
     uint32_t block, epoch, warp_epoch;   // block 0: never
     uint16_t thread;
     Readers readers;
-    bool pending;        // of a write: a cp.async that nobody has waited for
+    bool pending;        // of a write: a cp.async not waited for
     uintptr_t address;   // of the code
 };
 struct Granule {
@@ -106,7 +106,7 @@ static Region* find(const unsigned char* pointer) {
 
 static bool same_warp(const Stamp& stamp) { return stamp.thread / WARP == current->linear / WARP; }
 
-// Does nothing order the access of `stamp` before what the current thread does now?
+// True if nothing orders the access of `stamp` before the current one.
 static bool unordered(const Stamp& stamp) {
     if (stamp.block == 0) return false;
     if (stamp.block != block_number || stamp.readers == Readers::BLOCKS) return true;
@@ -149,8 +149,8 @@ static void record_read(Stamp& read, uintptr_t address) {
                   verb, offset, memory, other.thread, between_blocks ? "another" : "its", other_verb));
 }
 
-// A read of shared memory that its block has not written yet. Where a later write turns out to race with it, the race
-// is what is reported; else this is, when the block ends.
+// A read of shared memory that its block has not written yet. If a later write races with it, the race is
+// reported; otherwise this is, when the block ends.
 static void suspect_stale(const Region& region, size_t offset, uintptr_t address) {
     if (stale.kind[0]) return;
     stale = describe("stale shared memory", at(address), "reads byte %zu of %s, which its block never wrote", offset,
@@ -162,7 +162,7 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     size_t offset = number * region.granule;
     bool shared = region.argument == SHARED;
     const char* verb = write ? "writes" : "reads";
-    if (shared && granule.write.block != block_number) granule.write = {};   // what another block left there is gone
+    if (shared && granule.write.block != block_number) granule.write = {};   // another block's data is gone
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.pending)
         fail(describe("missing cp.async wait", at(address, granule.write.address),

@@ -1,4 +1,4 @@
-// What a CUDA C++ file sees when g++ compiles it instead of NVRTC. It declares the part of the language that this
+// Included before a CUDA C++ file that g++ compiles instead of NVRTC: declares the part of the language that this
 // project's kernels use; runtime.cpp runs the threads, checks.cpp watches their memory accesses. Not modelled: tensor
 // cores, atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
 #pragma once
@@ -87,7 +87,7 @@ inline unsigned from_xor(int mask, int width = 32) {
 
 // ---- how a kernel is launched (Python fills these; __init__.py mirrors them)
 
-// One array argument; races are told apart by granules of so many bytes.
+// One array argument; granule: resolution of race checks, in bytes.
 struct Buffer {
     unsigned char* begin;
     uint64_t bytes;

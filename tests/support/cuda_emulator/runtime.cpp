@@ -339,7 +339,7 @@ static void begin_block(unsigned number, std::mt19937& random) {
     memset(dynamic_bytes, POISON, running->shared_bytes + RED_ZONE);
 }
 
-// All threads that are not done wait and none can go on: release their barrier, or say why it cannot be.
+// All unfinished threads wait and none can go on: release their barrier, or report why not.
 static void release_barrier() {
     unsigned done = 0, waiting = 0;
     Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr;

@@ -1,4 +1,4 @@
-// What runtime.cpp and checks.cpp share.
+// Shared by runtime.cpp and checks.cpp.
 #pragma once
 #include "cuda_emulator.h"
 
@@ -12,12 +12,12 @@
 namespace emulator {
 
 constexpr size_t STACK_BYTES = 128 * 1024;
-constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // what a block of an sm_90 may ask for
+constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // limit per block on sm_90
 constexpr unsigned WARP = 32;
 
 enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, DONE };
 
-// What a lane brings to a warp operation, and takes away.
+// A lane's input and result of a warp operation.
 struct Operand {
     uint64_t value, result;
     unsigned source;
@@ -36,7 +36,7 @@ struct Copy {
 struct Thread {
     unsigned index[3], linear;
     State state;
-    Site site;       // where it waits
+    Site site;       // of the wait
     unsigned mask;   // of the warp operation it waits in
     Combine combine;
     Operand* operand;

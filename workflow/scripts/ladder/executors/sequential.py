@@ -16,7 +16,7 @@ from ladder.machine import runtime
 
 
 class Executor:
-    """Runs plans on one thread, whatever `threads` is (interface: see create.py)."""
+    """Runs plans on one thread, for any `threads` (interface: see create.py)."""
 
     measures_every_step = True
 

@@ -125,7 +125,7 @@ def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y,
 
 
 def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
-    """Whether a value is kept depends on seed, stream, step and position only; see _random."""
+    """The mask depends on seed, stream, step and position only; see _random."""
     least = min(int(rate * 2 ** 32), 2 ** 32 - 1)
     factor = x.dtype.type(1 / (1 - rate))
     flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))

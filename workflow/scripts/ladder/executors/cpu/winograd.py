@@ -341,7 +341,7 @@ def _join_across(planes, plane, tile, rows, here, k):
 def transform_gradient(dy, out, tile, rows):
     """out (16, tiles, filters) = A d A^T of the 2x2 tiles of dy (N, H, W, filters), from `tile` on.
 
-    rows: (4, W, filters) to work in.
+    rows: workspace (4, W, filters).
     """
     images, height, width, filters = dy.shape
     for n in range(images):

@@ -180,7 +180,7 @@ def _text(data):
 
 
 def _compile_error(path, architecture, log):
-    """The first error in the compiler's log as one line, None without one."""
+    """First error in the compiler's log as one line, or None."""
     found = re.search(r"^(.+)\((\d+)\): (?:catastrophic )?error[^:]*: (.+)$", log, re.MULTILINE)
     if found:
         return f"{found[1]}:{found[2]}: {found[3]} (compiling for {architecture})"

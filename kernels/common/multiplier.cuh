@@ -98,8 +98,8 @@ struct Logarithmic {
             unsigned bits = (__float_as_uint(a) & kept) | set, magnitude = bits & MAGNITUDE;
             shifted = bits - ONE;
             room = static_cast<int>(CARRY - (bits & MANTISSA));
-            // The product's exponent is the sum of both, and one more from x + y + c >= 1 on (two more never). So b needs the
-            // exponent with which the sum is one too small, and then a mantissa that makes up for it.
+            // The product's exponent is the operands' sum, plus one if x + y + c >= 1 (never plus two). So b needs an exponent
+            // that makes the sum one too small, and a mantissa that makes up for it.
             int exponent = static_cast<int>(ONE - (magnitude & EXPONENT));
             int mantissa = static_cast<int>(ONE + CARRY - magnitude) - correction;
             int first = max(exponent, mantissa);

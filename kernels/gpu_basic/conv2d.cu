@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_forward(
     y[pixel * filters + filter] = sum + bias[filter];
 }
 
-// Input element (image, row, column, channel): every output whose window holds it, by row, column, filter.
+// Input element (image, row, column, channel): the outputs whose windows hold it, by row, column, filter.
 extern "C" __global__ void __launch_bounds__(256) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx,
     int batch, int height, int width, int channels, int filters, int kernel, int padding, int stride) {

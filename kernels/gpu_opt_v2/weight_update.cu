@@ -4,8 +4,8 @@
 // Rung: gpu_opt_v2. Changed from gpu_opt_v1: the sum over the parts and the update were separate launches.
 //
 // Layouts, float32: parts as weight_grad.cu writes them; weight (filters, kernel, kernel, channels), bias (filters) and their
-// running averages; dweight, dbias as weight and bias. taps = kernel kernel. `collapsed`: the parts' rows are 16 collapsed
-// taps and filters, of which the 3x3 tap (i, j) takes four, rows 2 - i and 3 - i by columns 2 - j and 3 - j; the bias
+// running averages; dweight, dbias as weight and bias. taps = kernel kernel. `collapsed`: the parts' rows are 16 collapsed taps
+// and filters; the 3x3 tap (i, j) takes four, rows 2 - i and 3 - i by columns 2 - j and 3 - j; the bias
 // gradient is the sum over collapsed taps 1 and 2 both ways, which meet every output pixel once.
 // learning_rates float64, one per step of the run; counters int64: [step, offset into the permutation, step of this epoch].
 // clip: largest absolute value of an element of the gradient, 0 for no limit; weight_decay is added after clipping.

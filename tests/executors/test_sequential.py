@@ -47,7 +47,7 @@ def integers(*shape, seed=0, dtype=np.float32):
 
 
 def unwritten(*shape, dtype=np.float64):
-    """NaN, or 99 where there is none."""
+    """NaN, or 99 for integers."""
     return np.full(shape, np.nan if np.issubdtype(dtype, np.floating) else 99, dtype)
 
 
@@ -114,7 +114,7 @@ def test_relu_and_its_gradient():
 def test_maxpool2d_takes_the_first_maximum_and_sends_its_gradient_there_alone(shape):
     *image, window, stride, padding = shape
     sliding = {"window": window, "stride": stride, "padding": padding}
-    x = integers(*image) - 9   # few values, so many ties; all below the zeros that are around an image
+    x = integers(*image) - 9   # few values, so many ties; all below the zero padding
     expected, place = references.maxpool2d(x, **sliding)
     y, index = unwritten(*expected.shape, dtype=np.float32), unwritten(*expected.shape, dtype=np.uint8)
     OPERATIONS["maxpool2d_forward"](x, y, index, **sliding)
@@ -163,7 +163,7 @@ def test_add():
 
 
 def batchnorm_forward(x, weight, bias, running_mean, running_var, decay=0.9, epsilon=1e-5):
-    """y, mean, inverse; the running ones are changed."""
+    """y, mean, inverse; updates running statistics."""
     y, mean, inverse = np.full_like(x, np.nan), np.full_like(weight, np.nan), np.full_like(weight, np.nan)
     OPERATIONS["batchnorm_forward"](x, weight, bias, y, mean, inverse, running_mean, running_var, decay=decay, epsilon=epsilon)
     return y, mean, inverse
@@ -397,7 +397,7 @@ def test_updates_are_the_cpu_rungs_over_several_steps(name, clip):
 
 
 def test_nan_is_not_lost():
-    """A training that has diverged must show in the loss."""
+    """A diverged training must show in the loss."""
     x, y = np.array([1, np.nan, -1, 2], np.float32), np.zeros(4, np.float32)
     OPERATIONS["relu_forward"](x, y)
     assert np.isnan(y).tolist() == [False, True, False, False]
@@ -458,7 +458,7 @@ class OneStep:
         return self.arrays["losses"][1]
 
     def gradients(self):
-        """Parameter -> how far a step with learning rate 1 moves it back; the step is undone."""
+        """Parameter -> its decrease in a step with learning rate 1; the step is undone."""
         self.arrays["learning_rates"][1] = 1
         self.loss()
         self.arrays["learning_rates"][1] = 0
@@ -484,7 +484,7 @@ def test_a_step_goes_down_the_gradient_of_the_loss(network):
 @pytest.mark.parametrize("image", [(15, 14, 1), (32, 33, 2)], ids=["activations after", "activations before"])
 @pytest.mark.parametrize("bottleneck", [False, True], ids=["", "bottleneck"])
 def test_a_step_of_a_residual_network_goes_down_the_gradient_of_the_loss(bottleneck, image, monkeypatch):
-    """Of each tensor along a random direction, so little that hardly a ReLU turns on or off."""
+    """A step so small, in a random direction per tensor, that hardly any ReLU switches."""
     monkeypatch.setitem(networks.RESNETS, 0, ((2, 2), bottleneck))
     step = OneStep(networks.resolve("small resnet", image, **networks.resnet(0)(image, 5, width=2)), batch=6)
     rng, nudge = np.random.default_rng(1), 1e-7

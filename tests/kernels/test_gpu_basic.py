@@ -303,7 +303,7 @@ EPSILON = 1e-5
 
 
 def sum_terms(x):
-    """Additions that a term of a sum over all pixels goes through in float32, and a few more."""
+    """Float32 additions of each term of a sum over all pixels, and a few more."""
     return -(-x[..., 0].size // gpu_basic.CHANNEL_PARTS) + 4
 
 
@@ -543,7 +543,7 @@ def test_cross_entropy(batch, classes, spread, values):
     labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
     gradient, loss, hits = run_cross_entropy(scores, labels)
     wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
-    # The rounding of score - largest is that of its power, times its size; the power itself has two.
+    # The exponential passes on the error of score - largest, times its size, and adds two roundings.
     size = np.ptp(scores, axis=3).max().astype(float)
     terms = classes + 4 + size
     is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
@@ -555,7 +555,7 @@ def test_cross_entropy(batch, classes, spread, values):
 
 def test_cross_entropy_of_a_nan():
     scores = normal(4, 1, 1, 3)
-    scores[0, 0, 0, 0] = scores[2, 0, 0, 2] = np.nan   # of which one is where the search for the largest starts
+    scores[0, 0, 0, 0] = scores[2, 0, 0, 2] = np.nan   # one where the search for the largest starts
     gradient, loss, hits = run_cross_entropy(scores, np.nan_to_num(scores, nan=-9).reshape(4, 3).argmax(axis=1))
     assert np.isnan(gradient).all(axis=(1, 2, 3)).tolist() == [True, False, True, False]
     assert np.isnan(gradient).sum() == 6 and np.isnan(loss) and hits == 2

@@ -372,7 +372,7 @@ def test_splits_cover_all_pixels(rows, columns, pixels):
 
 # ---- parity with the cpu rung
 
-# As the rung is, test_ladder.py trains the whole autoencoder with it.
+# test_ladder.py trains the whole autoencoder with the unchanged rung.
 @functools.cache
 def reference():
     return parity.train(NARROW, "cpu", executors.create("cpu", 2), parity.PROTOCOLS["momentum"])

@@ -17,8 +17,8 @@ EDGES = np.concatenate([EDGES, EDGES | np.uint32(SIGN)])
 
 
 def pairs(count, seed=0):
-    """Two arrays of `count` float32: random bit patterns, products near overflow and underflow, mantissas that add up to where
-    a formula changes, numbers around a half's range, and every two EDGES.
+    """Two arrays of `count` float32: random bit patterns, products near overflow and underflow, mantissas whose sum is where
+    a formula changes, numbers around a half's range, and all pairs of EDGES.
     """
     random = np.random.default_rng(seed)
     kinds = [_any_bits, _near(random, 382), _near(random, 128), _near(random, 254), _half_sized, _adding_up]

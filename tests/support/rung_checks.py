@@ -110,7 +110,7 @@ def check_forward(launches, shape, stride=1):
     terms = conv.weight[0].size + 1
     assert (error <= gamma(terms) * conv.forward(*map(np.abs, (conv.x, conv.weight, conv.bias)))).all()
 
-    conv.x[0, -1, conv.width // 2] = np.nan   # reaches the windows that hold it, no others
+    conv.x[0, -1, conv.width // 2] = np.nan   # reaches only the windows that hold it
     assert np.array_equal(np.isnan(_forward(launches, conv, True, ("forward",))),
                           np.isnan(conv.forward(conv.x, conv.weight, conv.bias)))
 

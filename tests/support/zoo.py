@@ -25,14 +25,14 @@ def reading(source, layer):
     return dataclasses.replace(layer, inputs=(source,))
 
 
-# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels that 4 divides and others, each layer kind of the
+# Odd sizes, more pixels than a block takes, kernels of 1, 3 and 5, channels divisible by 4 and others, each layer kind of the
 # autoencoder alone and combined.
 ODD = networks.resolve("odd", (14, 22, 3), (
     conv2d("a", 5, kernel=5, padding=2), relu("a_relu"), maxpool2d("a_pool"), upsample2d("up"), maxpool2d("pool"),
     relu("b_relu"), conv2d("c", 7, kernel=1, padding=0), position_norm("c_norm"), conv2d("d", 8), relu("d_relu"),
     upsample2d("d_up"), conv2d("e", 20), relu("e_relu"), conv2d("f", 3)), "pool", "mse")
 
-# Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows that overlap and lie over the
+# Every kind of layer: convolutions of 1, 3, 5 and 7 with a stride, with bias and without; windows that overlap and cross the
 # edge; values with two readers and three; a sum of a value with itself; as output, a sum.
 ZOO = networks.resolve("zoo", (35, 31, 3), (
     conv2d("first", 4, bias=False), relu("first_relu"), maxpool2d("first_pool"), pad("padded", 1),

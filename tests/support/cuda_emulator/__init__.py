@@ -318,7 +318,7 @@ def with_headers(path, kernels=KERNELS):
 
 
 def _with_red_zones(assembly):
-    """Room after every zero-initialised object, so that the end of one shared array is not the start of the next."""
+    """Padding after every zero-initialised object, so that shared arrays are not adjacent."""
     return re.sub(r"^(\w+:\n\t\.zero\t\d+\n)", r"\1\t.zero\t1024\n", assembly, flags=re.MULTILINE)
 
 

@@ -100,7 +100,7 @@ jobs() {   # the number of jobs with all of these words
     grep -c . <<< "$found" || true
 }
 echo; squeue --all --states=all --format="%i %k %T %C %m %l %b"; echo
-check "the page is there" test -s results/compare.html
+check "the page exists" test -s results/compare.html
 check "it has all three runs, one of them with the reason for which it failed" \
     grep -q "failed: the loss is" results/compare.html
 check "every job that Slurm saw is completed" test "$(jobs JobState=COMPLETED)" = "$(wc -l < "$WORK/jobs")"

@@ -188,6 +188,6 @@ def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_on
     (tmp_path / "t1/manifest.json").unlink()
     (tmp_path / "t1/.complete.json").unlink()
     (tmp_path / "t1/checkpoint").write_text("step 5")
-    assert make() == [".lock", "checkpoint", "weights.json"], "an interrupted run goes on from its checkpoint"
+    assert make() == [".lock", "checkpoint", "weights.json"], "an interrupted run resumes from its checkpoint"
     (tmp_path / "t1/checkpoint").write_text("step 5")
     assert make(remake=True) == [".lock"]

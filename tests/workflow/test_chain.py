@@ -138,7 +138,7 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
     for row in range(10):
         Image.fromarray(255 - images[row]).save(folder / f"dark – {row}.png")
     (folder / "torn.png").write_bytes(b"\x89PNG")
-    for _ in range(2):   # anew each time
+    for _ in range(2):   # made again each time
         status, output = run(project, "results/predictions.html", f"predict={folder}")
         assert status == 0 and "10 pictures classified, 1 skipped" in output, output
     found = json.loads((project / "results/predictions.json").read_text())

@@ -38,7 +38,7 @@ def make(work, inputs, params, options):
         raise UserError("failed as the test wants")
     if os.environ.get("DIE") == work.spec["stage"]:
         os.kill(os.getpid(), 9)
-    if os.environ.get("MEET") == work.spec["stage"]:   # goes on when two of this stage are at work
+    if os.environ.get("MEET") == work.spec["stage"]:   # continues when two of this stage are running
         for _ in range(600):
             if open("ran.txt").read().split().count(work.spec["stage"]) > 1:
                 break

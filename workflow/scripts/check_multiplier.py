@@ -47,7 +47,7 @@ def main():
 def write(path, kind, bits):
     """Write the table of `exact`, `mitchell` or `mbm` as an example."""
     if path.exists():
-        raise UserError(f"{path} is there already; remove it first, or name another file")
+        raise UserError(f"{path} already exists; remove it first, or name another file")
     entries = multipliers.tabulated(kind, bits)
     try:
         if path.suffix == ".npy":

@@ -113,7 +113,7 @@ check "the second time there is nothing to do" grep -q "Nothing to be done" "$WO
 touch "$WORK/now"
 sweep evaluate --config "${SETTINGS[@]}" learning_rate=1e-2 -R train_network > "$WORK/forced" 2>&1
 check "a stage that is forced is made again" test "$(find results/train results/evaluate -name manifest.json -newer "$WORK/now" | wc -l)" = 2
-check "from its first step" test -z "$(grep -l "going on after" logs/train/*.log)"
+check "from its first step" test -z "$(grep -l "resuming after" logs/train/*.log)"
 
 # A GPU rung is requested here, without a GPU, and gets that of the node, which does not exist either: its job has to fail.
 sweep train --config "${SETTINGS[@]}" variant=gpu_basic > "$WORK/gpu" 2>&1 || true

@@ -91,7 +91,7 @@ def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(done, tmp
     made.with_name("checkpoint.safetensors").write_bytes(b"of an earlier run")
     status, output = run(tmp_path / "project", "train", *forced)
     assert status == 0, output
-    assert "going on after" not in output and "epoch 3/3" in output
+    assert "resuming after" not in output and "epoch 3/3" in output
     assert weights(tmp_path / "project") == before
     assert not list(made.parent.glob("checkpoint*"))
 

@@ -1,34 +1,22 @@
 """The page of the comparison of rungs."""
 
-
 import pytest
 
 import browser
+import small_comparison
 from browser import FAINT_TEXTS, TOO_WIDE
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
-from ladder.network import layers, networks
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
 from ladder.rungs import gpu_opt_v2
-from ladder.training import measure_rungs, plan
+from ladder.training import plan
 from ladder.workflow import stages
-
-NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def brief():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure_rungs, "WARM_UP", 1)
-        patch.setattr(measure_rungs, "STEPS", 2)
-        yield
 
 
 @pytest.fixture(scope="module")
-def summary(brief):
-    return measure_rungs.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+def summary():
+    return small_comparison.summary()
 
 
 def test_the_page_names_every_rung_that_cannot_run_here(summary):

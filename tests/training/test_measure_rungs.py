@@ -6,31 +6,27 @@ import numpy as np
 import pytest
 
 import fake_cupy
+import small_comparison
 import zoo
 from ladder.errors import UserError
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cuda import executor as cuda_executor
-from ladder.network import layers, networks
 from ladder.network.optimizers import Optimizer
 from ladder.pages import parity as parity_page
 from ladder.rungs import variants
 from ladder.training import measure_rungs, parity, plan
-
-NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
+from small_comparison import NETWORK
 
 
 @pytest.fixture(autouse=True, scope="module")
 def brief():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure_rungs, "WARM_UP", 1)
-        patch.setattr(measure_rungs, "STEPS", 2)
+    with small_comparison.brief():
         yield
 
 
 @pytest.fixture(scope="module")
-def summary(brief):
-    return measure_rungs.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+def summary():
+    return small_comparison.summary()
 
 
 @pytest.fixture

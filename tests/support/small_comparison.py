@@ -1,0 +1,26 @@
+"""A comparison of rungs that takes little time: a small network, and few timed steps."""
+
+import contextlib
+
+import pytest
+
+from ladder.network import layers, networks
+from ladder.training import measure_rungs
+
+NETWORK = networks.resolve("small", (6, 6, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
+                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
+
+
+@contextlib.contextmanager
+def brief():
+    """Within it a measurement warms up for one step and times two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure_rungs, "WARM_UP", 1)
+        patch.setattr(measure_rungs, "STEPS", 2)
+        yield
+
+
+def summary():
+    """measure_rungs.compare of the two rungs that need no GPU and no emulator."""
+    with brief():
+        return measure_rungs.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)

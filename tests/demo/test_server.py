@@ -244,9 +244,27 @@ def run(project, *arguments):
     ([], "type: .venv/bin/snakemake svm"), (["--config", "epochz=3"], "did you mean epochs?"),
     (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "cannot read gone.yaml"),
     (["--configfile", "broken.yaml"], "broken.yaml is not a YAML file of keys and values"),
-    (["--port", "70000"], "70000 is not a port"),
+    (["--config", "name=[["], "--config name: the value is not YAML"), (["--port", "70000"], "70000 is not a port"),
 ])
 def test_a_users_mistake_is_one_line(project, arguments, words):
     (project / "broken.yaml").write_text("a: [")
     status, line = run(project, *arguments)
     assert status == 2 and words in line
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "over.yaml"])
+@pytest.mark.parametrize("content", [b"\x80\x00\xff", "name: \xe9".encode("latin-1"), b"[" * 100_000, b"- a\n- b", b"text",
+                                     b"7", b"? [a]\n: 1", b"a: 2001-99-99", b"name: &a [*a]", b"1: 2", b"a: " + b"9" * 5000,
+                                     b"#" * 2_000_000, b"name: !!python/object:os.system"])
+def test_a_configuration_file_that_is_none_is_one_line(project, name, content):
+    (project / name).write_bytes(content)
+    with pytest.raises(UserError) as fault:
+        demo.read_settings(["over.yaml"], [])
+    assert name in str(fault.value) or "config:" in str(fault.value)
+    assert "\n" not in str(fault.value) and len(str(fault.value)) < 500
+
+
+def test_a_pipe_as_a_configuration_file_is_not_waited_for(project):
+    os.mkfifo(project / "pipe")
+    with pytest.raises(UserError, match="cannot read pipe: it is not a plain file"):
+        demo.read_settings(["pipe"], [])

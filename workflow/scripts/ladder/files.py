@@ -11,12 +11,17 @@ def read(path, most=MOST_BYTES):
     """The bytes of the file at `path`; raises UserError if it cannot be read, is a pipe or device, or has more than `most`."""
     path = pathlib.Path(path)
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise UserError(f"cannot read {path}: it is not a plain file")   # a pipe would be waited for, a device never end
+        if path.exists() and not path.is_file() and not path.is_dir():   # a pipe would be waited for, a device never ends
+            raise UserError(f"cannot read {shown(path)}: it is not a plain file")
         if (held := path.stat().st_size) > most:
-            raise UserError(f"cannot read {path}: it has {held:,} bytes, {most:,} at most")
+            raise UserError(f"cannot read {shown(path)}: it has {held:,} bytes, {most:,} at most")
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {shown(path)}: {error.strerror}") from error
     except ValueError as error:   # a name with a zero byte or a lone surrogate
-        raise UserError(f"cannot read {ascii(str(path))}: no file can have this name") from error
+        raise UserError(f"cannot read {shown(path)}: no file can have this name") from error
+
+
+def shown(path):
+    """A path as one line of printable text, also if it is not valid UTF-8."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(path))

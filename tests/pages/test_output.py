@@ -17,8 +17,8 @@ def test_a_page_is_written_with_the_folders_above_it_and_replaces_another(tmp_pa
     assert os.listdir(tmp_path / "new/folder") == ["page.html"]
 
 
-IMPOSSIBLE = ["folder", "file/page.html", "/proc/self", "/proc/page.html", "/proc/no/page.html", "/dev/full/page.html", ".", "/",
-              "..", "a" * 300, "\n" * 300]
+IMPOSSIBLE = ["folder", "file/page.html", "/proc/self", "/proc/page.html", "/proc/no/page.html", "/dev/full/page.html", ".",
+              "/", "..", "a" * 300, "\n" * 300]
 
 
 @pytest.mark.parametrize("path", IMPOSSIBLE)

@@ -109,7 +109,7 @@ def test_weights_of_another_network_are_refused_with_the_tensor_that_differs(tmp
 def test_a_file_of_other_numbers_than_floats_is_refused(tmp_path, file, kind):
     tensors = {name: values.astype(kind) for name, values in weights.read(file, NETWORK).items()}
     safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
-    with pytest.raises(UserError, match=rf"enc1.weight is {np.dtype(kind).name} there; they are float16, float32 or float64"):
+    with pytest.raises(UserError, match=rf"is {np.dtype(kind).name}, but weights are float16, float32 or float64"):
         weights.load(tmp_path / "weights.safetensors", NETWORK)
 
 

@@ -128,7 +128,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("optimizer", "x" * 300_000, "(300,002 characters), but must be sgd, momentum, rmsprop or adam"),
     ("optimizer", "ad\nam", r"optimizer is 'ad\nam', but must be"), ("multiplier", "x" * 300, "there is no multiplier 'xxx"),
     ("test_multiplier", "x" * 300, "there is no multiplier 'xxx"), ("initial_weights", "x" * 300, "File name too long"),
-    ("initial_weights", "/dev/zero", "initial_weights is '/dev/zero', which is no file"),
+    ("initial_weights", "/dev/zero", "initial_weights: cannot read /dev/zero: it is not a plain file"),
     ("x" * 300_000, 1, "there is no key 'xxx"), ("two\nlines", 1, r"there is no key 'two\nlines'"),
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
     ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
@@ -136,7 +136,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_polarity_scale", "chanel", "did you mean channel?"),
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
-    ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
+    ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
      "or the file of a table; did you mean am32?"),

@@ -20,9 +20,8 @@ NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a 
 
 def one_line(text, most=MOST):
     """`text` with escapes for line breaks and all else that is not printed, and its middle cut out beyond `most` characters."""
-    text = str(text)
-    text = text if len(text) <= most else f"{text[:most // 2]} ... {text[-most // 2:]}"
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+    return text if len(text) <= most else f"{text[:most // 2 - 3]} ... {text[2 - most // 2:]}"
 
 
 def excerpt(value):
@@ -31,4 +30,5 @@ def excerpt(value):
         text = f"'{value}'" if isinstance(value, str) else str(value)
     except (ValueError, RecursionError):   # a number of more than 4,300 digits, or nested too deep
         text = "too large to be shown"
-    return one_line(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)")
+    shown = one_line(text[:MOST_SHOWN])
+    return shown if len(text) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}... ({len(text):,} characters)"

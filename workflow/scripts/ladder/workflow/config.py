@@ -6,15 +6,14 @@ import functools
 import hashlib
 import itertools
 import math
-import os
 import pathlib
-import stat
 import sys
 import unicodedata
 
 import jsonschema
 import yaml
 
+from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
@@ -410,9 +409,6 @@ def _features_layer(config):
 
 def _sha256(path):
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):   # a pipe or a device may never end
-            raise UserError(f"config: initial_weights is {excerpt(path)}, which is no file")
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"config: initial_weights is {excerpt(path)}, which cannot be read: {error.strerror}") from error
+        return hashlib.sha256(files.read(path)).hexdigest()
+    except UserError as error:
+        raise UserError(f"config: initial_weights: {error}") from error

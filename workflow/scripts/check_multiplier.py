@@ -22,7 +22,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.store import artifacts
+from ladder.store import disk
 
 NOTICEABLE = 1e-3   # of the largest singular value
 
@@ -53,7 +53,7 @@ def write(path, kind, bits):
         if path.suffix == ".npy":
             np.save(path, entries)
         else:
-            artifacts.write_atomically(path, entries.tobytes())
+            disk.write_atomically(path, entries.tobytes())
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 

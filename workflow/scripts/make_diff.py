@@ -10,7 +10,7 @@ import sys
 
 from ladder.errors import UserError
 from ladder.pages import diff
-from ladder.store import artifacts, lineage
+from ladder.store import disk, lineage
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
         a, b = (diff.resolve(store, name) for name in arguments.versions)
         found = diff.Difference(store, a, b)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        artifacts.write_atomically(arguments.output, diff.page(found).encode())
+        disk.write_atomically(arguments.output, diff.page(found).encode())
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 from ladder.pages import history
-from ladder.store import artifacts
+from ladder.store import disk
 
 
 def main():
@@ -16,7 +16,7 @@ def main():
     rows = history.rows(arguments.results)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     page = history.page(rows, arguments.results, arguments.output)
-    artifacts.write_atomically(arguments.output, page.encode())
+    disk.write_atomically(arguments.output, page.encode())
     print(f"{arguments.output}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
     return 0
 

@@ -14,7 +14,7 @@ from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.pages import predictions
-from ladder.store import artifacts
+from ladder.store import artifacts, disk
 from ladder.workflow import stage_script
 
 
@@ -56,7 +56,7 @@ def write(folder, predictor, answered, skipped, left_out):
     summary = json.dumps(predictions.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
     for suffix, text in (("json", f"{summary}\n"), ("csv", predictions.csv_text(predictor, answered, skipped)),
                          ("html", predictions.page(predictor, answered, skipped, left_out))):
-        artifacts.write_atomically(folder / f"predictions.{suffix}", text.encode())
+        disk.write_atomically(folder / f"predictions.{suffix}", text.encode())
 
 
 def parse():

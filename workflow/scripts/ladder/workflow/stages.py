@@ -19,6 +19,7 @@ from ladder.executors.create import EXECUTORS
 from ladder.network import networks
 from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
+from ladder.store import manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
@@ -114,7 +115,7 @@ class Keyed:
 
     @property
     def manifest(self):
-        return f"{self.folder}/manifest.json"
+        return f"{self.folder}/{manifests.MANIFEST}"
 
 
 def chain(config):
@@ -394,17 +395,15 @@ def why(keyed, results="results"):
 
 def _existing_specs(results, stage):
     """Specs of the finished artifacts of a stage, the latest first."""
-    manifests = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
-    specs = (_read_spec(results, stage, path.parent.name) for path in manifests)
+    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in found)
     return [spec for spec in specs if spec]
 
 
 def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None without one; a damaged manifest is reported by the stage that reads it."""
-    try:
-        return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
-    except (OSError, ValueError, KeyError):
-        return None
+    """The spec in an artifact's manifest, None without one or if it is damaged."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
+    return manifest and manifest["spec"]
 
 
 def _kind(spec, results, known):

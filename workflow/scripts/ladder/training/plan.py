@@ -45,6 +45,12 @@ DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense",
                 for direction in DIRECTIONS}
 
 
+# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th number, count up to some thousand
+# numbers beyond the end.
+MOST_INDEXED = 2**31 - 2**12
+INDEXED_WITH_64_BITS = "dataset", "control"   # kinds of buffers
+
+
 @dataclasses.dataclass(frozen=True)
 class Buffer:
     """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived or workspace.
@@ -175,13 +181,22 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 
     fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
     is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
-    trained one, UserError if the network cannot be trained.
+    trained one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
-    network, optimizer = settings.network, settings.optimizer
+    network = settings.network
     for layer in network.layers:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
+
+    def made(batch):
+        return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
+
+    return _within_indices(made, settings.batch_size, settings.variant)
+
+
+def _training_plan(settings, dataset, length, dtype, fuse_update):
+    network, optimizer = settings.network, settings.optimizer
     build = Builder(settings, network.layers, dtype, training=True)
     if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
@@ -204,13 +219,43 @@ def learning(network, frozen=()):
 
 
 def inference_plan(network, variant, batch, dataset, until=None, flip=False, multipliers=EXACT):
-    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
-    settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
-    build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
-    build.load_batch(dataset, flip)
-    build.lower()
-    build.advance()
-    return build.plan()
+    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last.
+
+    Raises UserError if the batch is too large for the variant.
+    """
+    def made(batch):
+        settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
+        build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
+        build.load_batch(dataset, flip)
+        build.lower()
+        build.advance()
+        return build.plan()
+
+    return _within_indices(made, batch, variant)
+
+
+class _TooLarge(Exception):
+    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has not, 0 if there is none."""
+
+    def __init__(self, name, most):
+        super().__init__(name)
+        self.name, self.most = name, most
+
+
+def _within_indices(made, batch, variant):
+    """made(batch), a plan; UserError naming the largest possible batch if a kernel cannot index one of its buffers."""
+    try:
+        return made(batch)
+    except _TooLarge as error:
+        largest, most = error.name, error.most
+    while most > 0:
+        try:
+            made(most)
+            break
+        except _TooLarge as error:
+            most = min(most - 1, error.most)
+    hint = f"set batch_size to {most} or less" if most > 0 else "no batch_size is small enough"
+    raise UserError(f"batch_size {batch} gives {largest} more numbers than {variant} can index; {hint}")
 
 
 class Builder:
@@ -225,8 +270,8 @@ class Builder:
         self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
         self.rung = rung(settings.variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
-        if self.launches is not None:
-            self._check_32_bit_indices()
+        for layer in layers:   # also one that a fused group never writes: kernels count its pixels
+            self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers, self.steps, self.kernels = {}, [], []
         self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
         self.updated = set()   # parameters that such steps update
@@ -238,13 +283,10 @@ class Builder:
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
         self._trained = self._depending_on_parameters(settings.frozen)
 
-    def _check_32_bit_indices(self):
-        """UserError if a layer has too many elements for int indices, even a layer that a fused group never writes."""
-        largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
-        most = (2**31 - 1) // math.prod(largest.output_shape)
-        if self.batch > most:
-            raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
-                            f"set batch_size to {most} or less")
+    def _check_indices(self, name, shape):
+        count = math.prod(shape)
+        if self.launches is not None and count > MOST_INDEXED:
+            raise _TooLarge(name, MOST_INDEXED // (count // self.batch) if self.batch in shape else 0)
 
     def _depending_on_parameters(self, frozen):
         found = set()
@@ -301,7 +343,7 @@ class Builder:
 
     def load_batch(self, dataset, flip=False, augmentation=Augmentation()):
         image = self.network.input_shape
-        self.buffers[INPUT] = Buffer(INPUT, (self.batch, *image), self.dtype, "activation")
+        self._buffer(INPUT, (self.batch, *image), self.dtype, "activation")
         reads = {"images": self._buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
                  "permutation": self._permutation(dataset),
                  "counters": self._counters(),
@@ -477,7 +519,11 @@ class Builder:
         return self._buffer(name, shape, dtype, "control")
 
     def _buffer(self, name, shape, dtype, kind):
-        self.buffers[name] = Buffer(name, tuple(shape), dtype, kind)
+        buffer = Buffer(name, tuple(shape), dtype, kind)
+        if self.buffers.setdefault(name, buffer) != buffer:
+            raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")
+        if kind not in INDEXED_WITH_64_BITS:
+            self._check_indices(name, shape)
         return name
 
     def _append(self, operation, layer, reads, writes, flop=0, **attributes):

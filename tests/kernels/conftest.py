@@ -1,10 +1,11 @@
-"""Every test of a kernel's results runs in both arithmetics that a compiler may choose; those that read or compile files, once."""
+"""Every test of a kernel's results runs in both arithmetics that a compiler may choose."""
 
 import pytest
 
 import cuda_emulator
 
-ONCE = {"architecture", "file"}   # parameters of tests whose kernels do not run
+# Parameters and fixtures of tests to which it makes no difference: files that are read or compiled, products always plain.
+ONCE = {"architecture", "file", "source"}
 
 
 def pytest_generate_tests(metafunc):

@@ -196,8 +196,8 @@ def test_a_batch_too_large_for_32_bit_indices_is_refused_on_a_gpu(network, varia
 def test_weights_too_large_for_32_bit_indices_are_refused_with_any_batch():
     network = networks.resolve("wide", (256, 256, 1), (layers.flatten("flat"), layers.dense("units", 40_000)), "units",
                                "cross_entropy")
-    with pytest.raises(UserError, match="^batch_size 2 gives units.weight more numbers than gpu_basic can index; no batch_size is "
-                                        "small enough$"):
+    with pytest.raises(UserError, match="^batch_size 2 gives units.weight more numbers than gpu_basic can index; no batch_size "
+                                        "is small enough$"):
         plan.inference_plan(network, "gpu_basic", 2, IMAGES)
 
 

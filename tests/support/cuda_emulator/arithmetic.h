@@ -1,7 +1,7 @@
 // Arithmetic where a GPU is less kind than g++: functions that it approximates are wrong by the largest error that NVIDIA
-// documents (CUDA C++ Programming Guide, "Mathematical Functions"), up or down by a hash of their arguments; the minimum and the
-// maximum of a NaN and a number are the number. Whether a product that is added is rounded on its own is the compiler's choice
-// on both; __init__.py compiles for either.
+// documents (CUDA C++ Programming Guide, "Mathematical Functions"), up or down by a hash of their arguments; the minimum and
+// the maximum of a NaN and a number are the number. Whether a product that is added is rounded on its own is the compiler's
+// choice on both; __init__.py compiles for either.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -74,10 +74,22 @@ static inline float rsqrtf(float x) { return emulator::off_by_ulps(1.0 / sqrt(st
 static inline float __fdividef(float a, float b) { return emulator::fast_divide(a, b); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 // Results rounded on their own: neither compiler may fuse them into a multiply-add.
-static inline __attribute__((noinline)) float __fmul_rn(float a, float b) { return a * b; }
-static inline __attribute__((noinline)) float __fadd_rn(float a, float b) { return a + b; }
-static inline __attribute__((noinline)) double __dmul_rn(double a, double b) { return a * b; }
-static inline __attribute__((noinline)) double __dadd_rn(double a, double b) { return a + b; }
+#if defined(__x86_64__)
+#define EMULATOR_IN_REGISTER "+x"
+#else
+#define EMULATOR_IN_REGISTER "+w"
+#endif
+#define EMULATOR_ROUNDED(type, name, operation)           \
+    static inline type name(type a, type b) {             \
+        type result = a operation b;                      \
+        asm("" : EMULATOR_IN_REGISTER(result));           \
+        return result;                                    \
+    }
+EMULATOR_ROUNDED(float, __fmul_rn, *)
+EMULATOR_ROUNDED(float, __fadd_rn, +)
+EMULATOR_ROUNDED(double, __dmul_rn, *)
+EMULATOR_ROUNDED(double, __dadd_rn, +)
+#undef EMULATOR_ROUNDED
 static inline float __fsqrt_rn(float x) { return sqrtf(x); }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {

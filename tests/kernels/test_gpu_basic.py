@@ -409,9 +409,10 @@ def test_batchnorm_backward_of_integers_is_exact():
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 7), (3, 5, 7, 3)], ids=str)
 @pytest.mark.parametrize("size", [1, 4, 5])
-def test_lrn(shape, size):
+@pytest.mark.parametrize("scale", [1, 100])   # an error of the logarithm grows with it
+def test_lrn(shape, size, scale):
     settings = {"size": size, "alpha": 0.5, "beta": 0.75, "k": 2.0}   # alpha large enough to matter beside k
-    x, dy, ratio = normal(*shape), normal(*shape, seed=1), 0.5 / size
+    x, dy, ratio = scale * normal(*shape), normal(*shape, seed=1), 0.5 / size
     y, sums, dx = poisoned(shape), poisoned(shape), poisoned(shape)
     step("lrn_forward", {"x": x}, {"y": y, "sums": sums}, **settings)
     wanted, wanted_sums = references.lrn(x, **settings)
@@ -555,14 +556,22 @@ def test_cross_entropy(batch, classes, spread, values):
     labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
     gradient, loss, hits = run_cross_entropy(scores, labels)
     wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
-    # The exponential passes on the error of score - largest, times its size, and adds two roundings.
+    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
     size = np.ptp(scores, axis=3).max().astype(float)
-    terms = classes + 4 + size
+    terms = classes + 4 + (0 if values is integers else size)
     is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
     bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
     assert (np.abs(gradient - wanted) <= bound).all()
     assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
     assert hits == wanted_hits >= 1
+
+
+@pytest.mark.parametrize("distance", [6, 8, 10])
+def test_the_loss_of_a_sure_answer_keeps_its_digits(distance):
+    """The logarithm of a sum just above 1."""
+    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
+    _, loss, _ = run_cross_entropy(scores, [0])
+    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT
 
 
 def test_cross_entropy_of_a_nan():

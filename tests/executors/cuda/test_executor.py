@@ -179,9 +179,10 @@ def move_and_forget(executor, placed):
     (4, reorder, 4), (4, 4, reorder, 4), (reorder_and_forget, 4, 4), (4, reorder_and_forget, 4), (4, move_and_forget, 4),
     (4, 2, 4), (2, 4, 4), (1, 2, 4, 2, 1, 2), (4, reorder, 2, reorder, 4)],
     ids=lambda actions: "-".join(getattr(each, "__name__", str(each)) for each in actions))
-def test_streamed_images_are_those_of_the_order_and_batch_at_the_time_of_the_run(pretend, eager, actions):
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_images_are_those_of_the_order_and_batch_at_the_time_of_the_run(pretend, residency, eager, actions):
     pretend(eager=eager)
-    for found, wanted in zip(outputs(cuda_executor.Executor(1, "host"), *actions),
+    for found, wanted in zip(outputs(cuda_executor.Executor(1, residency), *actions),
                              outputs(emulator_executor.Executor(), *actions), strict=True):
         assert np.array_equal(found, wanted)
 

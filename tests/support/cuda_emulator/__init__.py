@@ -106,15 +106,16 @@ class Function:
         """The kernel's Parameters in order."""
         return _parameters(self.module.plain, self.name)
 
-    def __call__(self, grid, block, args, shared_mem=0, order="forward"):
+    def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy scalars.
 
-        order: a name in ORDERS or the seed (above 1) of a random one. Raises KernelFault; accesses are not watched.
+        order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks before it do not run. Raises
+        KernelFault; accesses are not watched.
         """
         library = self.module.plain
         _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
-        _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [])
+        _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [], first_block)
 
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call, with every memory access watched."""
@@ -255,11 +256,11 @@ class _Fault(ctypes.Structure):
 class _Launch(ctypes.Structure):
     _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_uint64),
                 ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
-                ("buffers", ctypes.c_void_p), ("shared_array_count", ctypes.c_uint64),
+                ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p), ("shared_array_count", ctypes.c_uint64),
                 ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
 
 
-def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers):
+def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0):
     values = [ctypes.c_void_p(pointer) if pointer is not None else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
               for arg, pointer in zip(args, pointers, strict=True)]
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
@@ -267,7 +268,7 @@ def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffe
     shared = library.shared_arrays
     fault = _Fault()
     launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
-                     len(buffers), ctypes.addressof(regions), len(shared), ctypes.addressof(shared),
+                     len(buffers), first_block, ctypes.addressof(regions), len(shared), ctypes.addressof(shared),
                      ctypes.addressof(fault))
     if library[f"launch_{name}"](ctypes.byref(launch)):
         raise _named(library, name, fault)

@@ -644,11 +644,16 @@ def test_sums_over_parts_are_in_float64():
     assert mean[0] == total / 2
 
     inverse, running_mean, running_var = poisoned(1), np.full(1, 3, np.float32), np.full(1, 5, np.float32)
-    run("batchnorm.cu", "batchnorm_statistics", column, np.full(1, 0.1, np.float32), inverse, running_mean, running_var,
-        4097, 1, parts, np.float64(0.9), np.float64(1e-5), count=1)
-    assert inverse[0] == np.float32(1 / np.sqrt(total / 4097 + 1e-5))
+    run("batchnorm.cu", "batchnorm_statistics", column[1:], np.full(1, 0.1, np.float32), inverse, running_mean, running_var,
+        3, 1, parts - 1, np.float64(0.9), np.float64(1e-5), count=1)
+    assert inverse[0] == np.float32(1 / np.sqrt(256 / 3 + 1e-5))
     assert running_mean[0] == np.float32(0.9 * 3 + (1 - 0.9) * np.float64(np.float32(0.1)))
-    assert running_var[0] == np.float32(0.9 * 5 + (1 - 0.9) * total / 4096)
+    assert running_var[0] == np.float32(0.9 * 5 + (1 - 0.9) * 256 / 2)
+
+    odd = total - 1   # no float32
+    run("batchnorm.cu", "batchnorm_statistics", column[:-1], mean, inverse, running_mean, running_var, 6, 1, parts - 1,
+        np.float64(0), np.float64(0), count=1)
+    assert running_var[0] == np.float32(odd / 5) != np.float32(np.float32(odd) / np.float64(5))
 
     both, dweight, dbias = np.stack([column, 2 * column]), poisoned(1), poisoned(1)
     run("batchnorm.cu", "batchnorm_parameter_grads", both, dweight, dbias, 1, parts, count=1)

@@ -20,6 +20,7 @@ from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import rung
+from ladder.training import limits
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
 WORK = (
@@ -43,12 +44,6 @@ WORK = (
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
 DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
                 for direction in DIRECTIONS}
-
-
-# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th number, count up to some thousand
-# numbers beyond the end.
-MOST_INDEXED = 2**31 - 2**12
-INDEXED_WITH_64_BITS = "dataset", "control"   # kinds of buffers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +187,7 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     def made(batch):
         return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
 
-    return _within_indices(made, settings.batch_size, settings.variant)
+    return limits.within_indices(made, settings.batch_size, settings.variant)
 
 
 def _training_plan(settings, dataset, length, dtype, fuse_update):
@@ -231,31 +226,7 @@ def inference_plan(network, variant, batch, dataset, until=None, flip=False, mul
         build.advance()
         return build.plan()
 
-    return _within_indices(made, batch, variant)
-
-
-class _TooLarge(Exception):
-    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has not, 0 if there is none."""
-
-    def __init__(self, name, most):
-        super().__init__(name)
-        self.name, self.most = name, most
-
-
-def _within_indices(made, batch, variant):
-    """made(batch), a plan; UserError naming the largest possible batch if a kernel cannot index one of its buffers."""
-    try:
-        return made(batch)
-    except _TooLarge as error:
-        largest, most = error.name, error.most
-    while most > 0:
-        try:
-            made(most)
-            break
-        except _TooLarge as error:
-            most = min(most - 1, error.most)
-    hint = f"set batch_size to {most} or less" if most > 0 else "no batch_size is small enough"
-    raise UserError(f"batch_size {batch} gives {largest} more numbers than {variant} can index; {hint}")
+    return limits.within_indices(made, batch, variant)
 
 
 class Builder:
@@ -284,9 +255,8 @@ class Builder:
         self._trained = self._depending_on_parameters(settings.frozen)
 
     def _check_indices(self, name, shape):
-        count = math.prod(shape)
-        if self.launches is not None and count > MOST_INDEXED:
-            raise _TooLarge(name, MOST_INDEXED // (count // self.batch) if self.batch in shape else 0)
+        if self.launches is not None:
+            limits.check_indices(name, shape, self.batch)
 
     def _depending_on_parameters(self, frozen):
         found = set()
@@ -306,6 +276,7 @@ class Builder:
 
     def _launches_of(self, step):
         launches = self.launches[step.operation](step, self)
+        limits.check_grids(launches, step.layer, self.variant)
         if "multiplier" not in step.attributes:
             return launches
         defines = kernel_defines(step.attributes["multiplier"])
@@ -522,7 +493,7 @@ class Builder:
         buffer = Buffer(name, tuple(shape), dtype, kind)
         if self.buffers.setdefault(name, buffer) != buffer:
             raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")
-        if kind not in INDEXED_WITH_64_BITS:
+        if kind not in limits.INDEXED_WITH_64_BITS:
             self._check_indices(name, shape)
         return name
 

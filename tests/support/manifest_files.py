@@ -4,8 +4,8 @@ import pathlib
 
 from ladder.store import manifests
 
-NOTHING = {"files": {}, "metrics": {}, "notes": {}, "seconds": 1.0, "peak_memory_bytes": 1, "machine": {}, "threads": 1,
-           "made": "2026-01-31T12:34:56Z"}
+NOTHING = {"files": {}, "metrics": {}, "notes": {}, "seconds": 1.0, "peak_memory_bytes": 1, "machine": {}, "libraries": {},
+           "threads": 1, "made": "2026-01-31T12:34:56Z"}
 
 
 def spec(stage, params=None, parents=None):

@@ -42,9 +42,9 @@ def call(tmp_path):
     script = root / NAME
     script.write_text(SCRIPT)
 
-    def call(params, *arguments, declared=None, output="d1"):
+    def call(params, *arguments, declared=None, output="d1", **more):
         digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
-        spec = {"stage": "data", "params": params, "sources": digests, "parents": {}}
+        spec = {"stage": "data", "params": params, "sources": digests, "parents": {}, **more}
         command = [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output,
                    "--log", tmp_path / "logs/d1.log", *arguments]
         environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
@@ -53,6 +53,14 @@ def call(tmp_path):
         return done
 
     return call
+
+
+def test_the_libraries_of_the_work_are_recorded_and_checked_where_they_count(call):
+    done = call({})
+    assert artifacts.Artifact(done.folder).manifest["libraries"] == {}
+    done = call({}, libraries={"numpy": "0.9"}, output="d2")
+    assert done.returncode == 1 and "planned with other versions of libraries" in done.stderr
+    assert "(numpy 0.9 -> none)" in done.stderr and not (done.folder / "manifest.json").exists()
 
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):

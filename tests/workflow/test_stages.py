@@ -6,6 +6,7 @@ import yaml
 import manifest_files
 from ladder import sources
 from ladder.errors import UserError
+from ladder.machine import libraries
 from ladder.sources import ROOT
 from ladder.workflow import config, stages
 
@@ -46,6 +47,20 @@ def test_a_version_changes_with_every_part_of_its_spec(part, value):
 
 def test_a_version_is_the_same_in_every_release():
     assert stages.version(SPEC) == "t77a0163c1bd" and stages.canonical({"b": 1.0, "a": [True, 0.1]}) == '{"a":[true,0.1],"b":1}'
+
+
+def test_versions_of_libraries_count_only_if_strict(monkeypatch):
+    here = {"numpy": "2.4.6", "scikit-learn": "1.9.1"}
+    monkeypatch.setattr(libraries, "_version", here.get)
+    usual, strict = (stages.chain(resolved(strict_versions=strict)) for strict in (False, True))
+    here["scikit-learn"] = "1.9.2"
+    assert stages.chain(resolved())["svm"].version == usual["svm"].version
+    later = stages.chain(resolved(strict_versions=True))
+    assert later["initial"].version == strict["initial"].version   # drawn with NumPy alone
+    assert later["svm"].version != strict["svm"].version != usual["svm"].version
+    assert later["svm"].spec["libraries"] == {"numpy": "2.4.6", "scikit-learn": "1.9.2"}
+    assert stages._differences(strict["svm"].spec, later["svm"].spec, {}) == [
+        "scikit-learn 1.9.1 -> 1.9.2", "parent data changed", "parent features changed"]
 
 
 def test_a_version_never_reads_as_a_number():

@@ -4,6 +4,7 @@ The computations are tested elsewhere; these tests cover when stages run, with w
 """
 
 import ast
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -182,6 +183,22 @@ def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
 def test_a_key_that_does_not_matter_reruns_nothing(project):
     output = project.snakemake("--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null")
     assert "Nothing to be done" in output
+
+
+def test_other_versions_of_libraries_are_said_and_count_if_strict(fresh, tmp_path):
+    other = tmp_path / "numpy-9.9.dist-info/METADATA"
+    other.parent.mkdir()
+    other.write_text("Name: numpy\nVersion: 9.9\n")
+    fresh.snakemake("train", PYTHONPATH=str(tmp_path))   # found by the stages, not by Snakemake, which runs already
+    assert fresh.ran() == ["data", "initial", "normalized", "train"]
+    here = importlib.metadata.version("numpy")
+    said = f"numpy 9.9 -> {here} since data, normalized, initial, train were made; strict_versions=true would make this count"
+    for arguments in (("train", "-n"), ("train",)):
+        assert said in fresh.snakemake(*arguments).splitlines() and fresh.ran() == []
+    refused = fresh.snakemake("train", "--config", "strict_versions=true", PYTHONPATH=str(tmp_path))
+    assert fresh.status == 1 and f"with other versions of libraries than this Python has (numpy {here} -> 9.9)" in refused
+    assert " since " not in fresh.snakemake("train", "--config", "strict_versions=true")
+    assert fresh.ran() == ["data", "initial", "normalized", "train"]
 
 
 def test_an_edited_module_reruns_the_stages_that_import_it(project):

@@ -140,6 +140,23 @@ if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 
 
+def say_other_libraries():
+    """Say which artifacts of the active configuration other versions of libraries than the installed ones have made."""
+    found = {}
+    for keyed in CHAIN.values():
+        for change in stages.other_libraries(keyed):
+            found.setdefault(change, []).append(keyed.role)
+    for change, roles in found.items():
+        say(
+            f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
+            "strict_versions=true would make this count"
+        )
+
+
+if not runs_elsewhere():
+    say_other_libraries()
+
+
 # Inputs. Manifests are ancient: versions decide which jobs run, not file times. A job that must run although its output exists
 # gets an extra input, a file that this command creates and so newer than any output; its manifest is not ancient for the jobs
 # that depend on it.

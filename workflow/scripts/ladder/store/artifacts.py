@@ -78,6 +78,7 @@ class Making:
     complete: another run has already made this artifact; nothing is left to do.
     failed: why the run failed, if the failure is to be kept.
     threads: the number of threads that the work may use.
+    libraries: package -> version of the libraries that compute.
     """
 
     def __init__(self, folder, spec):
@@ -88,6 +89,7 @@ class Making:
         self.metrics = {}
         self.notes = {}
         self.threads = 1
+        self.libraries = {}
         self.seconds = 0.0
         self.seconds_before = 0.0   # spent on this artifact by interrupted runs
         self._files = {}
@@ -139,6 +141,7 @@ class Making:
             "seconds": self.seconds_before + self.seconds,
             "peak_memory_bytes": runtime.peak_memory_bytes(),
             "machine": runtime.machine(),
+            "libraries": self.libraries,
             "threads": self.threads,
             "made": progress.utc(),
             **({"failed": self.failed} if self.failed else {}),

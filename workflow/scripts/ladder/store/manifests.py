@@ -27,7 +27,8 @@ NUMBER = (int, float)
 # Key -> type of its value, or the keys of an object and their types.
 SHAPE = {
     "digest": str, "version": str, "spec": {"stage": str, "params": dict, "sources": dict, "parents": dict}, "files": dict,
-    "metrics": dict, "notes": dict, "seconds": NUMBER, "peak_memory_bytes": int, "machine": dict, "threads": int, "made": str,
+    "metrics": dict, "notes": dict, "seconds": NUMBER, "peak_memory_bytes": int, "machine": dict, "libraries": dict,
+    "threads": int, "made": str,
 }
 FILE = {"bytes": int, "sha256": str, "mtime_ns": int}
 

@@ -28,7 +28,7 @@ import sys
 
 from ladder import RELEASED, progress, sources
 from ladder.errors import RunFailed, UserError
-from ladder.machine import gpus, runtime
+from ladder.machine import gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.store import artifacts
@@ -64,16 +64,14 @@ def run(make, takes_failed=False):
 
 
 def _make(make, arguments, takes_failed):
-    changed = [path for path, digest in arguments.spec["sources"].items() if sources.digest(path) != digest]
-    if changed:
-        raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
+    installed = _check_plan(arguments.spec)
     runtime.set_threads(arguments.threads)
     params = arguments.spec["params"]
     if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
         gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
         if not work.complete:
-            work.threads = arguments.threads
+            work.threads, work.libraries = arguments.threads, installed
             with _failure_kept(work):
                 _work(make, work, arguments, takes_failed)
             _check_loaded(arguments.spec)
@@ -83,6 +81,18 @@ def _make(make, arguments, takes_failed):
         log.info("%s: failed: %s", arguments.output, work.failed)
     elif not work.complete:
         log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+
+
+def _check_plan(spec):
+    """Check that sources and counted libraries are as they were planned; returns package -> version of the libraries here."""
+    changed = [path for path, digest in spec["sources"].items() if sources.digest(path) != digest]
+    if changed:
+        raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
+    installed = libraries.installed(spec["sources"])
+    if other := libraries.changed(spec.get("libraries", installed), installed):
+        raise UserError(f"planned with other versions of libraries than this Python has ({', '.join(other)}); strict_versions "
+                        "needs the same ones wherever a stage runs")
+    return installed
 
 
 def _work(make, work, arguments, takes_failed):

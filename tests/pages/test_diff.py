@@ -196,6 +196,8 @@ def test_the_command_writes_the_page_or_says_in_one_line_why_not(results, runs, 
     refused = called(a, "r00000000000", "--results", results, "--output", tmp_path / "none.html")
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "Traceback" not in refused.stderr
     assert not pathlib.Path(tmp_path / "none.html").exists()
+    refused = called(a, b, "--results", results, "--output", tmp_path)
+    assert (refused.returncode, refused.stderr) == (2, f"cannot write {tmp_path}: Is a directory\n")
 
 
 @pytest.mark.parametrize("role", ["data", "normalized", "initial", "train", "evaluate", "features", "svm", "report"])

@@ -113,7 +113,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_polarity_scale", "chanel", "did you mean channel?"),
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
-    ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
+    ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
      "or the file of a table; did you mean am32?"),

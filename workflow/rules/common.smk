@@ -4,7 +4,6 @@
 import atexit
 import filecmp
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -174,7 +173,7 @@ def made(*roles):
                 )
         joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
         wanted = [CHAIN[role] for role in (*roles, *joined)]
-        return with_others(damaged(*wanted), manifests(*wanted))
+        return with_others(damaged_of(wanted), manifests(*wanted))
 
     return inputs
 
@@ -203,7 +202,8 @@ def asked_for_again(wildcards):
     if not again and os.path.exists(keyed.manifest):
         return []
     stop_where_it_cannot_run(keyed)
-    return damaged(*keyed.parents.values()) + (this_command(wildcards) if again else [])
+    above = damaged_of(keyed.parents.values())
+    return above + (this_command(wildcards) if again else [])
 
 
 def outdated(role):
@@ -255,15 +255,20 @@ def with_others(files, others):
     return files + [other for other in others if other not in files]
 
 
-def damaged(*wanted):
+def damaged_of(wanted):
     """The manifests of the damaged artifacts among these and their ancestors, for all that runs because of something else.
 
     Snakemake does not look at what depends on a job that has a reason of its own to run, except through an input that is not
     ancient.
     """
-    found = [keyed.manifest for keyed in wanted if damage(keyed.version)]
-    above = [damaged(*keyed.parents.values()) for keyed in wanted]
-    return sorted({*found, *itertools.chain(*above)})
+    return sorted(set().union(*(damaged(keyed.version) for keyed in wanted)))
+
+
+@functools.cache
+def damaged(version):
+    keyed = BY_VERSION[version]
+    found = {keyed.manifest} if damage(version) else set()
+    return found.union(*(damaged(above.version) for above in keyed.parents.values()))
 
 
 def settle(*paths):
@@ -420,6 +425,7 @@ def damage(version):
     """What is damaged in a finished artifact, in words; '' if nothing is, or if it is not there."""
     keyed = BY_VERSION[version]
     try:
+        # What is copied to results/ has no reader that would check it.
         kept.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
     except kept.Damaged as found:
         return f"{found.path} ({found.fault})"

@@ -90,5 +90,5 @@ def _below(folder):
     """The subfolders of a folder, sorted by name; symbolic links are left out."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:   # missing, no folder, or unreadable
         return []

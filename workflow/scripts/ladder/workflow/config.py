@@ -11,6 +11,7 @@ import pathlib
 import jsonschema
 import yaml
 
+from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
@@ -334,7 +335,6 @@ def _features_layer(config):
 
 def _sha256(path):
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"config: initial_weights is '{path}', which cannot be read: {error.strerror}") from error
+        return hashlib.sha256(files.read(path)).hexdigest()
+    except UserError as error:
+        raise UserError(f"config: initial_weights: {error}") from error

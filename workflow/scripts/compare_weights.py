@@ -20,7 +20,7 @@ import numpy as np
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import diff
-from ladder.store import artifacts, lineage
+from ladder.store import artifacts, lineage, manifests
 
 FILES = ("weights.bin", "weights.safetensors")
 VERSION = re.compile("[a-z][0-9a-f]{0,11}")   # or its first characters
@@ -78,11 +78,12 @@ def tensors(found, candidates):
 
 
 def network_of(path):
-    """The network in the manifest beside a file; None without a manifest that names one."""
+    """The network in the manifest beside a file; None without a whole manifest that names one."""
     try:
-        return networks.from_params(lineage.read_manifest(path.parent)["spec"]["params"])
-    except Exception:   # no manifest, or a damaged one, which can fail anywhere
+        params = manifests.decoded(path.parent / manifests.MANIFEST)["spec"]["params"]
+    except (FileNotFoundError, manifests.Damaged):
         return None
+    return networks.from_params(params) if "network" in params else None
 
 
 def check_alike(a, b):

@@ -13,7 +13,7 @@ import pytest
 import manifest_files
 from ladder.errors import UserError
 from ladder.sources import SCRIPTS
-from ladder.store import artifacts
+from ladder.store import artifacts, disk
 
 SPEC = {"stage": "data", "params": {"n": 1}, "sources": {}, "parents": {}}
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -62,7 +62,7 @@ def test_an_artifact_exists_only_when_complete(tmp_path):
 
 
 def test_an_unfinished_file_is_removed(tmp_path):
-    with pytest.raises(ZeroDivisionError), artifacts.replacing(tmp_path / "file") as path:
+    with pytest.raises(ZeroDivisionError), disk.replacing(tmp_path / "file") as path:
         path.write_text("half")
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []

@@ -11,9 +11,9 @@ import pytest
 import safetensors.numpy
 
 import compare_weights
-import manifest_files
 import synthetic_results
 from ladder.network import networks, weights
+from ladder.store import artifacts
 
 SMALL = networks.from_params({"network": "autoencoder", "image": [8, 8, 1], "autoencoder_filters": [4, 2]})
 
@@ -56,7 +56,8 @@ def test_a_file_of_another_size_is_compared_in_a_row_where_nothing_names_its_ten
 
 def test_the_manifest_beside_one_file_names_the_tensors_of_both(compare, tmp_path):
     params = {"network": "autoencoder", "image": [8, 8, 1], "autoencoder_filters": [4, 2]}
-    manifest_files.write(tmp_path / "artifact", manifest_files.spec("train", params))
+    with artifacts.making(tmp_path / "artifact", {"stage": "train", "params": params, "sources": {}, "parents": {}}):
+        pass
     a, moved = save(tmp_path / "artifact/weights.bin"), save(tmp_path / "moved.bin", 1e-3)
     for pair in ((a, moved), (moved, a)):
         status, out, _ = compare(*pair)
@@ -64,7 +65,8 @@ def test_the_manifest_beside_one_file_names_the_tensors_of_both(compare, tmp_pat
     assert compare(moved, moved)[1].splitlines()[1].startswith("values ")
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "{}", "[" * 100_000,
+@pytest.mark.parametrize("text", ["[]", "null", "{}", "[" * 100_000, '{"spec": {"params": [], "parents": {}}, "files": {}}',
+                                  '{"spec": {"params": {"network": 3}, "parents": {}}, "files": {}}',
                                   '{"spec": {"params": {"network": "autoencoder", "image": "x"}, "parents": {}}, "files": {}}'])
 def test_a_damaged_manifest_beside_a_file_names_no_tensors(compare, tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)

@@ -403,8 +403,7 @@ def why(keyed, results="results"):
 def other_libraries(keyed, results="results"):
     """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
     manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
-    here = libraries.installed(keyed.spec["sources"])
-    return libraries.changed(manifest["libraries"], here) if manifest else []
+    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
 
 
 def _existing_specs(results, stage):

@@ -30,7 +30,8 @@ from ladder.store import disk, manifests  # noqa: E402
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "kernels", "presets", "envs")
 TINY = ("dataset=digits", "threads=1", "train_limit=60", "test_limit=20", "steps=3", "batch_size=16",
         "autoencoder_filters=[6,4]", "patches_samples=[500]", "feature_map=true")
-COMPARED = "[{training: patches_then_gradient}, {network: lenet_5, features_layer: fc1, controls: [], evaluations: []}]"
+COMPARED = ("[{training: patches_then_gradient}, {network: lenet_5, features_layer: fc1, controls: [], evaluations: [],"
+            " features_concatenate: []}]")
 # All stages that this machine can run, in one command.
 COMMAND = ("report", "results/compare.html", "results/network.html", "--config", *TINY, "evaluations=[linear,ridge,knn]",
            "features_concatenate=[{features_layer: enc1_pool}]", "features_pca=4", "seeds=[2]", f"compare={COMPARED}")

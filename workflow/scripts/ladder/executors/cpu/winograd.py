@@ -18,7 +18,7 @@ from ladder.executors.cpu.loops import loop
 BLOCK_TILES, SUM_TILES = 256, 512
 CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
 FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
-FEW_TILES = 512           # with fewer, threads share the planes instead of the images, which would each be multiplied by all weights
+FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
 
 
 def winograd_conv2d_weight(executor, weight, transformed):

@@ -325,7 +325,7 @@ def remake(wildcards):
 
 
 def threads_of(wildcards):
-    """CPU threads of a job: the configuration's, not --cores, because sums over threads depend on their number."""
+    """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
     version = getattr(wildcards, "version", None)
     return SETTINGS_OF.get(version, SETTINGS)["threads"]
 

@@ -3,7 +3,7 @@
 #     data -> normalized -> (patches) -> train -> (evaluate)
 #                                          |-> features -> (joined) -> svm, (linear, ridge, knn), map -> report
 #
-# A stage writes results/<stage>/<version>/. The version is a hash of all that may change its bytes, so a rule runs exactly when
+# A stage writes results/<stage>/<version>/. The version is a hash of its settings, sources and parents, so a rule runs exactly when
 # its artifact is missing. `{version}` and every function named below are defined in workflow/rules/common.smk.
 from snakemake.utils import min_version
 

@@ -48,6 +48,12 @@ def test_a_module_that_nothing_imports_does_not_count(project):
     assert "lib/unused.py" not in names(project, "plain.py")
 
 
+def test_the_libraries_are_the_modules_outside_the_project_that_the_files_themselves_import(project):
+    paths = [f"workflow/scripts/{name}" for name in ("lazy.py", "lib/second.py", "lib/first.py")]
+    assert sources.libraries([*paths, "kernels/a.cu"]) == {"lib", "numpy"}
+    assert sources.libraries(paths[:1]) == {"lib"}
+
+
 def test_a_digest_is_of_the_content(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "ROOT", tmp_path)
     (tmp_path / "a.py").write_text("x = 1\n")

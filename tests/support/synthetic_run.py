@@ -17,6 +17,7 @@ from ladder.workflow import stages
 DIGITS = [str(digit) for digit in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SHAPES = {"digits": (32, 32, 3), "cifar10": (32, 32, 3), "mnist": (28, 28, 1)}
+LIBRARIES = {"numpy": "2.0.1", "scipy": "1.9.0"}
 ACCURACIES = {"digits": {"evaluate": 0.972, "svm": 0.954, "svm_random": 0.925, "svm_pixels": 0.983},
               "mnist": {"evaluate": 0.972, "svm": 0.969, "svm_random": 0.925, "svm_pixels": 0.953},
               "cifar10": {"evaluate": 0.711, "svm": 0.672, "svm_random": 0.634, "svm_pixels": 0.541}}
@@ -105,7 +106,7 @@ def _artifact(results, stage, params, parents, seconds, kind=""):
     spec = {"stage": stage, "params": params, "sources": {stages.script(stage): "0" * 16}, "parents": parents}
     making = artifacts.making(results / stage / version(stage, kind), spec)
     work = making.__enter__()
-    work.seconds_before, work.threads = seconds, 2
+    work.seconds_before, work.threads, work.libraries = seconds, 2, LIBRARIES
 
     def finish():
         making.__exit__(None, None, None)

@@ -1,11 +1,12 @@
-import json
 import pathlib
 
 import pytest
 import yaml
 
+import manifest_files
 from ladder import sources
 from ladder.errors import UserError
+from ladder.machine import libraries
 from ladder.sources import ROOT
 from ladder.workflow import config, stages
 
@@ -46,6 +47,20 @@ def test_a_version_changes_with_every_part_of_its_spec(part, value):
 
 def test_a_version_is_the_same_in_every_release():
     assert stages.version(SPEC) == "t77a0163c1bd" and stages.canonical({"b": 1.0, "a": [True, 0.1]}) == '{"a":[true,0.1],"b":1}'
+
+
+def test_versions_of_libraries_count_only_if_strict(monkeypatch):
+    here = {"numpy": "2.4.6", "scikit-learn": "1.9.1"}
+    monkeypatch.setattr(libraries, "_version", here.get)
+    usual, strict = (stages.chain(resolved(strict_versions=strict)) for strict in (False, True))
+    here["scikit-learn"] = "1.9.2"
+    assert stages.chain(resolved())["svm"].version == usual["svm"].version
+    later = stages.chain(resolved(strict_versions=True))
+    assert later["initial"].version == strict["initial"].version   # drawn with NumPy alone
+    assert later["svm"].version != strict["svm"].version != usual["svm"].version
+    assert later["svm"].spec["libraries"] == {"numpy": "2.4.6", "scikit-learn": "1.9.2"}
+    assert stages._differences(strict["svm"].spec, later["svm"].spec, {}) == [
+        "scikit-learn 1.9.1 -> 1.9.2", "parent data changed", "parent features changed"]
 
 
 def test_a_version_never_reads_as_a_number():
@@ -120,8 +135,7 @@ def test_a_longer_list_of_runs_is_described_in_a_few_words(settings, tmp_path):
 
     made = together(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version
-    folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps({"spec": made.spec}))
+    manifest_files.write(folder, made.spec)
     assert stages.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
 
 
@@ -257,9 +271,7 @@ def test_addresses_identify_the_archive_only_without_a_checksum(settings):
 
 def finish(results, keyed):
     """Write the manifest of an artifact."""
-    folder = pathlib.Path(results, keyed.stage, keyed.version)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").write_text(json.dumps({"spec": keyed.spec}))
+    manifest_files.write(pathlib.Path(results, keyed.stage, keyed.version), keyed.spec)
 
 
 def test_why_a_stage_runs(settings, tmp_path):

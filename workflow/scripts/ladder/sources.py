@@ -17,8 +17,9 @@ ROOT = SCRIPTS.parents[1]
 # The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
 # checksum; executors and variants choose modules, which count themselves; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/runtime", "progress",
-    "rungs/variants", "sources", "store/artifacts", "store/scores", "workflow/stage_script"))
+    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/libraries", "machine/runtime",
+    "progress", "rungs/variants", "sources", "store/artifacts", "store/disk", "store/manifests", "store/scores",
+    "workflow/stage_script"))
 
 
 def that_count(files):
@@ -38,6 +39,11 @@ def closure(script):
             found.add(path)
             todo += _imported(path)
     return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def libraries(files):
+    """The modules outside the project that these files import, in functions too, by their first name: {'numpy', ...}."""
+    return {name.partition(".")[0] for path in files if path.endswith(".py") for name in _absolute_imports(ROOT / path)}
 
 
 def loaded():
@@ -60,7 +66,7 @@ def digest(path):
 def _imported(path):
     """The files that the import statements of `path` execute."""
     found = []
-    for node in import_statements(path.read_text()):
+    for node in _statements(path):
         if isinstance(node, ast.Import):
             start, names = SCRIPTS, [alias.name.split(".") for alias in node.names]
         else:
@@ -69,6 +75,19 @@ def _imported(path):
             names = [module, *([*module, alias.name] for alias in node.names)]
         found += [file for one in names for file in _files(start, one)]
     return found
+
+
+def _absolute_imports(path):
+    for node in _statements(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif not node.level:
+            yield node.module
+
+
+@functools.cache
+def _statements(path):
+    return import_statements(path.read_text())
 
 
 def import_statements(text):

@@ -49,16 +49,13 @@ def peak_memory_bytes():
 
 
 def machine():
-    """The machine and the libraries, as JSON-compatible values, for manifests and the report."""
-    import numpy as np
-
+    """The machine, its Python and BLAS, as JSON-compatible values, for manifests and the report."""
     return {
         "host": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": _cpu_name(),
         "cores": available_cores(),
         "python": platform.python_version(),
-        "numpy": np.__version__,
         "blas": _blas(),
     }
 

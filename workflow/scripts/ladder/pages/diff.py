@@ -18,7 +18,7 @@ TITLES = {"report": "Two reports", "train": "Two trainings"}
 ELSEWHERE = {"seconds_by_operation", "memory", "network", "kernels", "confusion", "classes", "seconds_from_samples"}
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
-           "python": "Python", "numpy": "NumPy", "blas": "BLAS"}
+           "python": "Python", "blas": "BLAS"}
 
 
 def resolve(store, name):
@@ -28,7 +28,8 @@ def resolve(store, name):
     begun = [version for version in versions if version.startswith(name)] if name else []
     if len(begun) == 1:
         if store.manifest(begun[0]) is None:
-            raise UserError(f"{versions[begun[0]]} holds no finished artifact that can be read")
+            damage = store.damage(begun[0])
+            raise UserError(f"{versions[begun[0]]} {f'is damaged ({damage})' if damage else 'holds no finished artifact'}")
         return begun[0]
     if begun:
         shown = ", ".join(begun[:NEAREST]) + (", ..." if len(begun) > NEAREST else "")
@@ -297,9 +298,10 @@ def _machines(of):
     """Rows of the facts of the machines; equal rows are merged and list all their roles."""
     found = {}
     for pair in of.pairs:
-        for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"]}):
-            if name in MACHINE and not pair.same:
-                found.setdefault((MACHINE[name], written(a) or MISSING, written(b) or MISSING), []).append(pair.label)
+        for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"],
+                                                        **manifest["libraries"]}):
+            if not pair.same:
+                found.setdefault((MACHINE.get(name, name), written(a) or MISSING, written(b) or MISSING), []).append(pair.label)
     return [{"name": name, "a": a, "b": b, "same": a == b, "roles": list(dict.fromkeys(found_in))}
             for (name, a, b), found_in in found.items()]
 

@@ -149,11 +149,12 @@ def _machines(inputs):
     for role, one in _made(inputs):
         facts = {**one.manifest["machine"], "threads": one.manifest["threads"]}
         del facts["host"]
-        libraries = facts.pop("blas")   # depends on the imports of a stage
-        _, made_here, blas = machines.setdefault(tuple(facts.items()), (facts, [], set()))
+        blas = facts.pop("blas")   # like the libraries, it depends on the imports of a stage
+        _, made_here, libraries = machines.setdefault(tuple(facts.items()), (facts, [], set()))
         made_here.append(roles.title(role))
-        blas.update(libraries.split(", ") if libraries else [])
-    return [{**facts, "roles": made_here, "blas": ", ".join(sorted(blas))} for facts, made_here, blas in machines.values()]
+        libraries.update(f"{name} {version}" for name, version in one.manifest["libraries"].items())
+        libraries.update(blas.split(", ") if blas else [])
+    return [{**facts, "roles": made_here, "libraries": sorted(libraries)} for facts, made_here, libraries in machines.values()]
 
 
 def _artifacts(inputs):

@@ -16,9 +16,11 @@ import string
 from ladder import sources
 from ladder.data.facts import FACTS
 from ladder.executors.create import EXECUTORS
+from ladder.machine import libraries
 from ladder.network import networks
 from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
+from ladder.store import manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
@@ -94,7 +96,11 @@ def templates():
 
 @dataclasses.dataclass(frozen=True)
 class Keyed:
-    """One artifact of a chain. spec: {stage, params, sources: {path: digest}, parents: {name: version}}."""
+    """One artifact of a chain.
+
+    spec: {stage, params, sources: {path: digest}, parents: {name: version}}, and with strict_versions also
+    libraries: {package: version}.
+    """
 
     role: str
     spec: dict
@@ -114,7 +120,7 @@ class Keyed:
 
     @property
     def manifest(self):
-        return f"{self.folder}/manifest.json"
+        return f"{self.folder}/{manifests.MANIFEST}"
 
 
 def chain(config):
@@ -123,12 +129,12 @@ def chain(config):
     A network that classifies by itself is evaluated; features and their SVM exist if the configuration names a layer for them.
     If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
     """
-    roles, network = {}, network_params(config)
+    roles, network, strict = {}, network_params(config), config["strict_versions"]
     trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
     labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
 
     def add(role, stage, params, **parents):
-        roles[role] = _keyed(role, stage, params, **{name: roles[parent] for name, parent in parents.items()})
+        roles[role] = _keyed(role, stage, params, strict, **{name: roles[parent] for name, parent in parents.items()})
 
     add("data", "data", data_params(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
@@ -150,7 +156,7 @@ def chain(config):
             add(classified, "features", _pixel_features(config), normalized="normalized")
         if parts and weights:
             classified = f"joined{kind}"
-            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]])
+            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]], strict)
         for evaluation in ("svm", *config["evaluations"]):
             add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
         if config["feature_map"] and not kind:
@@ -161,7 +167,7 @@ def chain(config):
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
     shown = {role: keyed for role, keyed in roles.items() if keyed.stage != "initial"}
-    roles["report"] = _keyed("report", "report", run, **shown, **_scores_of_others(config))
+    roles["report"] = _keyed("report", "report", run, strict, **shown, **_scores_of_others(config))
     return roles
 
 
@@ -197,14 +203,14 @@ def _kinds(config):
     return {"": own, **dict(of for name, of in controls.items() if name in config["controls"])}
 
 
-def _joined(kind, roles, parts, weights):
+def _joined(kind, roles, parts, weights, strict):
     """The role of this kind's features concatenated with those of other chains (the parts), and their ancestors' roles."""
     own, found = f"features{kind}", {}
     for number, part in enumerate(parts, 2):
         for keyed in _ancestry(part[own]):
             if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
                 found[f"{keyed.role}_part{number}"] = keyed
-    joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]},
+    joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]}, strict,
                     part1=roles[own], **{f"part{number}": part[own] for number, part in enumerate(parts, 2)})
     return {**found, joined.role: joined}
 
@@ -265,12 +271,14 @@ def parity(config, variants, machine):
     return _keyed("parity", "parity", params)
 
 
-def _keyed(role, stage, params, **parents):
-    """parents: name -> Keyed."""
+def _keyed(role, stage, params, strict=False, **parents):
+    """parents: name -> Keyed; strict: the versions of libraries count."""
+    files = stage_sources(stage, params)
     return Keyed(role, {
         "stage": stage,
         "params": params,
-        "sources": {path: sources.digest(path) for path in stage_sources(stage, params)},
+        "sources": {path: sources.digest(path) for path in files},
+        **({"libraries": libraries.installed(files)} if strict else {}),
         "parents": {name: parent.version for name, parent in parents.items()},
     }, parents)
 
@@ -392,19 +400,23 @@ def why(keyed, results="results"):
     return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
 
 
+def other_libraries(keyed, results="results"):
+    """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
+    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
+
+
 def _existing_specs(results, stage):
     """Specs of the finished artifacts of a stage, the latest first."""
-    manifests = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
-    specs = (_read_spec(results, stage, path.parent.name) for path in manifests)
+    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in found)
     return [spec for spec in specs if spec]
 
 
 def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None without one; a damaged manifest is reported by the stage that reads it."""
-    try:
-        return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())["spec"]
-    except (OSError, ValueError, KeyError):
-        return None
+    """The spec in an artifact's manifest, None without one or if it is damaged."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
+    return manifest and manifest["spec"]
 
 
 def _kind(spec, results, known):
@@ -428,6 +440,8 @@ def _differences(old, new, stages):
               if old["sources"].get(path) != new["sources"].get(path)]
     if edited:
         words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
+    if "libraries" in new:
+        words += libraries.changed(old.get("libraries", {}), new["libraries"])
     for name in sorted(old["parents"].keys() | new["parents"].keys()):
         if old["parents"].get(name) != new["parents"].get(name):
             words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1

@@ -1,0 +1,36 @@
+import importlib.metadata
+
+import pytest
+
+from ladder import sources
+from ladder.machine import libraries
+from ladder.workflow import stages
+
+
+def test_the_libraries_of_a_stage_are_those_that_its_sources_import():
+    assert libraries.installed(stages.stage_sources("normalized", {})) == {"numpy": importlib.metadata.version("numpy")}
+    trained = libraries.installed(stages.stage_sources("train", {"variant": "cpu"}))
+    assert trained.keys() == {"llvmlite", "numba", "numpy"}
+    fitted = libraries.installed(stages.stage_sources("svm", {}))
+    assert fitted["scikit-learn"] == importlib.metadata.version("scikit-learn") and "numba" not in fitted
+
+
+def test_on_a_gpu_cupy_and_the_compiler_of_kernels_count(monkeypatch):
+    here = {"numpy": "2.4.6", "cupy-cuda12x": "14.2.0", "nvidia-cuda-nvrtc-cu12": "12.9.86", "scipy": "1.17"}
+    monkeypatch.setattr(libraries, "_version", here.get)
+    found = libraries.installed(stages.stage_sources("train", {"variant": "gpu_opt_v2"}))
+    assert found == {name: here[name] for name in ("cupy-cuda12x", "numpy", "nvidia-cuda-nvrtc-cu12")}
+
+
+@pytest.mark.parametrize("before, after, said", [
+    ({"numpy": "2.4.5", "numba": "1"}, {"numpy": "2.4.6", "numba": "1"}, ["numpy 2.4.5 -> 2.4.6"]),
+    ({}, {"numpy": "2"}, ["numpy none -> 2"]),
+    ({"numpy": "2"}, {"numpy": "2"}, []),
+])
+def test_changed_versions_in_words(before, after, said):
+    assert libraries.changed(before, after) == said
+
+
+def test_every_library_of_the_table_is_imported_somewhere():
+    files = {path.relative_to(sources.ROOT).as_posix() for path in sources.SCRIPTS.rglob("*.py")}
+    assert libraries.PACKAGES.keys() <= sources.libraries(files)

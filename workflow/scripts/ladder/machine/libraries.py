@@ -1,0 +1,37 @@
+"""The installed versions of the libraries that compute: another version may round the last bits of a result differently."""
+
+import functools
+import importlib.metadata
+
+from ladder import sources
+
+# Imported module -> the packages that may provide it. Other libraries only read, write or draw what is computed.
+PACKAGES = {
+    "numpy": ["numpy"],
+    "scipy": ["scipy"],
+    "numba": ["numba", "llvmlite"],
+    "sklearn": ["scikit-learn"],
+    "sklearnex": ["scikit-learn-intelex", "daal"],
+    "cupy": ["cupy-cuda12x", "cupy-cuda13x", "cupy", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc"],
+    "cuml": ["cuml-cu12", "cuml-cu13", "cuml"],
+}
+
+
+def installed(files):
+    """Package -> version of the packages that the project's source `files` import, as far as they are installed here."""
+    found = {package: _version(package) for module in sources.libraries(files) for package in PACKAGES.get(module, ())}
+    return {package: version for package, version in sorted(found.items()) if version}
+
+
+def changed(before, after):
+    """'numpy 2.4.5 -> 2.4.6' for each package whose version differs; `none` stands for one that is not installed."""
+    return [f"{package} {before.get(package, 'none')} -> {after.get(package, 'none')}"
+            for package in sorted(before.keys() | after.keys()) if before.get(package) != after.get(package)]
+
+
+@functools.cache
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -19,7 +19,7 @@ rule publish:
     log:
         "logs/publish.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         folder="",
         then="",
@@ -116,7 +116,7 @@ rule diff:
         "logs/diff.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         versions=SETTINGS["diff"],
     message:
@@ -135,7 +135,7 @@ rule history:
         "logs/history.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     message:
         "{output}: every run in results/"
     shell:
@@ -155,7 +155,7 @@ rule predictions:
         "logs/predictions.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     threads: threads_of
     params:
         pictures=SETTINGS["predict"],
@@ -182,7 +182,7 @@ rule gc:
         "logs/gc.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",

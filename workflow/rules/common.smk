@@ -2,6 +2,7 @@
 # What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
+import contextlib
 import filecmp
 import functools
 import json
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 import ladder
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, runtime
+from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.workflow import config as configuration, search, stages
 
@@ -111,6 +112,16 @@ def load_settings():
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
+
+def remove_leftovers():
+    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    for pattern in ("logs/.command.*", "logs/.errors.*", "results/.*.tmp"):
+        for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+remove_leftovers()
 
 if ladder.RELEASED:
     say(ladder.RELEASED)
@@ -222,7 +233,7 @@ def outdated(role):
 @functools.cache
 def command_started():
     """Create the file that exists while this command runs; returns its path."""
-    path = pathlib.Path("logs", f".command.{os.getpid()}")
+    path = pathlib.Path("logs", f".command.{processes.owner()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
     atexit.register(path.unlink, missing_ok=True)
@@ -436,7 +447,7 @@ def pictures_are_there(wildcards):
 
 
 # A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output.
-ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 

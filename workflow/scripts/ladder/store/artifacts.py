@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from ladder import progress
 from ladder.errors import UserError
-from ladder.machine import runtime
+from ladder.machine import processes, runtime
 from ladder.progress import log
 
 MANIFEST = "manifest.json"
@@ -177,7 +177,6 @@ def making(folder, spec, remake=False):
         manifest = work._manifest()
         write_atomically(folder / COMPLETE, (json.dumps(manifest, indent=1) + "\n").encode())
         _publish(folder)
-        _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
 
 
 @contextlib.contextmanager
@@ -195,7 +194,7 @@ def locked(path, waiting):
 @contextlib.contextmanager
 def replacing(path):
     """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`, else it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{processes.owner()}.tmp")
     try:
         yield temporary
         with open(temporary, "rb+") as file:
@@ -275,7 +274,10 @@ def _remove_all_but(folder, kept):
 
 
 def _publish(folder):
-    write_atomically(folder / MANIFEST, (folder / COMPLETE).read_bytes())
+    """Remove what the manifest does not name, then give it its declared name: no stage runs after that, so nothing is left."""
+    manifest = (folder / COMPLETE).read_bytes()
+    _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *json.loads(manifest)["files"]})
+    write_atomically(folder / MANIFEST, manifest)
 
 
 def _check(folder, name, files):

@@ -268,7 +268,7 @@ class Chain:
         return command
 
     def _drawn(self, rng, page, count):
-        """`count` artifacts that the command makes again if they are missing: the page, and ancestors of it one after another."""
+        """`count` artifacts that the command makes again if they are missing: the page, and ancestors of it one by one."""
         removed = [page][:count]
         while len(removed) < count:
             removed.append(rng.choice([made for child in removed for made in self._project.parents(child)] or removed))

@@ -28,6 +28,9 @@ COMMANDS = {
     "network": ("results/network.html", *LENET),
 }
 PAGES = ("report", "compare", "multipliers", "search")   # stages whose files tell the times of others
+# Copy in results/ -> its stage.
+COPIES = {"report.html": "report", "summary.json": "report", "best.yaml": "search", "network.html": "network",
+          **{f"{stage}.{end}": stage for stage in ("compare", "multipliers", "search") for end in ("html", "json", "csv")}}
 SCORES = "results/test_scores.csv"
 FINISHED = {".lock", ".complete.json", "manifest.json"}   # in a finished artifact, beside the files that its manifest names
 ITSELF, GROUP, PARENT = range(3)   # whom the counter kills; greater numbers are process ids
@@ -140,11 +143,12 @@ class Project:
         faults = []
         for path in (path for top in ("results", "logs") for path in (self.folder / top).rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
-            if str(inside.parent) == "results" and not inside.name.startswith(".") and not inside.suffix == ".new":
-                originals = (path.parent / path.stem.replace("summary", "report").replace("best", "search")).glob(f"*/{path.name}")
-                if str(inside) != SCORES and sha256(path) not in map(sha256, originals):
+            a_log = inside.parts[0] == "logs" and inside.suffix == ".log"
+            if inside.name in COPIES and str(inside.parent) == "results":
+                originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
+                if sha256(path) not in map(sha256, originals):
                     faults.append(f"{inside} is the copy of no artifact")
-            elif str(inside.parent) not in self.stages and not (inside.suffix == ".log" and inside.parts[0] == "logs"):
+            elif not (a_log or str(inside) == SCORES or str(inside.parent) in self.stages):
                 faults.append(f"{inside} is left")
         return faults
 

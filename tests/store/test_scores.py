@@ -4,18 +4,19 @@ import multiprocessing
 
 import pytest
 
+import manifest_files
 from ladder.store import artifacts
 from ladder.store import scores as scoring_record
 
 
 def artifact(results, stage, version, parents=None, **params):
-    with artifacts.making(results / stage / version, {"stage": stage, "params": params, "parents": parents or {}}):
+    with artifacts.making(results / stage / version, manifest_files.spec(stage, params, parents)):
         pass
     return artifacts.Artifact(results / stage / version)
 
 
 def scored(results, version, inputs, stage="svm"):
-    with artifacts.making(results / stage / version, {"stage": stage}) as work:
+    with artifacts.making(results / stage / version, manifest_files.spec(stage)) as work:
         scoring_record.record(work, inputs)
 
 

@@ -13,6 +13,7 @@ import safetensors.numpy
 import compare_weights
 import synthetic_results
 from ladder.network import networks, weights
+from ladder.store import artifacts
 
 SMALL = networks.from_params({"network": "autoencoder", "image": [8, 8, 1], "autoencoder_filters": [4, 2]})
 
@@ -54,11 +55,10 @@ def test_a_file_of_another_size_is_compared_in_a_row_where_nothing_names_its_ten
 
 
 def test_the_manifest_beside_one_file_names_the_tensors_of_both(compare, tmp_path):
-    (tmp_path / "artifact").mkdir()
-    a, moved = save(tmp_path / "artifact/weights.bin"), save(tmp_path / "moved.bin", 1e-3)
     params = {"network": "autoencoder", "image": [8, 8, 1], "autoencoder_filters": [4, 2]}
-    manifest = {"spec": {"params": params, "parents": {}}, "files": {}}
-    (tmp_path / "artifact/manifest.json").write_text(json.dumps(manifest))
+    with artifacts.making(tmp_path / "artifact", {"stage": "train", "params": params, "sources": {}, "parents": {}}):
+        pass
+    a, moved = save(tmp_path / "artifact/weights.bin"), save(tmp_path / "moved.bin", 1e-3)
     for pair in ((a, moved), (moved, a)):
         status, out, _ = compare(*pair)
         assert status == 1 and [line.split()[0] for line in out.splitlines()[1:-1]] == list(weights.shapes(SMALL))

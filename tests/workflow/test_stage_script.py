@@ -23,6 +23,8 @@ from ladder.workflow import stage_script
 def make(work, inputs, params, options):
     if "full" in params:
         raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
+    if "deep" in params:
+        raise RecursionError("maximum recursion depth exceeded\\nin two lines")
     if "raises" in params:
         raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
                "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
@@ -87,9 +89,32 @@ def test_a_fault_is_one_line_on_the_terminal_in_the_log_and_for_the_end(call, tm
     assert not (done.folder / "manifest.json").exists()
 
 
-def test_a_bug_shows_its_traceback(call):
-    done = call({"raises": "bug"})
-    assert done.returncode != 0 and "ZeroDivisionError: bug" in done.stderr and "Traceback" in done.stderr
+@pytest.mark.parametrize("params, words", [
+    ({"raises": "bug"}, "ZeroDivisionError: bug"),
+    ({"full": errno.EIO}, "OSError: [Errno 5] Input/output error: 'results/big.npy'"),
+    ({"deep": True}, r"RecursionError: maximum recursion depth exceeded\nin two lines")])
+def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(call, tmp_path, params, words):
+    done, log = call(params), tmp_path / "logs/d1.log"
+    message = f"data d1: {words}; its traceback is in {log}"
+    assert done.returncode == 1 and done.stderr == message + "\n" and (tmp_path / "errors").read_text() == message + "\n"
+    assert "Traceback (most recent call last)" in log.read_text() and "script.py" in log.read_text()
+
+
+@pytest.mark.parametrize("place", ["d1", "logs", "errors"])
+def test_a_place_where_nothing_can_be_written_is_one_line(call, tmp_path, place):
+    if place == "errors":
+        (tmp_path / "errors").mkdir()
+    else:
+        (tmp_path / place).write_text("a file")
+    done = call({"raises": "user"})
+    words = "the wrong thing" if place == "errors" else f"{place}: File exists; it has to be a place where this user may write"
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert words in done.stderr.splitlines()[-1]
+
+
+def test_a_log_on_a_full_disk_does_not_hide_the_message(call):
+    done = call({"raises": "user"}, "--log", "/dev/full")
+    assert done.returncode == 1 and done.stderr == "data d1: the wrong thing; do another\n"
 
 
 def test_a_missing_input_is_one_line(call, tmp_path):

@@ -245,6 +245,87 @@ def test_copied_results_rerun_nothing_without_snakemakes_records_and_with_any_fi
     assert project.ran() == ["initial", "train"]
 
 
+def flip(path):
+    """Change a bit in the middle of a file; returns its times before."""
+    data, before = bytearray(path.read_bytes()), path.stat()
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return before.st_atime_ns, before.st_mtime_ns
+
+
+def in_place_of(path):
+    """Replace a file by a folder that is not empty."""
+    path.unlink()
+    path.mkdir()
+    (path / "file").write_text("in the way")
+
+
+# Role -> (file, the damage done to it, its beginning in words).
+DAMAGES = {
+    "data": ("given.json", flip, "its checksum is not its manifest's"),
+    "normalized": ("given.json", lambda path: path.write_text("{"), "it has 1 bytes, not "),
+    "initial": ("given.json", pathlib.Path.unlink, "it is missing"),
+    "train": ("given.json", in_place_of, "it is not a file"),
+    "features": ("manifest.json", flip, "its digest is not that of its content"),
+    "features_random": ("manifest.json", lambda path: path.write_text(""), "it has no digest of itself"),
+    "features_pixels": ("manifest.json", lambda path: path.write_text("[" * 10**5), "it has no digest of itself"),
+    "svm": ("manifest.json", in_place_of, "Is a directory"),
+    "svm_random": ("manifest.json", pathlib.Path.unlink, "it is missing"),
+}
+
+
+def content(results):
+    """Path -> bytes of every file of the artifacts, without the circumstances of their making that manifests record."""
+    return {path: path.read_bytes() for path in sorted(results.glob("*/*/*")) if path.name not in ("manifest.json", ".lock")
+            and path.is_file() and not path.name.startswith(".")}
+
+
+def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
+    results = project.folder / "results"
+    before = content(results)
+    roles = json.loads((next(results.glob("report/*")) / "manifest.json").read_text())["spec"]["parents"]
+    roles |= {"initial": next(results.glob("initial/*")).name}
+    damaged = {}
+    for role, (name, damage, _) in DAMAGES.items():
+        (path,) = results.glob(f"*/{roles[role]}/{name}")
+        damage(path)
+        damaged[role] = path.relative_to(project.folder)
+    print(project.snakemake("-n"))
+    dry = reasons(project.snakemake("-n"))
+    assert {role: dry[role] for role in DAMAGES} == {
+        role: dry[role] for role, (_, _, fault) in DAMAGES.items() if f"damaged: {damaged[role]} ({fault}" in dry[role]}
+    output = project.snakemake()
+    assert project.status == 0, output
+    assert content(results) == before and "Traceback" not in output
+    assert project.ran() == ["data", "initial", "normalized", "train"], "of the others only the manifest was damaged"
+    assert "Nothing to be done" in project.snakemake()
+
+
+def test_a_damaged_second_copy_of_a_manifest_is_written_anew(project):
+    first, second, third = sorted(project.folder.glob("results/features/*/.complete.json"))
+    flip(first), second.unlink(), third.write_text("")
+    assert "Nothing to be done" in project.snakemake()
+    for path in (first, second, third):
+        assert path.read_bytes() == path.with_name("manifest.json").read_bytes()
+
+
+def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_command_makes_it_again(project):
+    (path,) = project.folder.glob("results/train/*/given.json")
+    before = path.read_bytes()
+    os.utime(path, ns=flip(path))
+    assert "Nothing to be done" in project.snakemake(), "its reader has no reason to run"
+    command = ("features", "--config", "features_pool=2")
+    output = project.snakemake(*command)
+    shown = path.relative_to(project.folder)
+    print(output)
+    assert project.status != 0 and "Traceback" not in output
+    assert f"{shown} is damaged (its checksum is not its manifest's)" in output.splitlines()[-1]
+    project.ran()
+    assert reasons(project.snakemake("-n", *command))["train"].startswith(f"damaged: {shown}")
+    assert project.snakemake(*command) and project.status == 0
+    assert project.ran() == ["features", "train"] and path.read_bytes() == before
+
+
 def test_results_of_another_machine_open_where_their_backend_cannot_run(project):
     config = ("--config", "svm_backend=cuml")
     output = project.snakemake(*config)

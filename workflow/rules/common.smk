@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import filecmp
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +22,7 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
+from ladder.store import manifests as kept
 from ladder.workflow import config as configuration, search, stages
 
 # Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
@@ -182,7 +184,8 @@ def made(*roles):
                     f"{role}: this configuration has no such stage; it has {there}"
                 )
         joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
-        return manifests(*(CHAIN[role] for role in (*roles, *joined)))
+        wanted = [CHAIN[role] for role in (*roles, *joined)]
+        return with_others(damaged(*wanted), manifests(*wanted))
 
     return inputs
 
@@ -193,7 +196,7 @@ def parent(name):
     def inputs(wildcards):
         parents = BY_VERSION[wildcards.version].parents
         found = manifests(parents[name]) if name in parents else []
-        return found + asked_for_again(wildcards)
+        return with_others(asked_for_again(wildcards), found)
 
     return inputs
 
@@ -201,16 +204,17 @@ def parent(name):
 def parents(wildcards):
     """Input function of a stage: the manifests of all its parents."""
     keyed = BY_VERSION[wildcards.version]
-    return manifests(*keyed.parents.values()) + asked_for_again(wildcards)
+    return with_others(asked_for_again(wildcards), manifests(*keyed.parents.values()))
 
 
 def asked_for_again(wildcards):
     """Input function of a stage: `this_command` if the stage has to run although its artifact exists."""
     keyed = BY_VERSION[wildcards.version]
     again = runs_although_there(keyed)
-    if again or not os.path.exists(keyed.manifest):
-        stop_where_it_cannot_run(keyed)
-    return this_command(wildcards) if again else []
+    if not again and os.path.exists(keyed.manifest):
+        return []
+    stop_where_it_cannot_run(keyed)
+    return damaged(*keyed.parents.values()) + (this_command(wildcards) if again else [])
 
 
 def outdated(role):
@@ -252,9 +256,25 @@ def manifests(*wanted):
         keep_failed_runs()
     settle(*(keyed.manifest for keyed in wanted))
     return [
-        keyed.manifest if runs_although_there(keyed) else ancient(keyed.manifest)
+        keyed.manifest if changes_what_is_there(keyed) else ancient(keyed.manifest)
         for keyed in wanted
     ]
+
+
+def with_others(files, others):
+    """The inputs `files` and `others`; one that is in both is not ancient."""
+    return files + [other for other in others if other not in files]
+
+
+def damaged(*wanted):
+    """The manifests of the damaged artifacts among these and their ancestors, for all that runs because of something else.
+
+    Snakemake does not look at what depends on a job that has a reason of its own to run, except through an input that is not
+    ancient.
+    """
+    found = [keyed.manifest for keyed in wanted if damage(keyed.version)]
+    above = [damaged(*keyed.parents.values()) for keyed in wanted]
+    return sorted({*found, *itertools.chain(*above)})
 
 
 def settle(*paths):
@@ -336,6 +356,8 @@ def why(wildcards):
     keyed = BY_VERSION[wildcards.version]
     if keyed.version in remade():
         return "asked for"
+    if damage(keyed.version):
+        return f"damaged: {damage(keyed.version)}"
     return stages.why(keyed) or "made again"
 
 
@@ -380,11 +402,13 @@ def failed_in_a_list():
     """Versions of the active configuration whose run failed in a list; requested alone, they repeat the reason."""
     if asked_for_lists() or "LADDER_KEEP_FAILED" in os.environ:
         return set()
-    found = [keyed for keyed in CHAIN.values() if os.path.exists(keyed.manifest)]
+    found = {
+        keyed.version: kept.read_if_whole(keyed.folder) for keyed in CHAIN.values()
+    }
     return {
-        keyed.version
-        for keyed in found
-        if '"failed":' in pathlib.Path(keyed.manifest).read_text()
+        version
+        for version, manifest in found.items()
+        if manifest and "failed" in manifest
     }
 
 
@@ -394,7 +418,23 @@ REMAKE = "LADDER_REMAKE"
 
 
 def runs_although_there(keyed):
+    return changes_what_is_there(keyed) or bool(damage(keyed.version))
+
+
+def changes_what_is_there(keyed):
+    """True if what depends on the artifact has to run too. A damaged one gets the bytes back that its version stands for."""
     return keyed.version in remade() | failed_in_a_list()
+
+
+@functools.cache
+def damage(version):
+    """What is damaged in a finished artifact, in words; '' if nothing is, or if it is not there."""
+    keyed = BY_VERSION[version]
+    try:
+        kept.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
+    except kept.Damaged as found:
+        return f"{found.path} ({found.fault})"
+    return ""
 
 
 @functools.cache

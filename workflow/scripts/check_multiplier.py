@@ -24,7 +24,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.store import artifacts
+from ladder.store import disk
 
 REMARKS = ("monotone",)   # reported, but no faults
 NOTICEABLE = 1e-3   # of the largest singular value
@@ -56,7 +56,7 @@ def write(path, kind, bits):
         if path.suffix == ".npy":
             np.save(path, entries)
         else:
-            artifacts.write_atomically(path, entries.tobytes())
+            disk.write_atomically(path, entries.tobytes())
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 

@@ -20,7 +20,7 @@ import numpy as np
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import diff
-from ladder.store import artifacts, lineage
+from ladder.store import lineage, manifests
 
 FILES = ("weights.bin", "weights.safetensors")
 VERSION = re.compile("[a-z][0-9a-f]{0,11}")   # or its first characters
@@ -54,10 +54,11 @@ def file_of(name, results):
         path = store.folders()[diff.resolve(store, name)]
     if not path.is_dir():
         return path
-    artifact = artifacts.Artifact(path)
+    files = manifest_of(path)["files"]
     for file in FILES:
-        if file in artifact.manifest["files"]:
-            return artifact.path(file)
+        if file in files:
+            manifests.check(path, file, files)
+            return path / file
     raise UserError(f"{path} holds no weights; artifacts of the stages initial, patches and train do")
 
 
@@ -80,9 +81,17 @@ def tensors(found, candidates):
 def network_of(path):
     """The network in the manifest beside a file; None without a manifest that names one."""
     try:
-        return networks.from_params(lineage.read_manifest(path.parent)["spec"]["params"])
-    except Exception:   # no manifest, or a damaged one, which can fail anywhere
+        return networks.from_params(manifest_of(path.parent)["spec"]["params"])
+    except (UserError, KeyError):   # no manifest, a damaged one, or one of another stage
         return None
+
+
+def manifest_of(folder):
+    """The manifest of an artifact, in a folder of any name."""
+    try:
+        return manifests.decoded(folder / manifests.MANIFEST)
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no finished artifact") from None
 
 
 def check_alike(a, b):

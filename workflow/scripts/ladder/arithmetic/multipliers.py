@@ -25,12 +25,13 @@ import functools
 import hashlib
 import io
 import math
+import os
 import pathlib
 
 import numpy as np
 
 from ladder import files
-from ladder.errors import UserError
+from ladder.errors import UserError, excerpt
 
 MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
 MOST_BYTES = 100_000  # of a table's file
@@ -113,10 +114,10 @@ def find(name):
     """The multiplier called `name`: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
-    if pathlib.Path(name).is_file():
+    if os.path.isfile(name):   # False also for a name that no file can have
         return load_table(name)
-    near = difflib.get_close_matches(str(name), MULTIPLIERS, n=1, cutoff=0.6)
-    raise UserError(f"there is no multiplier '{name}'; it must be {', '.join(MULTIPLIERS)} or the file of a table"
+    near = difflib.get_close_matches(str(name)[:100], MULTIPLIERS, n=1, cutoff=0.6)
+    raise UserError(f"there is no multiplier {excerpt(str(name))}; it must be {', '.join(MULTIPLIERS)} or the file of a table"
                     + (f"; did you mean {near[0]}?" if near else ""))
 
 

@@ -76,8 +76,11 @@ def save(path, network, values):
 
 
 def load(path, network):
-    """Name -> float32 array as in memory, from a weights file of the network; raises UserError as read()."""
+    """Name -> float32 array as in memory, from a weights file of the network; raises UserError as read(), for NaN and Inf."""
     tensors = read(path, network)
+    for name, values in tensors.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{path} does not hold weights: {name} has NaN, Inf, or numbers beyond float32")
     return {name: np.ascontiguousarray(_to_memory(tensors[name], shape)) for name, shape in shapes(network).items()}
 
 
@@ -102,7 +105,8 @@ def read(path, network):
         if here != there:
             raise UserError(f"{path} does not hold the weights of this {network.name}: {name} is {here} there and {there} in "
                             "the network")
-    return {name: found[name].astype(np.float32) for name in wanted}
+    with np.errstate(over="ignore"):   # load() refuses what is infinite in float32
+        return {name: found[name].astype(np.float32) for name in wanted}
 
 
 def contents(path):

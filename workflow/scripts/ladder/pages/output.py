@@ -2,7 +2,7 @@
 
 from ladder import files
 from ladder.errors import UserError
-from ladder.store import artifacts
+from ladder.store import disk
 
 
 def write(path, text):
@@ -10,7 +10,7 @@ def write(path, text):
     data = text.encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        artifacts.write_atomically(path, data)
+        disk.write_atomically(path, data)
     except OSError as error:
         raise UserError(f"cannot write {files.shown(path)}: {error.strerror}") from error
     except ValueError as error:   # '.' and '/' have no last part

@@ -14,7 +14,7 @@ from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
-from ladder.store import artifacts
+from ladder.store import artifacts, disk
 from ladder.training import plan
 
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
@@ -130,7 +130,7 @@ class Training:
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
         state = {"step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds, "sha256": _digest(tensors)}
-        with artifacts.replacing(path) as temporary:
+        with disk.replacing(path) as temporary:
             artifacts.save_tensors(temporary, tensors, {"state": json.dumps(state)})
 
     def restore(self, path):

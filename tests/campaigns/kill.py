@@ -197,7 +197,7 @@ class Command:
     def __init__(self, server, project, name, output):
         self._server, self._output = server, project.folder / output
         self._output.unlink(missing_ok=True)
-        self.process = server.start(kp.arguments_of(name), self._output)
+        self.process = server.start(project.arguments(name), self._output)
 
     def wait(self, seconds=SECONDS):
         return self._server.wait(self.process, seconds)
@@ -240,7 +240,8 @@ class Chain:
 
     def kill(self, rng):
         """(description, facts for the record) of a chain with artifacts removed that is killed and run again."""
-        name = rng.choice((*3 * ["autoencoder"], *3 * ["classifier"], *list(kp.COMMANDS)[2:]))
+        name = rng.choice([name for name, (target, *_) in self._project.commands.items()
+                           for _ in range(3 if target == "report" else 1)])
         page = self._project.added[name][-1]
         removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3)))
         self._remove(removed, page)

@@ -75,15 +75,19 @@ class Counter:
 
 
 class Project:
-    """stages: folder of an artifact -> the words of the command that makes it; added: name of a command -> the folders that it
-    was the first to make; tables: folder -> {file: sha256}. All of undisturbed runs, which are made on first use."""
+    """commands: name -> target and settings.
 
-    def __init__(self, folder, names):
+    Of their undisturbed runs, which are made on first use: stages: folder of an artifact -> the words of the command that makes
+    it; added: name of a command -> the folders that it was the first to make; tables: folder -> {file: sha256}.
+    """
+
+    def __init__(self, folder, commands):
+        self.commands = commands
         self.folder, self._undisturbed = folder / "project", folder / "undisturbed"
         found = folder / "undisturbed.json"
         if not found.exists():
             _copy(self.folder)
-            added = {name: self._made_by(name) for name in names}
+            added = {name: self._made_by(name) for name in commands}
             stages = {made: words for commands in added.values() for made, words in commands.items()}
             shutil.copytree(self.folder / "results", self._undisturbed)
             found.write_text(json.dumps([stages, {name: list(commands) for name, commands in added.items()},
@@ -92,7 +96,7 @@ class Project:
 
     def _made_by(self, name):
         """Run a command without kills; returns {folder: words} of the stages that it ran."""
-        done = subprocess.run([sys.executable, "-m", "snakemake", *arguments_of(name), "--printshellcmds"], cwd=self.folder,
+        done = subprocess.run([sys.executable, "-m", "snakemake", *self.arguments(name), "--printshellcmds"], cwd=self.folder,
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             sys.exit(f"the undisturbed run of {name} failed:\n{done.stdout}")
@@ -100,9 +104,15 @@ class Project:
                     if line.startswith("Shell command: python3 workflow/scripts/") and " --spec " in line]
         return {words[words.index("--output") + 1]: words for words in commands}
 
+    def arguments(self, name):
+        """Snakemake's arguments of a command."""
+        target, *settings = self.commands[name]
+        return [target, "--config", *settings]
+
     def restore_scores(self):
         """Forget that test images were scored again, which pages count."""
-        shutil.copy(self._undisturbed / pathlib.Path(SCORES).name, self.folder / SCORES)
+        if (scores := self._undisturbed / pathlib.Path(SCORES).name).exists():
+            shutil.copy(scores, self.folder / SCORES)
 
     def restore(self):
         """Begin again from the undisturbed results."""
@@ -158,12 +168,6 @@ def _copy(folder):
     folder.mkdir(parents=True)
     for name in COPIED:
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
-
-
-def arguments_of(name):
-    """Snakemake's arguments of a command of COMMANDS."""
-    target, *settings = COMMANDS[name]
-    return [target, "--config", *settings]
 
 
 def manifest_of(folder):

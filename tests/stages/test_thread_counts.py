@@ -27,8 +27,9 @@ TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last o
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
-TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.0,
-            "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False, "augment_crop": 0, "seed": 1}
+TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3,
+            "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
+            "augment_crop": 0, "seed": 1}
 FEATURES = {"encoder": "network", **AUTOENCODER, "features_layer": "latent", "features_standardize": False,
             "features_pool": "none", "features_flip": False}
 PATCHES = {**AUTOENCODER, "patches_atoms": "kmeans", "patches_samples": [9000, 8500], "patches_whitening": [0.1],

@@ -2,6 +2,7 @@
 # What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
+import contextlib
 import filecmp
 import functools
 import json
@@ -17,7 +18,7 @@ sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 import ladder
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, runtime
+from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
 from ladder.workflow import config as configuration, places, search, stages
@@ -133,9 +134,18 @@ def stop_unless(check, *arguments):
         sys.exit(str(error))
 
 
+def remove_leftovers():
+    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    for pattern in ("logs/.command.*", "logs/.errors.*", "results/.*.tmp"):
+        for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
 stop_unless(places.check_kind, "results", "logs")
 stop_unless(places.check_writable, ".snakemake")
+remove_leftovers()
 if ladder.RELEASED:
     say(ladder.RELEASED)
 # The nodes of a cluster may have a GPU or libraries that this machine lacks.
@@ -251,7 +261,7 @@ def outdated(role):
 def command_started():
     """Create the file that exists while this command runs; returns its path."""
     stop_where_nothing_can_be_written()
-    path = pathlib.Path("logs", f".command.{os.getpid()}")
+    path = pathlib.Path("logs", f".command.{processes.owner()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
     atexit.register(path.unlink, missing_ok=True)
@@ -514,7 +524,7 @@ def pictures_are_there(wildcards):
 
 # A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
 # a signal other than Ctrl-C has ended it, its shell command writes "killed" and the rule's name.
-ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 

@@ -88,7 +88,9 @@ def measure(normalization, images, threads=1):
 
     normalization: unit, standardize or zca. Raises UserError if a channel is constant and normalization is standardize.
     """
-    return _zca(images, threads) if normalization == "zca" else {"unit": _unit, "standardize": _standardize}[normalization](images)
+    if normalization == "zca":
+        return _zca(images, threads)
+    return {"unit": _unit, "standardize": _standardize}[normalization](images)
 
 
 def chunks(images):

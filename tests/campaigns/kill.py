@@ -15,7 +15,6 @@ the last one, and a larger N adds to them. Linux only: operations are counted by
 """
 
 import argparse
-import collections
 import contextlib
 import dataclasses
 import json
@@ -40,8 +39,8 @@ SECONDS = 120  # for a command to end
 class Record:
     """The file of the kills so far, by their keys."""
 
-    def __init__(self, path, limit):
-        self.path, self.limit = path, limit
+    def __init__(self, path):
+        self.path = path
         self.lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         self._keys = {line["key"]: line for line in self.lines}
 
@@ -52,7 +51,8 @@ class Record:
         return self._keys[key]
 
     def count(self, kind):
-        return sum(line["key"].startswith(kind) for line in self.lines)
+        """The number of signals sent."""
+        return sum(len(line["struck"]) - line["struck"].count("") for line in self.lines if line["key"].startswith(kind))
 
     def add(self, key, **facts):
         line = {"key": key, **facts}
@@ -160,13 +160,12 @@ def kill_stages(project, counter, record, most, seed):
                         break
     print(f"{sum(counts.values())} operations of {len(counts)} stages, each killed once", flush=True)
     while record.count("stage") < most:
-        rng = random.Random(f"{seed} {record.count('stage')}")
+        rng = random.Random(f"stage {seed} {len(record.lines)}")
         made = rng.choice(list(counts))
         with Stage(project, counter, made) as stage:
-            for _ in range(min(10, most - record.count("stage"))):
+            for _ in range(10):
                 kills = [Kill(rng.randint(1, counts[made]), rng.choice(SIGNALS)) for _ in range(rng.choice((1, 2)))]
-                key = f"stage {made} {' '.join(map(str, kills))} #{record.count('stage')}"
-                record.add(key, **stage.kill(kills))
+                record.add(f"stage {made} {' '.join(map(str, kills))} #{len(record.lines)}", **stage.kill(kills))
 
 
 # Chains.
@@ -295,16 +294,15 @@ class Chain:
         if beside:
             time.sleep(rng.uniform(0, 1))
             other = self._start(name, "output2.txt", sessions)
-        status = first.wait(SECONDS if at else strike.after)
-        if status is None:
-            target = "group" if strike.target in ("itself", "parent") else strike.target
-            first.kill(number, target, rng)
-            status = first.wait()
+        status, sent = first.wait(SECONDS if at else strike.after), False
+        if status is None and not self._counter.struck:
+            first.kill(number, "group" if strike.target in ("itself", "parent") else strike.target, rng)
+            status, sent = first.wait(), True
         if other and (ended := other.wait()):
             faults.append(f"the other command ended with {ended}: {other.last_words()}")
         if status is None:
             faults.append("did not end")
-        return self._counter.struck if at else f"ended with {status}"
+        return self._counter.struck if at else f"after {strike.after:.1f} s" if sent else ""
 
     def _left_processes(self, sessions):
         """Wait for orphans; name those that do not end."""
@@ -318,24 +316,24 @@ class Chain:
 
 def kill_chains(project, counter, record, most, seed):
     with Chain(project, counter) as chain:
-        while (number := record.count("chain")) < most:
+        while record.count("chain") < most:
+            number = len(record.lines)
             what, facts = chain.kill(random.Random(f"chain {seed} {number}"))
-            record.add(f"chain {number} {what}", **facts)
+            record.add(f"chain {what} #{number}", **facts)
 
 
 def summary(record):
     """Lines on the kills of the record."""
-    killed = [line for line in record.lines if any(line["struck"])]
-    by = collections.Counter(line["key"].split()[0] for line in killed)
-    faulty = [line for line in killed if line["faults"]]
-    return "\n".join([f"{len(killed)} kills: {by['stage']} of stages, {by['chain']} of chains; {len(faulty)} with faults",
+    faulty = [line for line in record.lines if line["faults"]]
+    return "\n".join([f"{record.count('stage')} kills of stages and {record.count('chain')} of chains, in {len(record.lines)} "
+                      f"experiments, of which {len(faulty)} ended with faults",
                       *(f"  {line['key']}: {'; '.join(line['faults'])}" for line in faulty)])
 
 
 def main():
     arguments = parse()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    record = Record(arguments.folder / "kills.jsonl", arguments.kills)
+    record = Record(arguments.folder / "kills.jsonl")
     project, counter = kp.Project(arguments.folder, kp.COMMANDS), kp.Counter(arguments.folder)
     chains = round(SHARE * arguments.kills)
     kill_stages(project, counter, record, arguments.kills - chains, arguments.seed)

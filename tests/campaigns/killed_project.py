@@ -126,9 +126,12 @@ class Project:
         return [value.partition("=")[2] for option, value in zip(words, words[1:], strict=False) if option == "--input"]
 
     def finished(self, but=()):
-        """Folder of each finished artifact -> what tells whether one of its files was written."""
+        """Folder of each finished artifact -> what tells whether one of its files was written.
+
+        Not its manifest, which is written again where Snakemake has removed it to run a stage that finds its work done.
+        """
         return {made: sorted((entry.name, entry.stat().st_ino, entry.stat().st_mtime_ns)
-                             for entry in os.scandir(self.folder / made) if entry.name != ".lock")
+                             for entry in os.scandir(self.folder / made) if entry.name not in FINISHED)
                 for made in self.stages if made not in but and (self.folder / made / "manifest.json").exists()}
 
     def faults(self, exact=()):

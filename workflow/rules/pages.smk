@@ -19,7 +19,7 @@ rule publish:
     log:
         "logs/publish.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         folder="",
         owner=processes.owner(),
@@ -119,7 +119,7 @@ rule diff:
         "logs/diff.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         versions=SETTINGS["diff"],
     message:
@@ -138,7 +138,7 @@ rule history:
         "logs/history.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     message:
         "{output}: every run in results/"
     shell:
@@ -158,7 +158,7 @@ rule predictions:
         "logs/predictions.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     threads: threads_of
     params:
         pictures=SETTINGS["predict"],
@@ -185,7 +185,7 @@ rule gc:
         "logs/gc.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",

@@ -50,7 +50,7 @@ class Record:
     def of(self, key):
         return self._keys[key]
 
-    def count(self, kind):
+    def count(self, kind=""):
         """The number of signals sent."""
         return sum(len(line["struck"]) - line["struck"].count("") for line in self.lines if line["key"].startswith(kind))
 
@@ -143,29 +143,29 @@ def representatives(project):
     return list(found.values())
 
 
-def kill_stages(project, counter, record, most, seed):
-    """Kill at every operation of every stage, then at operations drawn at random until there are `most` kills of stages."""
+def kill_stages(project, counter, record, seed):
+    """Kill at every operation of every stage, then at operations drawn at random; yields after each experiment."""
     counts = {}
     for made in representatives(project):
         with Stage(project, counter, made) as stage:
             counts[made] = stage.operations()
             for at in range(1, counts[made] + 1):
                 for kill in (Kill(at), Kill(at, torn=True)):
-                    if record.count("stage") >= most:
-                        return
                     key = f"stage {made} {kill}"
                     if key not in record:
                         record.add(key, **stage.kill([kill]))
+                        yield
                     if not record.of(key)["writes"]:
                         break
     print(f"{sum(counts.values())} operations of {len(counts)} stages, each killed once", flush=True)
-    while record.count("stage") < most:
+    while True:
         rng = random.Random(f"stage {seed} {len(record.lines)}")
         made = rng.choice(list(counts))
         with Stage(project, counter, made) as stage:
             for _ in range(10):
                 kills = [Kill(rng.randint(1, counts[made]), rng.choice(SIGNALS)) for _ in range(rng.choice((1, 2)))]
                 record.add(f"stage {made} {' '.join(map(str, kills))} #{len(record.lines)}", **stage.kill(kills))
+                yield
 
 
 # Chains.
@@ -257,8 +257,7 @@ class Chain:
         faults += self._left_processes(sessions) + self._project.faults()
         after = self._project.finished(but=removed)
         faults += [f"{made} was written again" for made in untouched if after.get(made) != untouched[made]]
-        if faults:
-            self._project.restore()
+        self._project.restore()   # pages tell the times of their parents
         what = f"{name} without {' '.join(removed) or 'its page'}: {', then '.join(map(str, strikes))}"
         return what + (" beside another" if beside else ""), {"struck": struck, "faults": faults}
 
@@ -314,12 +313,14 @@ class Chain:
         return []
 
 
-def kill_chains(project, counter, record, most, seed):
+def kill_chains(project, counter, record, seed):
+    """Kill chains; yields after each experiment."""
     with Chain(project, counter) as chain:
-        while record.count("chain") < most:
+        while True:
             number = len(record.lines)
             what, facts = chain.kill(random.Random(f"chain {seed} {number}"))
             record.add(f"chain {what} #{number}", **facts)
+            yield
 
 
 def summary(record):
@@ -335,9 +336,10 @@ def main():
     arguments.folder.mkdir(parents=True, exist_ok=True)
     record = Record(arguments.folder / "kills.jsonl")
     project, counter = kp.Project(arguments.folder, kp.COMMANDS), kp.Counter(arguments.folder)
-    chains = round(SHARE * arguments.kills)
-    kill_stages(project, counter, record, arguments.kills - chains, arguments.seed)
-    kill_chains(project, counter, record, chains, arguments.seed)
+    with contextlib.closing(kill_stages(project, counter, record, arguments.seed)) as stages, \
+            contextlib.closing(kill_chains(project, counter, record, arguments.seed)) as chains:
+        while record.count() < arguments.kills:
+            next(chains if record.count("chain") < SHARE * record.count() else stages)
     print(summary(record))
     return int(any(line["faults"] for line in record.lines))
 

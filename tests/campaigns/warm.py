@@ -10,6 +10,7 @@ What the first command that succeeds has imported is imported for the others.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -65,6 +66,7 @@ def main(name):
         def command(arguments):
             sys.argv = [str(SCRIPTS / f"{name}.py"), *arguments]
             runpy.run_path(sys.argv[0], run_name="__main__")
+    gc.freeze()   # what no fork looks at is not copied
     reader, writer = os.pipe()
     learned = False
     for line in sys.stdin:
@@ -79,6 +81,7 @@ def main(name):
         if answer == 0 and not learned:
             learned = True
             _import(os.read(reader, 1 << 20).decode().split())
+            gc.freeze()
         print(json.dumps(answer), flush=True)
 
 

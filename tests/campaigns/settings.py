@@ -148,7 +148,8 @@ def near(value):
 def of_key(key):
     """A strategy for the values of a key: half of them valid."""
     lists = dict.fromkeys(OF_RUNS, st.deferred(lambda: RUNS)) | {"search": st.deferred(lambda: SEARCH)}
-    good = {**VALID, **lists}.get(key) or valid(PROPERTIES[key])
+    given = {**VALID, **lists}
+    good = given[key] if key in given else valid(PROPERTIES[key])
     return st.one_of(good, good, good.flatmap(near), HOSTILE_VALUES)
 
 

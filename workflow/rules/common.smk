@@ -2,9 +2,9 @@
 # What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
+import contextlib
 import filecmp
 import functools
-import itertools
 import json
 import logging
 import os
@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 import ladder
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, runtime
+from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
 from ladder.workflow import config as configuration, places, search, stages
@@ -134,9 +134,18 @@ def stop_unless(check, *arguments):
         sys.exit(str(error))
 
 
+def remove_leftovers():
+    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
+        for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
 stop_unless(places.check_kind, "results", "logs")
 stop_unless(places.check_writable, ".snakemake")
+remove_leftovers()
 if ladder.RELEASED:
     say(ladder.RELEASED)
 # The nodes of a cluster may have a GPU or libraries that this machine lacks.
@@ -197,7 +206,7 @@ def made(*roles):
                 )
         joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
         wanted = [CHAIN[role] for role in (*roles, *joined)]
-        return with_others(damaged(*wanted), manifests(*wanted))
+        return with_others(damaged_of(wanted), manifests(*wanted))
 
     return inputs
 
@@ -227,7 +236,8 @@ def asked_for_again(wildcards):
         return []
     stop_where_nothing_can_be_written()
     stop_where_it_cannot_run(keyed)
-    return damaged(*keyed.parents.values()) + (this_command(wildcards) if again else [])
+    above = damaged_of(keyed.parents.values())
+    return above + (this_command(wildcards) if again else [])
 
 
 def outdated(role):
@@ -236,6 +246,8 @@ def outdated(role):
     def inputs(wildcards):
         folder = pathlib.Path(CHAIN[role].folder)
         copies = [pathlib.Path(copy) for copy in FIXED[role] if os.path.exists(copy)]
+        for folder_there in filter(pathlib.Path.is_dir, copies):
+            sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
         same = all(
             (folder / copy.name).exists()
@@ -251,7 +263,7 @@ def outdated(role):
 def command_started():
     """Create the file that exists while this command runs; returns its path."""
     stop_where_nothing_can_be_written()
-    path = pathlib.Path("logs", f".command.{os.getpid()}")
+    path = pathlib.Path("logs", f".command.{processes.owner()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
     atexit.register(path.unlink, missing_ok=True)
@@ -280,15 +292,20 @@ def with_others(files, others):
     return files + [other for other in others if other not in files]
 
 
-def damaged(*wanted):
+def damaged_of(wanted):
     """The manifests of the damaged artifacts among these and their ancestors, for all that runs because of something else.
 
     Snakemake does not look at what depends on a job that has a reason of its own to run, except through an input that is not
     ancient.
     """
-    found = [keyed.manifest for keyed in wanted if damage(keyed.version)]
-    above = [damaged(*keyed.parents.values()) for keyed in wanted]
-    return sorted({*found, *itertools.chain(*above)})
+    return sorted(set().union(*(damaged(keyed.version) for keyed in wanted)))
+
+
+@functools.cache
+def damaged(version):
+    keyed = BY_VERSION[version]
+    found = {keyed.manifest} if damage(version) else set()
+    return found.union(*(damaged(above.version) for above in keyed.parents.values()))
 
 
 def settle(*paths):
@@ -348,7 +365,7 @@ def remake(wildcards):
 
 
 def threads_of(wildcards):
-    """CPU threads of a job: the configuration's, not --cores, because sums over threads depend on their number."""
+    """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
     version = getattr(wildcards, "version", None)
     return SETTINGS_OF.get(version, SETTINGS)["threads"]
 
@@ -448,6 +465,7 @@ def damage(version):
     """What is damaged in a finished artifact, in words; '' if nothing is, or if it is not there."""
     keyed = BY_VERSION[version]
     try:
+        # What is copied to results/ has no reader that would check it.
         kept.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
     except kept.Damaged as found:
         return f"{found.path} ({found.fault})"
@@ -508,7 +526,7 @@ def pictures_are_there(wildcards):
 
 # A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
 # a signal other than Ctrl-C has ended it, its shell command writes "killed" and the rule's name.
-ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 

@@ -22,12 +22,15 @@ rule publish:
         ENVIRONMENT
     params:
         folder="",
+        owner=processes.owner(),
         then="",
     message:
         "{output}: copied from {params.folder}"
     shell:
         "for copy in {output}; do"
-        " cp {params.folder:q}/$(basename $copy) $copy.new && mv $copy.new $copy || exit 1;"
+        " name=$(basename $copy);"
+        " new=results/.$name.{params.owner:q}.tmp;"
+        " cp {params.folder:q}/$name $new && mv $new $copy || {{ rm -f $new; exit 1; }};"
         " done 2> {log:q} {params.then}"
 
 

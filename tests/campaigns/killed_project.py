@@ -32,6 +32,7 @@ PAGES = ("report", "compare", "multipliers", "search")   # stages whose files te
 COPIES = {"report.html": "report", "summary.json": "report", "best.yaml": "search", "network.html": "network",
           **{f"{stage}.{end}": stage for stage in ("compare", "multipliers", "search") for end in ("html", "json", "csv")}}
 SCORES = "results/test_scores.csv"
+TOPS = ("results", "logs")
 FINISHED = {".lock", ".complete.json", "manifest.json"}   # in a finished artifact, beside the files that its manifest names
 ITSELF, GROUP, PARENT = range(3)   # whom the counter kills; greater numbers are process ids
 
@@ -89,7 +90,8 @@ class Project:
             _copy(self.folder)
             added = {name: self._made_by(name) for name in commands}
             stages = {made: words for commands in added.values() for made, words in commands.items()}
-            shutil.copytree(self.folder / "results", self._undisturbed)
+            for top in TOPS:
+                shutil.copytree(self.folder / top, self._undisturbed / top)
             found.write_text(json.dumps([stages, {name: list(commands) for name, commands in added.items()},
                                          {made: table(self.folder / made) for made in stages}]))
         self.stages, self.added, self.tables = json.loads(found.read_text())
@@ -101,7 +103,7 @@ class Project:
         if done.returncode:
             sys.exit(f"the undisturbed run of {name} failed:\n{done.stdout}")
         commands = [shlex.split(line.partition(" || ")[0])[3:] for line in done.stdout.splitlines()
-                    if line.startswith("Shell command: python3 workflow/scripts/") and " --spec " in line]
+                    if line.startswith("Shell command: python3 workflow/scripts/") and " --job " in line]
         return {words[words.index("--output") + 1]: words for words in commands}
 
     def arguments(self, name):
@@ -111,24 +113,28 @@ class Project:
 
     def restore_scores(self):
         """Forget that test images were scored again, which pages count."""
-        if (scores := self._undisturbed / pathlib.Path(SCORES).name).exists():
+        if (scores := self._undisturbed / SCORES).exists():
             shutil.copy(scores, self.folder / SCORES)
 
     def restore(self):
         """Begin again from the undisturbed results."""
-        for top in ("results", "logs"):
+        for top in TOPS:
             shutil.rmtree(self.folder / top)
-        shutil.copytree(self._undisturbed, self.folder / "results")
+            shutil.copytree(self._undisturbed / top, self.folder / top)
 
     def parents(self, made):
         """The folders of an artifact's parents."""
         words = self.stages[made]
-        return [value.partition("=")[2] for option, value in zip(words, words[1:], strict=False) if option == "--input"]
+        job = self.folder / words[words.index("--job") + 1]
+        return list(json.loads(job.read_text())["inputs"].values())
 
     def finished(self, but=()):
-        """Folder of each finished artifact -> what tells whether one of its files was written."""
+        """Folder of each finished artifact -> what tells whether one of its files was written.
+
+        Not its manifest, which is written again where Snakemake has removed it to run a stage that finds its work done.
+        """
         return {made: sorted((entry.name, entry.stat().st_ino, entry.stat().st_mtime_ns)
-                             for entry in os.scandir(self.folder / made) if entry.name != ".lock")
+                             for entry in os.scandir(self.folder / made) if entry.name not in FINISHED)
                 for made in self.stages if made not in but and (self.folder / made / "manifest.json").exists()}
 
     def faults(self, exact=()):
@@ -151,9 +157,9 @@ class Project:
     def _others(self):
         """Faults of files that are in no artifact: what is left, and copies in results/ of no artifact."""
         faults = []
-        for path in (path for top in ("results", "logs") for path in (self.folder / top).rglob("*") if path.is_file()):
+        for path in (path for top in TOPS for path in (self.folder / top).rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
-            a_log = inside.parts[0] == "logs" and inside.suffix == ".log"
+            a_log = inside.parts[0] == "logs" and inside.suffix in (".log", ".json") and not inside.name.startswith(".")
             if inside.name in COPIES and str(inside.parent) == "results":
                 originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
                 if sha256(path) not in map(sha256, originals):

@@ -5,9 +5,12 @@
 
 A request is a JSON line. {"start": arguments, "folder": ..., "output": file} starts a command in a session of its own and is
 answered with its process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then.
+What the first command that succeeds has imported is imported for the others.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -63,14 +66,37 @@ def main(name):
         def command(arguments):
             sys.argv = [str(SCRIPTS / f"{name}.py"), *arguments]
             runpy.run_path(sys.argv[0], run_name="__main__")
+    gc.freeze()   # what no fork looks at is not copied
+    reader, writer = os.pipe()
+    learned = False
     for line in sys.stdin:
         request = json.loads(line)
         answer = _wait(**request) if "wait" in request else os.fork()
         if answer == 0 and "start" in request:
             _detach(request["output"])
+            if not learned:
+                atexit.register(_tell_modules, writer)
             command(request["start"])   # ends in sys.exit or here, so that functions registered with atexit run
             sys.exit(0)
+        if answer == 0 and not learned:
+            learned = True
+            _import(os.read(reader, 1 << 20).decode().split())
+            gc.freeze()
         print(json.dumps(answer), flush=True)
+
+
+def _tell_modules(writer):
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):   # others have failed, and told theirs
+        os.write(writer, "\n".join(name for name in sys.modules if name.isascii()).encode())
+
+
+def _import(names):
+    """Import modules that belong to no project; a stage's own are imported with its script."""
+    for name in names:
+        if name.partition(".")[0] not in ("ladder", "__main__") and name not in sys.modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
 
 
 def _wait(wait, seconds):

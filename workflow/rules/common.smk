@@ -136,7 +136,7 @@ def stop_unless(check, *arguments):
 
 def remove_leftovers():
     """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
-    for pattern in ("logs/.command.*", "logs/.errors.*", "results/.*.tmp"):
+    for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
         for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
             with contextlib.suppress(OSError):
                 path.unlink()

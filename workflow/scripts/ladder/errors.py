@@ -1,6 +1,6 @@
 """The exceptions whose message is meant for the user, and how their messages show values."""
 
-MOST = 300       # characters of a message
+MOST = 1000      # characters of a message
 MOST_SHOWN = 80  # characters of a value in a message
 
 

@@ -5,11 +5,9 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 
 import functools
 import pathlib
-import re
 
 from ladder.store import manifests
 
-VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
@@ -30,7 +28,7 @@ class Store:
     def folders(self):
         """Version -> its folder, unfinished artifacts included."""
         return {folder.name: folder for stage in _below(self.results) for folder in _below(stage)
-                if VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
+                if manifests.VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
 
     def stage(self, version):
         """The stage of this version, None if there is no such folder."""

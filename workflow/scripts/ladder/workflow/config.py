@@ -28,6 +28,7 @@ LISTS = ("compare", "multipliers")   # keys that list runs
 NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are keys with other values
 # Overrides for a nested run (part, repeat, ablation): it must not start further runs.
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
+MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
 UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
@@ -52,6 +53,30 @@ def load(raw):
     _check_together(config)
     _check_runs(config)
     return config
+
+
+def read_file(path):
+    """The keys and values in a YAML file; raises UserError with its name if it holds something else."""
+    found = read_yaml(files.read(path, MOST_BYTES), f"{path} is not a YAML file of keys and values")
+    if not isinstance(found, dict | None):
+        raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
+    return found or {}
+
+
+def read_yaml(text, fault):
+    """The value of a text, or of the bytes of one; raises UserError, which begins with `fault`, where it is no YAML."""
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:   # PyYAML raises its own errors and, for odd values, encodings and depths, many types of others
+        raise UserError(f"{fault}: {' '.join(str(error).split())[:200]}") from error
+
+
+def check_overrides(overridden):
+    """Raise UserError for an empty object, which Snakemake merges into the key's value in config.yaml: it would do nothing."""
+    for key, value in overridden.items():
+        rule = load_schema()["properties"].get(key, {})
+        if value == {} and rule and rule.get("type") != "object":
+            raise UserError(f"config: {key} is {{}}, but must be {describe(rule)}")
 
 
 def _check_size(key, value):

@@ -19,12 +19,12 @@ LENET = (*TINY, "network=lenet_5", "controls=[]")
 # Name -> target and settings of a command.
 COMMANDS = {
     "autoencoder": ("report", *TINY, "autoencoder_filters=[6,4]", "training=patches_then_gradient", "patches_samples=[500]",
-                    "normalization=zca", "evaluations=[linear,ridge,knn]", "seeds=[2]", "features_standardize=true",
-                    "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
-    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2"),
+                    "normalization=zca", "evaluations=[linear,ridge,knn]", "controls=[random]",
+                    "features_standardize=true", "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
+    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
     "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),
     "multipliers": ("results/multipliers.html", *LENET, "multipliers=[{test_multiplier: [exact, am32]}]"),
-    "search": ("results/search.html", *LENET, "search={keys: {seed: [1, 2]}, budget: 2}"),
+    "search": ("results/search.html", *LENET, "holdout=15", "search={keys: {seed: [1, 2]}, budget: 2}"),
     "network": ("results/network.html", *LENET),
 }
 PAGES = ("report", "compare", "multipliers", "search")   # stages whose files tell the times of others

@@ -111,7 +111,7 @@ class Project:
 
     def run(self, *more):
         """(exit status, output) of the command."""
-        return snakemake_server.run([*self.command[:1], *more, *self.command[1:]], self.folder)
+        return snakemake_server.run([*more, *self.command], self.folder)
 
     def restore(self):
         shutil.rmtree(self.results)

@@ -306,10 +306,11 @@ def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
 
 
 def test_a_damaged_second_copy_of_a_manifest_is_written_anew(project):
-    first, second, third = sorted(project.folder.glob("results/features/*/.complete.json"))
-    flip(first), second.unlink(), third.write_text("")
+    copies = sorted(project.folder.glob("results/*/*/.complete.json"))
+    for copy, damage in zip(copies, (flip, pathlib.Path.unlink, in_place_of, lambda path: path.write_text("")), strict=False):
+        damage(copy)
     assert "Nothing to be done" in project.snakemake()
-    for path in (first, second, third):
+    for path in copies:
         assert path.read_bytes() == path.with_name("manifest.json").read_bytes()
 
 
@@ -328,6 +329,37 @@ def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_com
     assert reasons(project.snakemake("-n", *command))["train"].startswith(f"damaged: {shown}")
     assert project.snakemake(*command) and project.status == 0
     assert project.ran() == ["features", "train"] and path.read_bytes() == before
+
+
+def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
+    for name in ("report.html", "summary.json"):
+        path = project.folder / "results" / name
+        whole = path.read_bytes()
+        in_place_of(path)
+        output = project.snakemake()
+        assert project.status != 0 and "Traceback" not in output
+        assert output.splitlines()[-1] == f"results/{name} is a folder; move it away: a page goes there"
+        assert (path / "file").read_text() == "in the way"
+        shutil.rmtree(path)
+        path.write_bytes(whole)
+
+
+def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
+    copy, (made,) = project.folder / "results/summary.json", project.folder.glob("results/report/*/summary.json")
+    whole = made.read_bytes()
+    flip(copy)
+    project.snakemake()
+    assert copy.read_bytes() == whole and project.ran() == []
+    os.utime(made, ns=flip(made))
+    damaged = made.read_bytes()
+    assert f"damaged: {made.relative_to(project.folder)} (its checksum" in project.snakemake("-n")
+    project.snakemake()
+    assert copy.read_bytes() == made.read_bytes() == whole != damaged and project.ran() == ["report"]
+    flip(made)
+    made.write_bytes(whole)
+    copy.unlink()
+    assert project.snakemake() and project.status == 0
+    assert copy.read_bytes() == whole and project.ran() == [], "it was put right by hand"
 
 
 def test_results_of_another_machine_open_where_their_backend_cannot_run(project):

@@ -246,6 +246,8 @@ def outdated(role):
     def inputs(wildcards):
         folder = pathlib.Path(CHAIN[role].folder)
         copies = [pathlib.Path(copy) for copy in FIXED[role] if os.path.exists(copy)]
+        for folder_there in filter(pathlib.Path.is_dir, copies):
+            sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
         same = all(
             (folder / copy.name).exists()

@@ -241,8 +241,8 @@ class Chain:
         """(description, facts for the record) of a chain with artifacts removed that is killed and run again."""
         name = rng.choice([name for name, (target, *_) in self._project.commands.items()
                            for _ in range(3 if target == "report" else 1)])
-        page = self._project.added[name][-1]
-        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3)))
+        page = (self._project.added[name] or [None])[-1]
+        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3))) if page else []
         self._remove(removed, page)
         untouched = self._project.finished(but=removed)
         strikes = [Strike.draw(rng, len(removed) + 1) for _ in range(rng.choice((1, 1, 2)))]
@@ -278,7 +278,7 @@ class Chain:
         for made in removed:
             shutil.rmtree(self._project.folder / made)
         for copy in (self._project.folder / "results").glob("*.*"):
-            if not removed and (self._project.folder / page / copy.name).exists():
+            if page and not removed and (self._project.folder / page / copy.name).exists():
                 copy.unlink()
 
     def _strike(self, name, strike, rng, beside, faults, sessions):

@@ -1,11 +1,11 @@
 """Commands in forks of a process that has imported them already, which saves a second of each.
 
-    warm.py stage train_network     serves the runs of one stage's script
-    warm.py snakemake               serves those of Snakemake
+    warm.py train_network     serves the runs of one stage's script
+    warm.py snakemake         serves those of Snakemake
 
-A request is a JSON line. {"start": arguments, "folder": ..., "output": file} starts a command in a session of its own and is
-answered with its process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then.
-What the first command that succeeds has imported is imported for the others.
+A request is a JSON line. {"start": arguments, "output": file} starts a command in a session of its own and is answered with its
+process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then. What the first
+command that succeeds has imported is imported for the others.
 """
 
 import atexit

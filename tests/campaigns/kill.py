@@ -110,7 +110,7 @@ class Stage:
             writes = self._counter.struck_a_write
             if self._is_there():   # then the workflow does not run the stage again
                 break
-        if not self._is_there() and (status := self._run()):
+        if not self._is_there() and (status := self._run()) != 0:
             faults.append(f"ended with {status}: {self._output.read_text().strip()[-300:]}")
         faults += self._project.artifact_faults(self.made)
         if self._project.finished(but=(self.made,)) != before:
@@ -252,7 +252,7 @@ class Chain:
             struck.append(self._strike(name, strike, rng, beside and strike is strikes[-1], faults, sessions))
         self._counter.arm()
         command = self._start(name, "output.txt", sessions)
-        if status := command.wait():
+        if (status := command.wait()) != 0:
             faults.append(f"ended with {status}: {command.last_words()}")
         faults += self._left_processes(sessions) + self._project.faults()
         after = self._project.finished(but=removed)
@@ -297,7 +297,7 @@ class Chain:
         if status is None and not self._counter.struck:
             first.kill(number, "group" if strike.target in ("itself", "parent") else strike.target, rng)
             status, sent = first.wait(), True
-        if other and (ended := other.wait()):
+        if other and (ended := other.wait()) != 0:
             faults.append(f"the other command ended with {ended}: {other.last_words()}")
         if status is None:
             faults.append("did not end")

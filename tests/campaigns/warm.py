@@ -27,7 +27,6 @@ class Server:
     """The client's side. name: of a stage's script, or 'snakemake'; environment: beside this process's."""
 
     def __init__(self, name, folder, **environment):
-        self.folder = folder
         self._process = subprocess.Popen([sys.executable, __file__, name], cwd=folder, text=True, env=os.environ | environment,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

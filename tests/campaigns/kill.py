@@ -15,6 +15,7 @@ the last one, and a larger N adds to them. Linux only: operations are counted by
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import json
@@ -157,7 +158,6 @@ def kill_stages(project, counter, record, seed):
                         yield
                     if not record.of(key)["writes"]:
                         break
-    print(f"{sum(counts.values())} operations of {len(counts)} stages, each killed once", flush=True)
     while True:
         rng = random.Random(f"stage {seed} {len(record.lines)}")
         made = rng.choice(list(counts))
@@ -323,11 +323,24 @@ def kill_chains(project, counter, record, seed):
             yield
 
 
+def operations(record):
+    """Stage -> the number of its operations at which it was killed."""
+    found = collections.Counter()
+    for line in record.lines:
+        kind, made, *kills = line["key"].split()
+        if kind == "stage" and len(kills) == 1 and not kills[0].endswith("½"):
+            found[pathlib.Path(made).parent.name] += 1
+    return found
+
+
 def summary(record):
     """Lines on the kills of the record."""
     faulty = [line for line in record.lines if line["faults"]]
+    each = operations(record)
     return "\n".join([f"{record.count('stage')} kills of stages and {record.count('chain')} of chains, in {len(record.lines)} "
                       f"experiments, of which {len(faulty)} ended with faults",
+                      f"Stages were killed at {sum(each.values())} operations, each once: "
+                      f"{', '.join(f'{stage} {count}' for stage, count in each.items())}",
                       *(f"  {line['key']}: {'; '.join(line['faults'])}" for line in faulty)])
 
 

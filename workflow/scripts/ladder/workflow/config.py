@@ -377,6 +377,9 @@ def _check_training(config):
     if training != "patches" and not network.trains:
         raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
                         "patches")
+    key = "epochs" if config["steps"] == "none" else "steps"
+    if training == "patches_then_gradient" and not config[key]:
+        raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")
 
 
 def _training_images(config):

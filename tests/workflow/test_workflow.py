@@ -732,7 +732,7 @@ def test_a_wrong_entry_names_the_list_it_is_in(project):
 
 
 @pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
-                                          ("{epochs: [3, 0]}", "epochs is '0', but must be")])
+                                          ("{epochs: [3, -1]}", "epochs is '-1', but must be")])
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
     output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
@@ -764,6 +764,81 @@ def test_a_failed_run_ends_with_its_message_also_after_a_list_kept_it(project, t
     project.ran()
     project.snakemake(*alone)
     assert project.ran() == [], "it is known to fail"
+
+
+# ---- pages that the configuration has left behind
+
+@pytest.fixture
+def shown(project):
+    """The project whose report is a page with a body; returns (project, path of the page, its bytes)."""
+    page = project.folder / "results/report.html"
+    (own,) = (project.folder / "results/report").glob("*/report.html")
+    own.write_text(f"<body>\n{own.read_text()}")
+    page.write_bytes(own.read_bytes())
+    project.ran()
+    return project, page, page.read_bytes()
+
+
+def notice(page):
+    """The text of the notice at the top of a page, '' without one."""
+    found = re.search(r"<body>\n<!--of another configuration-->(.*)<!--end-->\n", page.read_text())
+    return re.sub("<[^>]+>", "", found[1]) if found else ""
+
+
+def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(shown):
+    project, page, before = shown
+    summary = (project.folder / "results/summary.json").read_bytes()
+    version = next((project.folder / "results/report").iterdir()).name
+    project.snakemake("train", "--config", "batch_size=32")
+    assert re.fullmatch(rf"This page shows {version}\. The latest command \([-\d]+ [\d:]+ UTC\) was for another configuration: "
+                        r"batch_size 64 → 32\. \.venv/bin/snakemake results/report\.html, with the settings of that command "
+                        r"line, makes the page anew\.", notice(page)), page.read_text()[:900]
+    project.snakemake("train", "--config", "batch_size=16")
+    assert "batch_size 64 → 16" in notice(page) and page.read_bytes().endswith(before.partition(b"<body>\n")[2])
+    assert "Nothing to be done" in project.snakemake("train") and page.read_bytes() == before
+    assert (project.folder / "results/summary.json").read_bytes() == summary
+    assert "Nothing to be done" in project.snakemake()
+
+
+def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
+    project, page, before = shown
+    config = project.folder / "config.yaml"
+    config.write_text(config.read_text().replace("svm_C: 10\n", "svm_C: 7\n"))
+    project.snakemake(FAIL="svm")
+    assert project.status != 0 and "svm_C" not in notice(page) and ": C 10 → 7. .venv/bin/snakemake results/report.html makes" \
+        in notice(page)
+    project.snakemake()
+    assert project.status == 0 and not notice(page) and page.read_bytes() != before
+    config.write_text(config.read_text().replace("svm_C: 7\n", "svm_C: 10\n"))
+    project.snakemake()
+    assert page.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [["-n", "train", "--config", "batch_size=32"], ["train", "--config", "batch_size=0"],
+                                       ["--config", "svm_backend=cuml"], ["--touch"], ["--summary", "--config", "seed=2"]])
+def test_a_command_that_runs_nothing_puts_no_notice_on_a_page(shown, arguments):
+    project, page, before = shown
+    project.snakemake(*arguments)
+    assert page.read_bytes() == before and project.ran() == []
+
+
+def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
+    project, page, before = shown
+    shutil.rmtree(next((project.folder / "results/report").iterdir()))
+    project.snakemake("train", "--config", "batch_size=32")
+    assert "This page shows an artifact that is no longer there." in notice(page)
+    project.snakemake()
+    assert not notice(page)
+
+
+def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(project):
+    project.snakemake("results/compare.html", "--config", "compare=[{svm_C: 3}]")
+    page = project.folder / "results/compare.html"
+    page.write_text("<body>\n")
+    project.snakemake("train")
+    assert not notice(page)
+    project.snakemake("train", "--config", "compare=[{svm_C: 4}]")
+    assert notice(page)
 
 
 SEARCH = ("results/search.html", "--config", "controls=[]")

@@ -26,8 +26,8 @@ from ladder.workflow import config as configuration, places, search, stages
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
-# they are requested again: `variant: auto` reads results/parity.json.
+# Fixed names by role: copies of the artifact's files. They stay until they are requested again; `variant: auto` reads
+# results/parity.json.
 FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
@@ -69,6 +69,12 @@ class Command:
     @property
     def forces_all(self):
         return bool(workflow.dag_settings.forceall)
+
+    @property
+    def runs(self):
+        """Whether jobs run, where there are any: not with -n or --touch, and not inside a job. For use at the end."""
+        idle = workflow.scheduler is None or workflow.dryrun or workflow.touch
+        return workflow.is_main_process and not idle
 
 
 def runs_elsewhere():
@@ -313,6 +319,24 @@ def settle(*paths):
     for path in paths:
         if os.path.exists(path) and os.path.getmtime(path) > time.time():
             os.utime(path)
+
+
+# Pages in results/ that the configuration has left behind.
+
+
+@atexit.register
+def mark_pages_of_other_configurations():
+    """Put a notice on each page that shows another version than this command's; parity measures a machine, not a run."""
+    if not COMMAND.runs:
+        return
+    from ladder.workflow import notices
+
+    given = any(option.startswith(("--config", "-C")) for option in sys.argv)
+    for role in FIXED.keys() - {"parity"}:
+        page, keyed = FIXED[role][0], CHAIN[role]
+        # A list that is empty now was given on an earlier command line.
+        if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
+            notices.update(page, keyed, given)
 
 
 # Parameters of a stage's command line.

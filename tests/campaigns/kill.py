@@ -15,6 +15,7 @@ the last one, and a larger N adds to them. Linux only: operations are counted by
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import json
@@ -110,7 +111,7 @@ class Stage:
             writes = self._counter.struck_a_write
             if self._is_there():   # then the workflow does not run the stage again
                 break
-        if not self._is_there() and (status := self._run()):
+        if not self._is_there() and (status := self._run()) != 0:
             faults.append(f"ended with {status}: {self._output.read_text().strip()[-300:]}")
         faults += self._project.artifact_faults(self.made)
         if self._project.finished(but=(self.made,)) != before:
@@ -157,7 +158,6 @@ def kill_stages(project, counter, record, seed):
                         yield
                     if not record.of(key)["writes"]:
                         break
-    print(f"{sum(counts.values())} operations of {len(counts)} stages, each killed once", flush=True)
     while True:
         rng = random.Random(f"stage {seed} {len(record.lines)}")
         made = rng.choice(list(counts))
@@ -241,8 +241,8 @@ class Chain:
         """(description, facts for the record) of a chain with artifacts removed that is killed and run again."""
         name = rng.choice([name for name, (target, *_) in self._project.commands.items()
                            for _ in range(3 if target == "report" else 1)])
-        page = self._project.added[name][-1]
-        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3)))
+        page = (self._project.added[name] or [None])[-1]
+        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3))) if page else []
         self._remove(removed, page)
         untouched = self._project.finished(but=removed)
         strikes = [Strike.draw(rng, len(removed) + 1) for _ in range(rng.choice((1, 1, 2)))]
@@ -252,7 +252,7 @@ class Chain:
             struck.append(self._strike(name, strike, rng, beside and strike is strikes[-1], faults, sessions))
         self._counter.arm()
         command = self._start(name, "output.txt", sessions)
-        if status := command.wait():
+        if (status := command.wait()) != 0:
             faults.append(f"ended with {status}: {command.last_words()}")
         faults += self._left_processes(sessions) + self._project.faults()
         after = self._project.finished(but=removed)
@@ -278,7 +278,7 @@ class Chain:
         for made in removed:
             shutil.rmtree(self._project.folder / made)
         for copy in (self._project.folder / "results").glob("*.*"):
-            if not removed and (self._project.folder / page / copy.name).exists():
+            if page and not removed and (self._project.folder / page / copy.name).exists():
                 copy.unlink()
 
     def _strike(self, name, strike, rng, beside, faults, sessions):
@@ -297,7 +297,7 @@ class Chain:
         if status is None and not self._counter.struck:
             first.kill(number, "group" if strike.target in ("itself", "parent") else strike.target, rng)
             status, sent = first.wait(), True
-        if other and (ended := other.wait()):
+        if other and (ended := other.wait()) != 0:
             faults.append(f"the other command ended with {ended}: {other.last_words()}")
         if status is None:
             faults.append("did not end")
@@ -323,11 +323,24 @@ def kill_chains(project, counter, record, seed):
             yield
 
 
+def operations(record):
+    """Stage -> the number of its operations at which it was killed."""
+    found = collections.Counter()
+    for line in record.lines:
+        kind, made, *kills = line["key"].split()
+        if kind == "stage" and len(kills) == 1 and not kills[0].endswith("½"):
+            found[pathlib.Path(made).parent.name] += 1
+    return found
+
+
 def summary(record):
     """Lines on the kills of the record."""
     faulty = [line for line in record.lines if line["faults"]]
+    each = operations(record)
     return "\n".join([f"{record.count('stage')} kills of stages and {record.count('chain')} of chains, in {len(record.lines)} "
                       f"experiments, of which {len(faulty)} ended with faults",
+                      f"Stages were killed at {sum(each.values())} operations, each once: "
+                      f"{', '.join(f'{stage} {count}' for stage, count in each.items())}",
                       *(f"  {line['key']}: {'; '.join(line['faults'])}" for line in faulty)])
 
 

@@ -19,19 +19,21 @@ LENET = (*TINY, "network=lenet_5", "controls=[]")
 # Name -> target and settings of a command.
 COMMANDS = {
     "autoencoder": ("report", *TINY, "autoencoder_filters=[6,4]", "training=patches_then_gradient", "patches_samples=[500]",
-                    "normalization=zca", "evaluations=[linear,ridge,knn]", "seeds=[2]", "features_standardize=true",
-                    "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
-    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2"),
+                    "normalization=standardize", "evaluations=[linear,ridge,knn]", "controls=[random]",
+                    "features_standardize=true", "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
+    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
     "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),
     "multipliers": ("results/multipliers.html", *LENET, "multipliers=[{test_multiplier: [exact, am32]}]"),
-    "search": ("results/search.html", *LENET, "search={keys: {seed: [1, 2]}, budget: 2}"),
+    "search": ("results/search.html", *LENET, "holdout=15", "search={keys: {seed: [1, 2]}, budget: 2}"),
     "network": ("results/network.html", *LENET),
+    "history": ("results/history.html", *LENET),
 }
 PAGES = ("report", "compare", "multipliers", "search")   # stages whose files tell the times of others
 # Copy in results/ -> its stage.
 COPIES = {"report.html": "report", "summary.json": "report", "best.yaml": "search", "network.html": "network",
           **{f"{stage}.{end}": stage for stage in ("compare", "multipliers", "search") for end in ("html", "json", "csv")}}
 SCORES = "results/test_scores.csv"
+OF_NO_STAGE = (SCORES, "results/history.html")
 TOPS = ("results", "logs")
 FINISHED = {".lock", ".complete.json", "manifest.json"}   # in a finished artifact, beside the files that its manifest names
 ITSELF, GROUP, PARENT = range(3)   # whom the counter kills; greater numbers are process ids
@@ -164,7 +166,7 @@ class Project:
                 originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
                 if sha256(path) not in map(sha256, originals):
                     faults.append(f"{inside} is the copy of no artifact")
-            elif not (a_log or str(inside) == SCORES or str(inside.parent) in self.stages):
+            elif not (a_log or str(inside) in OF_NO_STAGE or str(inside.parent) in self.stages):
                 faults.append(f"{inside} is left")
         return faults
 

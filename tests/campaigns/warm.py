@@ -1,11 +1,11 @@
 """Commands in forks of a process that has imported them already, which saves a second of each.
 
-    warm.py stage train_network     serves the runs of one stage's script
-    warm.py snakemake               serves those of Snakemake
+    warm.py train_network     serves the runs of one stage's script
+    warm.py snakemake         serves those of Snakemake
 
-A request is a JSON line. {"start": arguments, "folder": ..., "output": file} starts a command in a session of its own and is
-answered with its process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then.
-What the first command that succeeds has imported is imported for the others.
+A request is a JSON line. {"start": arguments, "output": file} starts a command in a session of its own and is answered with its
+process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then. What the first
+command that succeeds has imported is imported for the others.
 """
 
 import atexit
@@ -27,7 +27,6 @@ class Server:
     """The client's side. name: of a stage's script, or 'snakemake'; environment: beside this process's."""
 
     def __init__(self, name, folder, **environment):
-        self.folder = folder
         self._process = subprocess.Popen([sys.executable, __file__, name], cwd=folder, text=True, env=os.environ | environment,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

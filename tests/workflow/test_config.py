@@ -154,7 +154,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
 
 
 def test_a_number_that_python_does_not_write_out_is_refused(raw):   # nor would pytest write it out
-    for key in ("epochs", "learning_rate", "train_limit"):
+    for key in ("epochs", "learning_rate", "train_limit", "optimizer", "name", "search", "compare", "svm_gamma"):
         with pytest.raises(UserError, match=f"{key} is too large to be shown, but must be"):
             config.load(raw | {key: 10 ** 5000})
 

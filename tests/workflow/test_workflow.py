@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import platform
 import random
 import re
 import shutil
@@ -346,6 +347,14 @@ def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
         path.write_bytes(whole)
 
 
+def test_a_folder_in_the_place_of_the_history_is_one_line_and_stays(fresh):
+    (fresh.folder / "results/history.html/mine").mkdir(parents=True)
+    output = fresh.snakemake("results/history.html")
+    assert fresh.status != 0 and "Traceback" not in output
+    assert output.splitlines()[-1] == "cannot write results/history.html: Is a directory"
+    assert (fresh.folder / "results/history.html/mine").is_dir()
+
+
 def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
     copy, (made,) = project.folder / "results/summary.json", project.folder.glob("results/report/*/summary.json")
     whole = made.read_bytes()
@@ -483,6 +492,20 @@ def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
     assert project.ran() == ["train"]
     project.snakemake("report", "-R", "fit_svm")
     assert project.ran() == ["report", "svm", "svm", "svm"]
+
+
+def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(project):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    forms = ("logs/.errors.{}", "logs/.command.{}", "logs/train/.t.json.{}.tmp", "results/.report.html.{}.tmp")
+    gone, kept = ([project.folder / form.format(f"{machine}.{process}") for form in forms]
+                  for machine, process in ((platform.node(), ended.pid), ("elsewhere", ended.pid)))
+    kept += [project.folder / form.format(f"{platform.node()}.{os.getpid()}") for form in forms]
+    for path in (*gone, *kept):
+        path.touch()
+    assert project.snakemake("-n") and project.status == 0
+    assert [path.exists() for path in gone] == [False] * len(gone)
+    assert [path.exists() for path in kept] == [True] * len(kept)
 
 
 def test_two_runs_at_once_share_the_work(fresh):

@@ -308,9 +308,12 @@ def _readings(value, rule):
             return _numbers(value, rule["type"])
         case "boolean":
             words = {"true": True, "yes": True, "false": False, "no": False}
-            return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
+            word = value.lower() if isinstance(value, str) else ""
+            return [value] if isinstance(value, bool) else [words[word]] if word in words else []
         case "null":
             return [None] if value in (None, "null") else []
+        case "object":
+            return [value] if isinstance(value, dict) else []
         case "string":   # without line breaks and what Python makes of bytes that are no text
             return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
     return [value]

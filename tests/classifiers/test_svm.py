@@ -366,8 +366,9 @@ def run_stage(tmp_path):
         params = {"backend": "sklearn", "kernel": "rbf", "C": 10.0, "gamma": "scale", **params}
         digests = {path: sources.digest(path) for path in sources.closure(script)}
         spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
-        return subprocess.run([sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / "svm",
-                               "--input", f"data={tmp_path / 'data'}", "--input", f"features={tmp_path / 'features'}",
+        inputs = {name: str(tmp_path / name) for name in ("data", "features")}
+        (tmp_path / "job.json").write_text(json.dumps({"spec": spec, "inputs": inputs}))
+        return subprocess.run([sys.executable, script, "--job", tmp_path / "job.json", "--output", tmp_path / "svm",
                                "--threads", "2"], capture_output=True, text=True)
     return run
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 
 import numpy as np
 import pytest
@@ -245,6 +246,28 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path, damage):
     assert not fresh.restore(tmp_path / "checkpoint")
     assert fresh.epoch == 0
     assert np.array_equal(fresh.values["a.weight"], kept)
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_used(tmp_path):
+    run = start()
+    run.run_epoch()
+    run.save(tmp_path / "checkpoint")
+    whole, fresh = (tmp_path / "checkpoint").read_bytes(), start()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for at in (*range(header), *range(header, len(whole), 97)):
+        (tmp_path / "checkpoint").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        assert not fresh.restore(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_bytes(whole)
+    assert fresh.restore(tmp_path / "checkpoint")
+
+
+def test_the_checkpoint_of_another_run_is_not_used(tmp_path):
+    run = start(seed=7)
+    run.run_epoch()
+    (tmp_path / "t1").mkdir(), (tmp_path / "t2").mkdir()
+    run.save(tmp_path / "t1/checkpoint")
+    os.rename(tmp_path / "t1/checkpoint", tmp_path / "t2/checkpoint")
+    assert not start(seed=8).restore(tmp_path / "t2/checkpoint")
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_learning_rate():

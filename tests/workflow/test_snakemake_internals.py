@@ -11,10 +11,15 @@ import pytest
 
 # The expressions of common.smk, evaluated like there in an input function.
 SNAKEFILE = """
+import atexit
+
+atexit.register(lambda: print("ended", workflow.is_main_process, workflow.scheduler is None, workflow.dryrun, workflow.touch))
+
 def look(wildcards):
     print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
           bool(workflow.dag_settings.forcetargets), bool(workflow.dag_settings.forceall),
-          workflow.resource_settings.nodes, workflow.cores, sep="|")
+          workflow.resource_settings.nodes, workflow.cores, workflow.dryrun,
+          dict(workflow.config_settings.overwrite_config), sep="|")
     return []
 
 rule page:
@@ -32,7 +37,7 @@ rule other:
         "touch {output}"
 """
 NAMES = ("dag_settings.targets", "dag_settings.forcerun", "dag_settings.forcetargets", "dag_settings.forceall",
-         "resource_settings.nodes", "cores")
+         "resource_settings.nodes", "cores", "dryrun", "config_settings.overwrite_config")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,30 @@ def test_cores_are_in_workflow_cores_and_nodes_are_none_on_this_machine(seen):
     assert values["cores"] == 3 and values["resource_settings.nodes"] is None
 
 
+def test_a_dry_run_is_in_workflow_dryrun(seen):
+    assert seen("page.html")["dryrun"] is True
+
+
+def test_what_overrides_the_configuration_is_in_config_settings_overwrite_config(seen, tmp_path):
+    (tmp_path / "overrides.yaml").write_text("here: {}")
+    values = seen("page.html", "--configfile", str(tmp_path / "overrides.yaml"), "--config", "there={}")
+    assert values["config_settings.overwrite_config"] == {"here": {}, "there": {}}
+
+
 def test_jobs_of_a_cluster_are_counted_in_resource_settings_nodes():
     from snakemake.settings.types import ResourceSettings
 
     assert ResourceSettings(nodes=5).nodes == 5
+
+
+@pytest.mark.parametrize("arguments, ended", [
+    (["page.html"], "ended True False False False"), (["page.html", "-n"], "ended True False True False"),
+    (["page.html", "--touch"], "ended True False False True"), (["--list"], "ended True True False False"),
+    (["--summary"], "ended True True False False")])
+def test_at_the_end_the_workflow_tells_whether_it_ran_jobs(seen, tmp_path, arguments, ended):
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    (tmp_path / "page.html").touch()
+    for _ in range(2):   # the second time there is nothing to be done
+        done = subprocess.run([sys.executable, "-m", "snakemake", "--cores", "1", *arguments], cwd=tmp_path, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.stdout.splitlines()[-1] == ended, done.stdout

@@ -44,10 +44,12 @@ def call(tmp_path):
     script = root / NAME
     script.write_text(SCRIPT)
 
-    def call(params, *arguments, declared=None, output="d1", **more):
+    def call(params, *arguments, inputs=None, declared=None, output="d1", **more):
         digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
         spec = {"stage": "data", "params": params, "sources": digests, "parents": {}, **more}
-        command = [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output,
+        job = tmp_path / f"{output}.json"
+        job.write_text(json.dumps({"spec": spec, "inputs": inputs or {}}))
+        command = [sys.executable, script, "--job", job, "--output", tmp_path / output,
                    "--log", tmp_path / "logs/d1.log", *arguments]
         environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -67,7 +69,7 @@ def test_the_libraries_of_the_work_are_recorded_and_checked_where_they_count(cal
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
     assert call({}, output="d0").returncode == 0
-    done = call({}, "--threads", "3", "--option", "urls=a=b", "--input", f"data={tmp_path / 'd0'}")
+    done = call({}, "--threads", "3", "--option", "urls=a=b", inputs={"data": str(tmp_path / "d0")})
     assert done.returncode == 0, done.stderr
     assert artifacts.Artifact(done.folder).metrics == {"threads": 3, "options": {"urls": "a=b"}, "inputs": {"data": "d0"}}
     assert "made in" in (tmp_path / "logs/d1.log").read_text()
@@ -118,7 +120,7 @@ def test_a_log_on_a_full_disk_does_not_hide_the_message(call):
 
 
 def test_a_missing_input_is_one_line(call, tmp_path):
-    done = call({}, "--input", f"data={tmp_path / 'nowhere'}")
+    done = call({}, inputs={"data": str(tmp_path / "nowhere")})
     assert done.returncode == 1 and "nowhere holds no finished artifact" in done.stderr.splitlines()[-1]
 
 
@@ -144,11 +146,11 @@ def test_a_failed_run_is_an_error_and_kept_only_on_request(call, tmp_path, monke
     monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
     assert call({"raises": "failed"}).returncode == 0
     assert artifacts.Artifact(tmp_path / "d1").failed == "it diverged"
-    of_it = ("--input", f"data={tmp_path / 'd1'}")
-    assert call({}, *of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
+    of_it = {"data": str(tmp_path / "d1")}
+    assert call({}, inputs=of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
     assert call({"raises": "user"}, output="d3").returncode == 1, "a fault that another machine may not have is never kept"
 
     monkeypatch.delenv("LADDER_KEEP_FAILED")
-    for output, more in (("d1", ()), ("d4", of_it)):
-        done = call({"raises": "failed"} if output == "d1" else {}, *more, output=output)
+    for output, inputs in (("d1", {}), ("d4", of_it)):
+        done = call({} if inputs else {"raises": "failed"}, inputs=inputs, output=output)
         assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == f"data {output}: it diverged"

@@ -2,30 +2,32 @@
 # What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
+import contextlib
 import filecmp
 import functools
-import itertools
 import json
+import logging
 import os
 import pathlib
 import shlex
 import sys
 import time
 
-import yaml
-
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, runtime
+from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
-from ladder.workflow import config as configuration, search, stages
+from ladder.workflow import config as configuration, places, search, stages
 
-# Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
-# they are requested again: `variant: auto` reads results/parity.json.
+# Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
+ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
+ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
+# Fixed names by role: copies of the artifact's files. They stay until they are requested again; `variant: auto` reads
+# results/parity.json.
 FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
@@ -68,6 +70,12 @@ class Command:
     def forces_all(self):
         return bool(workflow.dag_settings.forceall)
 
+    @property
+    def runs(self):
+        """Whether jobs run, where there are any: not with -n or --touch, and not inside a job. For use at the end."""
+        idle = workflow.scheduler is None or workflow.dryrun or workflow.touch
+        return workflow.is_main_process and not idle
+
 
 def runs_elsewhere():
     """True if other machines run the jobs: for a cluster's executor Snakemake counts nodes, not cores."""
@@ -79,9 +87,19 @@ def cores():
     return None if runs_elsewhere() else workflow.cores
 
 
+def overridden():
+    """The keys of --config and --configfile with their values, before Snakemake merges them into those of config.yaml."""
+    return workflow.config_settings.overwrite_config
+
+
+def dry_run():
+    return workflow.dryrun
+
+
 def load_settings():
     """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
     try:
+        configuration.check_overrides(overridden())
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
@@ -114,6 +132,26 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def stop_unless(check, *arguments):
+    """Exit with one line if the check raises a UserError."""
+    try:
+        check(*arguments)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def remove_leftovers():
+    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
+        for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
+stop_unless(places.check_kind, "results", "logs")
+stop_unless(places.check_writable, ".snakemake")
+remove_leftovers()
 if ladder.RELEASED:
     say(ladder.RELEASED)
 # The nodes of a cluster may have a GPU or libraries that this machine lacks.
@@ -174,7 +212,7 @@ def made(*roles):
                 )
         joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
         wanted = [CHAIN[role] for role in (*roles, *joined)]
-        return with_others(damaged(*wanted), manifests(*wanted))
+        return with_others(damaged_of(wanted), manifests(*wanted))
 
     return inputs
 
@@ -202,8 +240,10 @@ def asked_for_again(wildcards):
     again = runs_although_there(keyed)
     if not again and os.path.exists(keyed.manifest):
         return []
+    stop_where_nothing_can_be_written()
     stop_where_it_cannot_run(keyed)
-    return damaged(*keyed.parents.values()) + (this_command(wildcards) if again else [])
+    above = damaged_of(keyed.parents.values())
+    return above + (this_command(wildcards) if again else [])
 
 
 def outdated(role):
@@ -212,6 +252,8 @@ def outdated(role):
     def inputs(wildcards):
         folder = pathlib.Path(CHAIN[role].folder)
         copies = [pathlib.Path(copy) for copy in FIXED[role] if os.path.exists(copy)]
+        for folder_there in filter(pathlib.Path.is_dir, copies):
+            sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
         same = all(
             (folder / copy.name).exists()
@@ -226,7 +268,8 @@ def outdated(role):
 @functools.cache
 def command_started():
     """Create the file that exists while this command runs; returns its path."""
-    path = pathlib.Path("logs", f".command.{os.getpid()}")
+    stop_where_nothing_can_be_written()
+    path = pathlib.Path("logs", f".command.{processes.owner()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
     atexit.register(path.unlink, missing_ok=True)
@@ -255,15 +298,20 @@ def with_others(files, others):
     return files + [other for other in others if other not in files]
 
 
-def damaged(*wanted):
+def damaged_of(wanted):
     """The manifests of the damaged artifacts among these and their ancestors, for all that runs because of something else.
 
     Snakemake does not look at what depends on a job that has a reason of its own to run, except through an input that is not
     ancient.
     """
-    found = [keyed.manifest for keyed in wanted if damage(keyed.version)]
-    above = [damaged(*keyed.parents.values()) for keyed in wanted]
-    return sorted({*found, *itertools.chain(*above)})
+    return sorted(set().union(*(damaged(keyed.version) for keyed in wanted)))
+
+
+@functools.cache
+def damaged(version):
+    keyed = BY_VERSION[version]
+    found = {keyed.manifest} if damage(version) else set()
+    return found.union(*(damaged(above.version) for above in keyed.parents.values()))
 
 
 def settle(*paths):
@@ -271,6 +319,24 @@ def settle(*paths):
     for path in paths:
         if os.path.exists(path) and os.path.getmtime(path) > time.time():
             os.utime(path)
+
+
+# Pages in results/ that the configuration has left behind.
+
+
+@atexit.register
+def mark_pages_of_other_configurations():
+    """Put a notice on each page that shows another version than this command's; parity measures a machine, not a run."""
+    if not COMMAND.runs:
+        return
+    from ladder.workflow import notices
+
+    given = any(option.startswith(("--config", "-C")) for option in sys.argv)
+    for role in FIXED.keys() - {"parity"}:
+        page, keyed = FIXED[role][0], CHAIN[role]
+        # A list that is empty now was given on an earlier command line.
+        if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
+            notices.update(page, keyed, given)
 
 
 # Parameters of a stage's command line.
@@ -284,12 +350,15 @@ def folder(wildcards):
     return BY_VERSION[wildcards.version].folder
 
 
-def spec(wildcards):
-    return stages.canonical(BY_VERSION[wildcards.version].spec)
-
-
-def inputs(wildcards):
-    return input_options(BY_VERSION[wildcards.version].parents)
+def job(wildcards):
+    """The file, beside its log, with a stage's spec and inputs, which are too long for a command line."""
+    keyed = BY_VERSION[wildcards.version]
+    path = pathlib.Path("logs", keyed.stage, f"{keyed.version}.json")
+    if not dry_run():
+        inputs = {name: parent.folder for name, parent in keyed.parents.items()}
+        text = stages.canonical({"spec": keyed.spec, "inputs": inputs})
+        stop_unless(places.write, path, text)
+    return str(path)
 
 
 def input_options(parents):
@@ -353,10 +422,10 @@ def why(wildcards):
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
-    file = yaml.safe_load(pathlib.Path(workflow.basedir, "config.yaml").read_text())
+    file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
-        overrides = yaml.safe_load(preset.read_text())
         try:
+            overrides = configuration.read_file(preset)
             loaded = configuration.load({**file, **overrides})
             chains.append(stages.chain(configuration.resolve(loaded)))
         except UserError as error:
@@ -420,6 +489,7 @@ def damage(version):
     """What is damaged in a finished artifact, in words; '' if nothing is, or if it is not there."""
     keyed = BY_VERSION[version]
     try:
+        # What is copied to results/ has no reader that would check it.
         kept.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
     except kept.Damaged as found:
         return f"{found.path} ({found.fault})"
@@ -451,6 +521,12 @@ def remade():
 # Errors.
 
 
+@functools.cache
+def stop_where_nothing_can_be_written():
+    """Exit with one line, before any work, if results/ or logs/ cannot be written."""
+    stop_unless(places.check_writable, "results", "logs")
+
+
 def stop_where_it_cannot_run(keyed):
     """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
@@ -468,33 +544,32 @@ def pictures_are_there(wildcards):
     """Input function without files: exits with one line if no pictures are named or found, before a model is trained."""
     from ladder.data import pictures
 
-    try:
-        pictures.find(SETTINGS["predict"])
-    except UserError as error:
-        sys.exit(str(error))
+    stop_unless(pictures.find, SETTINGS["predict"])
     return []
 
 
-# A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output.
-ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+# A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
+# a signal other than Ctrl-C has ended it, its shell command writes "killed" and the script, which has the rule's name.
+ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 
 
-def killed(wildcards):
-    """The end of a stage's shell command: the error message of a stage that a signal other than Ctrl-C has ended."""
-    name = stages.RULES[BY_VERSION[wildcards.version].stage]
-    text = (
-        f"{name} was killed before it could say why, perhaps for want of memory; "
-        "run the same command again: finished artifacts stay"
-    )
-    return (
-        "{ status=$?; [ $status -le 128 ] || [ $status = 130 ] ||"
-        f' echo {shlex.quote(text)} >> "$LADDER_ERRORS"; exit $status; }}'
-    )
+KILLED = (
+    "{} was killed before it could say why, perhaps for want of memory; "
+    "run the same command again: finished artifacts stay"
+)
 
 
 def repeat_errors():
     """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
     if ERRORS.exists():
-        say(f"\n{ERRORS.read_text().strip()}")
+        lines = [
+            (
+                KILLED.format(pathlib.Path(line).stem)
+                if line.startswith("killed ")
+                else line
+            )
+            for line in ERRORS.read_text().strip().splitlines()
+        ]
+        say("\n" + "\n".join(lines))

@@ -19,15 +19,18 @@ rule publish:
     log:
         "logs/publish.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         folder="",
+        owner=processes.owner(),
         then="",
     message:
         "{output}: copied from {params.folder}"
     shell:
         "for copy in {output}; do"
-        " cp {params.folder:q}/$(basename $copy) $copy.new && mv $copy.new $copy || exit 1;"
+        " name=$(basename $copy);"
+        " new=results/.$name.{params.owner:q}.tmp;"
+        " cp {params.folder:q}/$name $new && mv $new $copy || {{ rm -f $new; exit 1; }};"
         " done 2> {log:q} {params.then}"
 
 
@@ -77,7 +80,7 @@ use rule publish as publish_search with:
         "logs/publish_search.log",
     params:
         folder=CHAIN["search"].folder,
-        then="; cat results/best.yaml",
+        then="; sed '/^$/,$d' results/best.yaml",
 
 
 use rule publish as publish_network with:
@@ -116,7 +119,7 @@ rule diff:
         "logs/diff.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         versions=SETTINGS["diff"],
     message:
@@ -135,11 +138,12 @@ rule history:
         "logs/history.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     message:
         "{output}: every run in results/"
     shell:
-        "python3 workflow/scripts/make_history.py --output {output} | tee {log:q}"
+        "python3 workflow/scripts/make_history.py --output {output}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
 
 
 rule predictions:
@@ -155,7 +159,7 @@ rule predictions:
         "logs/predictions.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     threads: threads_of
     params:
         pictures=SETTINGS["predict"],
@@ -182,7 +186,7 @@ rule gc:
         "logs/gc.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",

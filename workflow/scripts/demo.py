@@ -9,16 +9,12 @@ import pathlib
 import shlex
 import sys
 
-import yaml
-
-from ladder import RELEASED, files, progress
+from ladder import RELEASED, progress
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
 from ladder.store import artifacts
 from ladder.workflow import config, stages
-
-MOST_BYTES = 10**6   # of a configuration file
 
 
 def main():
@@ -59,24 +55,13 @@ def read_settings(paths, overrides):
     """The resolved configuration: config.yaml, overridden by the files `paths` and then by the KEY=VALUE texts."""
     raw = {}
     for path in ("config.yaml", *paths):
-        found = read_yaml(files.read(path, MOST_BYTES), f"{path} is not a YAML file of keys and values")
-        if not isinstance(found, dict | None):
-            raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
-        raw |= found or {}
+        raw |= config.read_file(path)
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}: write KEY=VALUE")
-        raw[key] = read_yaml(value, f"--config {key}: the value is not YAML")
+        raw[key] = config.read_yaml(value, f"--config {key}: the value is not YAML")
     return config.resolve(config.load(raw))
-
-
-def read_yaml(text, fault):
-    """The value of a text, or of the bytes of one; raises UserError, which begins with `fault`, where it is no YAML."""
-    try:
-        return yaml.safe_load(text)
-    except Exception as error:   # PyYAML raises its own errors and, for odd values, encodings and depths, many types of others
-        raise UserError(f"{fault}: {ascii(' '.join(str(error).split())[:200])[1:-1]}") from error
 
 
 def open_run(chain, given):

@@ -2,9 +2,10 @@
 
 import pathlib
 
-from ladder.errors import UserError
+from ladder.errors import UserError, one_line
 
 MOST_BYTES = 2 * 10**9   # twenty times the weights of ResNet-50
+MOST_SHOWN = 150   # characters of a path in a message
 
 
 def read(path, most=MOST_BYTES):
@@ -23,5 +24,5 @@ def read(path, most=MOST_BYTES):
 
 
 def shown(path):
-    """A path as one line of printable text, also if it is not valid UTF-8."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in str(path))
+    """A path as one line of printable text, also if it is not valid UTF-8, with its middle cut out where it is long."""
+    return one_line(path, MOST_SHOWN)

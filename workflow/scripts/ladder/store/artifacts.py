@@ -174,9 +174,7 @@ def making(folder, spec, remake=False):
         started = time.monotonic()
         yield work
         work.seconds = time.monotonic() - started
-        manifest = work._manifest()
-        _publish(folder, manifests.encoded(manifest))
-        _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
+        _publish(folder, work._manifest())
 
 
 @contextlib.contextmanager
@@ -214,7 +212,7 @@ def save_tensors(path, tensors, metadata=None):
 
 
 def _finished(folder, spec):
-    """The manifest's bytes of the undamaged artifact of this spec that `folder` holds; None without one."""
+    """The manifest of the undamaged artifact of this spec that `folder` holds; None without one."""
     for name in (COMPLETE, MANIFEST):
         try:
             manifest = manifests.read(folder, [name])
@@ -225,7 +223,7 @@ def _finished(folder, spec):
         except manifests.Damaged as damage:
             log.info("%s", damage)
             continue
-        return manifests.encoded(manifest)
+        return manifest
     return None
 
 
@@ -244,6 +242,11 @@ def _remove_folders(folder):
 
 
 def _publish(folder, manifest):
-    """Write the manifest under its second name first: Snakemake takes an artifact with the first for finished."""
-    for name in (COMPLETE, MANIFEST):
-        write_atomically(folder / name, manifest)
+    """Write the manifest under its second name, and under its first one when nothing is left that it does not name.
+
+    Snakemake takes an artifact with the first name for finished: its stage, which removes the rest, does not run again.
+    """
+    encoded = manifests.encoded(manifest)
+    write_atomically(folder / COMPLETE, encoded)
+    _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
+    write_atomically(folder / MANIFEST, encoded)

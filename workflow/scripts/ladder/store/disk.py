@@ -5,11 +5,13 @@ import hashlib
 import os
 import pathlib
 
+from ladder.machine import processes
+
 
 @contextlib.contextmanager
 def replacing(path):
     """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`, else it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{processes.owner()}.tmp")
     try:
         yield temporary
         with open(temporary, "rb+") as file:

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 
 from ladder.errors import UserError
 from ladder.store import disk
@@ -21,6 +22,7 @@ MANIFEST = "manifest.json"
 # The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it runs a job, even if another
 # process has finished the artifact in the meantime.
 COMPLETE = ".complete.json"
+VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 LARGEST = 1 << 26   # bytes; a file beyond them is no manifest and is not read into memory
 HEAD = re.compile(rb'\{\n "digest": "([0-9a-f]{64})",\n')
 NUMBER = (int, float)
@@ -62,7 +64,7 @@ def read(folder, names=(MANIFEST, COMPLETE)):
             manifest = decoded(path)
         except FileNotFoundError:
             continue
-        if manifest["version"] != path.parent.name:
+        if VERSION.fullmatch(path.parent.name) and manifest["version"] != path.parent.name:   # a copy may have any other name
             raise Damaged(path, f"it is the manifest of {manifest['version']}")
         return manifest
     return None
@@ -171,5 +173,7 @@ def _mend_second_copy(folder):
             return
     except OSError:
         pass
-    with contextlib.suppress(OSError):   # the results of somebody else, or a folder in its place
+    with contextlib.suppress(OSError):   # the results of somebody else
+        if second.is_dir():
+            shutil.rmtree(second)
         disk.write_atomically(second, written)

@@ -28,6 +28,7 @@ LISTS = ("compare", "multipliers")   # keys that list runs
 NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are keys with other values
 # Overrides for a nested run (part, repeat, ablation): it must not start further runs.
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
+MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
 UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
@@ -52,6 +53,30 @@ def load(raw):
     _check_together(config)
     _check_runs(config)
     return config
+
+
+def read_file(path):
+    """The keys and values in a YAML file; raises UserError with its name if it holds something else."""
+    found = read_yaml(files.read(path, MOST_BYTES), f"{path} is not a YAML file of keys and values")
+    if not isinstance(found, dict | None):
+        raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
+    return found or {}
+
+
+def read_yaml(text, fault):
+    """The value of a text, or of the bytes of one; raises UserError, which begins with `fault`, where it is no YAML."""
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:   # PyYAML raises its own errors and, for odd values, encodings and depths, many types of others
+        raise UserError(f"{fault}: {' '.join(str(error).split())[:200]}") from error
+
+
+def check_overrides(overridden):
+    """Raise UserError for an empty object, which Snakemake merges into the key's value in config.yaml: it would do nothing."""
+    for key, value in overridden.items():
+        rule = load_schema()["properties"].get(key, {})
+        if value == {} and rule and rule.get("type") != "object":
+            raise UserError(f"config: {key} is {{}}, but must be {describe(rule)}")
 
 
 def _check_size(key, value):
@@ -283,9 +308,12 @@ def _readings(value, rule):
             return _numbers(value, rule["type"])
         case "boolean":
             words = {"true": True, "yes": True, "false": False, "no": False}
-            return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
+            word = value.lower() if isinstance(value, str) else ""
+            return [value] if isinstance(value, bool) else [words[word]] if word in words else []
         case "null":
             return [None] if value in (None, "null") else []
+        case "object":
+            return [value] if isinstance(value, dict) else []
         case "string":   # without line breaks and what Python makes of bytes that are no text
             return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
     return [value]
@@ -349,6 +377,9 @@ def _check_training(config):
     if training != "patches" and not network.trains:
         raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
                         "patches")
+    key = "epochs" if config["steps"] == "none" else "steps"
+    if training == "patches_then_gradient" and not config[key]:
+        raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")
 
 
 def _training_images(config):

@@ -9,8 +9,8 @@
 
 A script is called by a rule as
 
-    train_network.py --spec JSON --output results/train/VERSION --input normalized=results/normalized/VERSION \\
-             --threads 2 --log logs/train/VERSION.log [--option NAME=VALUE] [--remake]
+    train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2 --log logs/train/VERSION.log \\
+             [--option NAME=VALUE] [--remake]
 
 and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.Making), `inputs` are its
 parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes, `options`
@@ -102,7 +102,7 @@ def _check_plan(spec):
 
 
 def _work(make, work, arguments, takes_failed):
-    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
+    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
         for failed in filter(None, (one.failed for one in inputs.values())):
             raise RunFailed(failed)
@@ -130,14 +130,17 @@ def _check_loaded(spec):
 def _arguments():
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", type=json.loads, required=True, help="canonical JSON: stage, params, sources, parents")
+    parser.add_argument("--job", type=pathlib.Path, required=True, help="JSON: the spec (stage, params, sources, parents), "
+                        "and the folders of its inputs by name")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the artifact to make")
-    parser.add_argument("--input", type=_pair, action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--remake", action="store_true", help="make an existing artifact again")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    job = json.loads(arguments.job.read_text())
+    arguments.spec, arguments.inputs = job["spec"], job["inputs"]
+    return arguments
 
 
 def _pair(text):

@@ -13,7 +13,7 @@ from ladder.executors.cpu import loops
 from ladder.executors.cpu.loops import Unsigned
 
 MOST_PIECES = 16        # of an operation with much work: as many threads can share it
-PIECE_WORK = 2 ** 22    # least multiplications of a piece: with less, cutting costs more than another thread saves
+PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
 # Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
 NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
@@ -21,7 +21,8 @@ NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop wh
 
 def pieces(work, most=MOST_PIECES):
     """Number of pieces, a power of two, into which `work` multiplications are cut; at most `most` and MOST_PIECES."""
-    return 1 << max(0, min(MOST_PIECES, work // PIECE_WORK, most).bit_length() - 1)
+    number = max(work // PIECE_WORK, 2 if work >= PIECE_WORK else 1)
+    return 1 << max(0, min(MOST_PIECES, number, most).bit_length() - 1)
 
 
 def cost(work):

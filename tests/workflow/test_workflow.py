@@ -344,6 +344,14 @@ def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
         path.write_bytes(whole)
 
 
+def test_a_folder_in_the_place_of_the_history_is_one_line_and_stays(fresh):
+    (fresh.folder / "results/history.html/mine").mkdir(parents=True)
+    output = fresh.snakemake("results/history.html")
+    assert fresh.status != 0 and "Traceback" not in output
+    assert output.splitlines()[-1] == "cannot write results/history.html: Is a directory"
+    assert (fresh.folder / "results/history.html/mine").is_dir()
+
+
 def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
     copy, (made,) = project.folder / "results/summary.json", project.folder.glob("results/report/*/summary.json")
     whole = made.read_bytes()

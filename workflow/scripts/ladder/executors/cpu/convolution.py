@@ -218,8 +218,9 @@ class _ToPixels:
         filters, channels = len(weight), weight.shape[3]
         kernel, padding = weight.shape[1], windows.taps[0].start - windows.begin[0]
         per_image, out = math.prod(windows.pixels), math.prod(windows.out)
+        # For few windows, the turned weights would take longer to copy than the product takes.
         self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
-                        and per_image * filters <= 2 * out * channels)
+                        and per_image * filters <= 2 * out * channels and windows.count > FEW_WINDOWS)
         if self.gathers:   # a convolution of dy with the filters rotated by 180 degrees
             turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
             self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
@@ -342,7 +343,7 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
 
 
 def _to_pixels(executor, windows, dy, to_pixels):
-    if windows.count <= FEW_WINDOWS and not to_pixels.gathers:
+    if windows.count <= FEW_WINDOWS:
         return to_pixels.of_all(executor, dy)
     cut = windows.cut(dy.shape[3])
 

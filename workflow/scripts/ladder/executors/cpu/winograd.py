@@ -15,7 +15,7 @@ from ladder.executors.cpu import blocks
 from ladder.executors.cpu.loops import loop
 
 # Least number of tiles per block: with fewer, a matrix product spends most of its time loading weights.
-BLOCK_TILES, SUM_TILES = 256, 512
+BLOCK_TILES, SUM_TILES = 256, 128
 CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
 FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
 FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
@@ -196,7 +196,7 @@ class _Backward:
     def _to_pixels(self, worker, planes, block, first):
         tiles, channels = self.tiles, planes.shape[2]
         frame = worker.workspace("frame", (4 * tiles.rows + 2, 4 * tiles.columns + 2, channels), planes.dtype)
-        rows = worker.workspace("rows", (6, 6, channels), planes.dtype)
+        rows = worker.workspace("rows", (6, 6 * tiles.columns, channels), planes.dtype)
         images_gradient(planes, first, self.dx[block], tiles.rows, tiles.padding, frame, rows)
 
 
@@ -338,36 +338,45 @@ def transform_images(x, out, tile, rows):
 def images_gradient(planes, tile, dx, down, padding, frame, rows):
     """dx (N, H, W, C) = B v B^T of the tiles from `tile` on, `down` rows of tiles per image, added up where they overlap.
 
-    Workspaces: frame (4 rows of tiles + 2, 4 columns of tiles + 2, C), rows (6, 6, C).
+    Workspaces: frame (4 rows of tiles + 2, 4 columns of tiles + 2, C), rows (6, 6 columns of tiles, C). Loops that add to what
+    they overlap are kept apart from those that transform: together they would not be vectorized.
     """
     images, height, width, channels = dx.shape
     across = frame.shape[1] // 4
     zero = dx.dtype.type(0)
     for n in range(images):
-        for r in range(frame.shape[0]):
-            for q in range(frame.shape[1]):
-                for c in range(channels):
-                    frame[r, q, c] = zero
+        for q in range(frame.shape[1]):
+            for c in range(channels):
+                frame[0, q, c] = zero
+                frame[1, q, c] = zero
         for r in range(down):
-            for q in range(across):
-                for k in range(6):
+            for k in range(6):
+                at = 6 * k
+                for q in range(across):
+                    left, here = 6 * q, tile + q
                     for c in range(channels):
-                        (rows[0, k, c], rows[1, k, c], rows[2, k, c], rows[3, k, c], rows[4, k, c],
-                         rows[5, k, c]) = _image_gradient(
-                            planes[k, tile, c], planes[6 + k, tile, c], planes[12 + k, tile, c], planes[18 + k, tile, c],
-                            planes[24 + k, tile, c], planes[30 + k, tile, c])
-                for k in range(6):
-                    row, left = 4 * r + k, 4 * q
+                        (rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c],
+                         rows[k, left + 4, c], rows[k, left + 5, c]) = _image_gradient(
+                            planes[at, here, c], planes[at + 1, here, c], planes[at + 2, here, c], planes[at + 3, here, c],
+                            planes[at + 4, here, c], planes[at + 5, here, c])
+                for q in range(1, across):
+                    left = 6 * q
                     for c in range(channels):
-                        first, second, third, fourth, fifth, sixth = _image_gradient(
-                            rows[k, 0, c], rows[k, 1, c], rows[k, 2, c], rows[k, 3, c], rows[k, 4, c], rows[k, 5, c])
-                        frame[row, left, c] += first
-                        frame[row, left + 1, c] += second
-                        frame[row, left + 2, c] += third
-                        frame[row, left + 3, c] += fourth
-                        frame[row, left + 4, c] += fifth
-                        frame[row, left + 5, c] += sixth
-                tile += 1
+                        rows[k, left, c] += rows[k, left - 2, c]
+                        rows[k, left + 1, c] += rows[k, left - 1, c]
+            tile += across
+            top = 4 * r
+            for q in range(frame.shape[1]):
+                at = q + 2 * min(q // 4, across - 1)
+                for c in range(channels):
+                    first, second, third, fourth, fifth, sixth = _image_gradient(
+                        rows[0, at, c], rows[1, at, c], rows[2, at, c], rows[3, at, c], rows[4, at, c], rows[5, at, c])
+                    frame[top, q, c] += first
+                    frame[top + 1, q, c] += second
+                    frame[top + 2, q, c] = third
+                    frame[top + 3, q, c] = fourth
+                    frame[top + 4, q, c] = fifth
+                    frame[top + 5, q, c] = sixth
         for r in range(height):
             for q in range(width):
                 for c in range(channels):

@@ -1,6 +1,8 @@
 """The GPU benchmarks on a stand-in for CuPy: refusals, records, and the ladder's table."""
 
+import dataclasses
 import json
+import os
 import shutil
 import sys
 
@@ -8,28 +10,26 @@ import numpy as np
 import pytest
 
 import fake_cupy
+import small_networks
 from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
-from ladder.network import layers, networks
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import cases  # noqa: E402
 import gpu  # noqa: E402
 import kernel  # noqa: E402
+import race  # noqa: E402
+import record as record_module  # noqa: E402
 import roofline  # noqa: E402
+import rung_work  # noqa: E402
+import sections  # noqa: E402
 import table  # noqa: E402
 import timing  # noqa: E402
-
-NETWORK = networks.resolve("small", (4, 4, 3), (layers.conv2d("a", 4), layers.relu("a_relu"), layers.maxpool2d("a_pool"),
-                                               layers.upsample2d("up"), layers.conv2d("b", 3)), "a_pool", "mse")
-
-LABELLED = networks.resolve("labelled", (4, 4, 3), (
-    layers.conv2d("a", 4, stride=2, bias=False), layers.batchnorm("a_bn"), layers.flatten("flat"), layers.dropout("drop", 0.5),
-    layers.dense("scores", 5)), "flat", "cross_entropy")
-
+from cases import Case  # noqa: E402
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
@@ -40,13 +40,6 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setattr(timing, name, value)
     monkeypatch.setattr(kernel, "WARM_UP", 1)
     monkeypatch.setattr(kernel, "REPETITIONS", 3)
-    cases = {"AUTOENCODERS": tuple(gpu.Case("small", (4, 4, 3), batch, 8, 4) for batch in (2, 3)),
-             "OTHERS": (gpu.Case("labelled", (4, 4, 3), 2, 7, 3),),
-             "MULTIPLIED": tuple(gpu.Case("labelled", (4, 4, 3), 2, 7, 3, multiplier=name)
-                                 for name in ("exact", "am32", "fp16"))}
-    for name, value in {"ROWS": 12, "WARM_UP": 1, **cases}.items():
-        monkeypatch.setattr(gpu, name, value)
-    monkeypatch.setattr(gpu.networks, "build", lambda name, input_shape: {"small": NETWORK, "labelled": LABELLED}[name])
     monkeypatch.setattr(driver, "sm_clock", lambda: 1500)
     (tmp_path / "cache").mkdir()
     yield fake_cupy.install(monkeypatch, tmp_path / "cache")
@@ -171,45 +164,186 @@ def test_a_wrong_shape_is_refused(shape, capsys):
 
 # ---- the record
 
-def test_the_record_has_every_section_and_makes_the_table(machine, tmp_path):
-    gpu.main(["--out", str(tmp_path / "record.json"), "--rungs", "gpu_basic"])
-    record = json.loads((tmp_path / "record.json").read_text())
-    assert record["left_out"] == []
-    assert record["machine"]["gpu"] == "Fake" and record["machine"]["torch"] is None
-    assert record["ceilings"]["copy_bytes_per_second"] == pytest.approx(2 * 4096 / 1e-3)
-    assert record["ceilings"]["fp32_flop_per_second"] == pytest.approx(2 * 16 * 8 * 2 * 512 / 1e-3)
-    assert record["parity"]["gpu_basic"]["passed"]
-    assert [row["batch"] for row in record["steps"]] == [2, 3]
-    first = record["steps"][0]
-    assert first["median_us"] == 1000 * first["launches"] and first["repetitions"] == 4 and first["mhz"] == 1500
-    assert first["scaled_epoch_seconds"] == pytest.approx(4 * first["median_us"] / 1e6)
-    assert record["extraction"][0]["images"] == 12
-    assert first["driver_bytes"] >= first["planned_bytes"] > 0
-    other = record["networks"]["labelled"]
-    assert other["parity"]["gpu_basic"]["passed"] and other["parity"]["gpu_basic"]["parity"]["sgd"]["tolerance"] == 8e-3
-    assert [(row["batch"], row["repetitions"], row["same_bytes_twice"]) for row in other["steps"]] == [(2, 3, True)]
-    assert other["steps"][0]["scaled_epoch_seconds"] == pytest.approx(4 * other["steps"][0]["median_us"] / 1e6)
-    exact, am32, fp16 = record["multipliers"]
-    assert (exact["multiplier"], am32["multiplier"], fp16["multiplier"]) == ("exact", "am32", "fp16")
-    assert exact["launches"] == am32["launches"] < fp16["launches"]   # which scales its gradients
+SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
+         "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 2, 7)}
+RACED = "race: small, batch 2"
 
 
-def test_nothing_starts_after_the_deadline(machine, tmp_path):
-    gpu.main(["--out", str(tmp_path / "record.json"), "--rungs", "gpu_basic", "--minutes", "0"])
-    record = json.loads((tmp_path / "record.json").read_text())
-    assert "steps" not in record and all(one.endswith("out of time") for one in record["left_out"])
-    assert record["machine"] and record["ceilings"]   # written before
+def set_up(patch, folder, modules):
+    """measure(*arguments, rungs, faults) makes a record of small networks in `folder` with these worker modules, and returns it.
+
+    faults: see fake_faults.py; a double underscore stands for a space.
+    """
+    (folder / "fake").mkdir()
+    for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
+        patch.setattr(sections, name, value)
+    for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
+        patch.setattr(race, name, value)
+    patch.setattr(gpu, "MODULES", modules)
+    patch.setattr(gpu, "find_torch", lambda: sys.executable)
+    patch.setattr(gpu.variants, "no_gpu", lambda: None)
+    patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
+    patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests/support", ROOT / "workflow/scripts"))))
+    patch.setenv("FAKE_FOLDER", str(folder / "fake"))
+
+    def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
+        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
+        gpu.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
+        return json.loads((folder / "out/record.json").read_text())
+
+    return measure
 
 
-def test_a_step_that_is_too_fast_is_left_out_and_the_rest_goes_on(machine, monkeypatch, tmp_path):
-    monkeypatch.setattr(timing, "ceilings", lambda executor: roofline.Ceilings("slow", 1e3, 1e3))
-    gpu.main(["--out", str(tmp_path / "record.json"), "--rungs", "gpu_basic"])
-    record = json.loads((tmp_path / "record.json").read_text())
-    assert "steps" not in record and "extraction" in record
-    assert any("is impossible" in one for one in record["left_out"])
+@pytest.fixture
+def measure(monkeypatch, tmp_path):
+    """A measure() whose steps take made-up times."""
+    return set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
 
 
-def test_steps_that_are_not_reproducible_are_left_out(machine, monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    """A record whose rungs run in the emulator."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    with pytest.MonkeyPatch.context() as patch:
+        measure = set_up(patch, tmp_path_factory.mktemp("record"), {"rungs": "fake_rung_work", "torch": "pretend_work"})
+        yield measure()
+
+
+def results(record):
+    return {name: section["result"] for name, section in record["sections"].items() if "result" in section}
+
+
+def failures(record):
+    return {name: section["failed"] for name, section in record["sections"].items() if "failed" in section}
+
+
+def test_the_record_has_every_section_the_headline_first(emulated):
+    record, found, names = emulated, results(emulated), list(emulated["sections"])
+    assert record["left_out"] == [] and list(failures(record)) == ["svm"] and "needs an NVIDIA GPU" in failures(record)["svm"]
+    assert record["machine"]["gpu"] == "Fake" and found["PyTorch"]["torch"] == "0.0"
+    assert found["ceilings"]["copy_bytes_per_second"] == pytest.approx(2 * 4096 / 1e-3)
+    assert found["ceilings"]["fp32_flop_per_second"] == pytest.approx(2 * 16 * 8 * 2 * 512 / 1e-3)
+    assert found["ceilings"]["peak_flop_per_second"]["bf16"] == pytest.approx(2048 * 108 * 1.41e9)
+    order = [names.index(name) for name in ("parity: small, gpu_gemm", RACED, "race: small, batch 3", "epoch: gpu_gemm", "svm",
+                                            "parity: labelled, gpu_basic", "race: labelled, batch 2", "race: small, batch 4",
+                                            "race: labelled, batch 2, fp16")]
+    assert order == sorted(order)
+    assert found["parity: small, gpu_basic"]["passed"] and found["parity: labelled, gpu_gemm"]["passed"]
+    assert all(section["before"] == section["after"] == {"clocks.sm": "1500"} for section in record["sections"].values())
+
+
+def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
+    found = results(emulated)
+    assert len([name for name in found if name.startswith("first look: ")]) == 24
+    rows = {row["name"]: row for row in found[RACED]["rows"]}
+    best = [f"PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
+    assert list(rows) == ["gpu_gemm", "gpu_basic", *best]
+    row = rows["gpu_basic"]
+    assert row["median_us"] == row["low_us"] == row["high_us"] == 1000 * row["launches"]   # each takes a millisecond
+    assert row["turns_us"] == [row["median_us"]] * 2 and row["mhz"] == 1500 and row["same_bytes_twice"]
+    assert row["scaled_epoch_seconds"] == pytest.approx(4 * row["median_us"] / 1e6)
+    assert row["tflop_per_second"] == pytest.approx(row["flop"] / row["median_us"] / 1e6)
+    assert row["driver_bytes"] >= row["planned_bytes"] > 0 and row["precision"] == "fp32"
+    assert [rows[name]["median_us"] for name in best] == [4000, 2000, 1000]
+    second = [row["name"] for row in found["race: small, batch 3"]["rows"] if row["precision"] == "tf32"]
+    assert second == [best[1], "PyTorch tf32 compiled contiguous graph"]   # the two fastest first looks
+    exact, fp16 = (found[f"race: labelled, batch 2{name}"]["rows"] for name in ("", ", fp16"))
+    assert fp16[0]["launches"] > next(row for row in exact if row["name"] == "gpu_gemm")["launches"]   # gradients are scaled
+
+
+def test_whole_runs_are_of_the_best_of_each_precision(emulated):
+    found = results(emulated)
+    best = min(found[RACED]["rows"][:2], key=lambda row: row["median_us"])["name"]
+    wholes = [name for name in found if name.startswith("epoch: ")]
+    assert wholes == [f"epoch: {best}", *(f"epoch: PyTorch {one} compiled channels_last graph" for one in ("fp32", "tf32", "bf16"))]
+    assert found[f"epoch: {best}"]["steps"] == 4 and len(found[f"epoch: {best}"]["losses"]) == 2
+    assert found[f"extraction: {best}"]["images"] == 12
+    streamed = found[f"streaming: {best}"]
+    assert streamed["copy_us"] == 1000 and 0 <= streamed["hidden_share"] <= 1
+
+
+@pytest.mark.parametrize("kind, reason", [("die", "the process was ended by SIGKILL"),
+                                          ("out of memory", "RuntimeError: out of memory"),
+                                          ("illegal\naddress at " + "x" * 300, "RuntimeError: illegal address at xxx")])
+def test_a_contestant_that_fails_costs_itself_only(measure, kind, reason):
+    record = measure(prepare__gpu_gemm=kind)
+    raced = results(record)[RACED]
+    assert raced["failed"]["gpu_gemm"].startswith(reason) and len(raced["failed"]["gpu_gemm"]) <= 200
+    assert "\n" not in raced["failed"]["gpu_gemm"]
+    assert [row["name"] for row in raced["rows"]][0] == "gpu_basic" and len(raced["rows"]) == 4
+
+
+def test_a_contestant_that_fails_in_a_turn_leaves_the_others_in_the_race(measure):
+    raced = results(measure(once__turn__gpu_gemm="die"))[RACED]
+    assert list(raced["failed"]) == ["gpu_gemm"]
+    assert [len(row["turns_us"]) for row in raced["rows"]] == [2] * 4, "the others of its process have entered again"
+
+
+def test_a_section_that_hangs_is_ended_and_recorded(measure, monkeypatch):
+    monkeypatch.setattr(sections, "LOOK_SECONDS", 1)
+    slow = "PyTorch bf16 compiled channels_last graph"
+    record = measure(**{f"screen__{slow}": "hang"})
+    assert failures(record)[f"first look: {slow}"] == "was ended after 1 s"
+    names = [row["name"] for row in results(record)[RACED]["rows"]]
+    assert "PyTorch bf16 compiled contiguous graph" in names and slow not in names
+
+
+def test_a_rung_that_is_not_within_its_tolerance_does_not_race(measure):
+    record = measure(check__gpu_gemm="cudaErrorIllegalAddress")
+    assert failures(record)["parity: small, gpu_gemm"] == "RuntimeError: cudaErrorIllegalAddress"
+    assert "gpu_gemm" not in [row["name"] for row in results(record)[RACED]["rows"]]
+
+
+def test_without_pytorch_the_rungs_are_measured_all_the_same(measure, monkeypatch):
+    monkeypatch.setattr(gpu, "find_torch", lambda: None)
+    record = measure(rungs="gpu_basic")
+    assert failures(record)["PyTorch"] == "PyTorch is not installed"
+    assert [row["name"] for row in results(record)[RACED]["rows"]] == ["gpu_basic"]
+
+
+def test_a_second_call_goes_on_where_the_time_ran_out(measure, monkeypatch):
+    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 0)
+    first = measure(rungs="gpu_basic")
+    looks = [name for name in first["left_out"]]
+    assert len(looks) == 24 and all(name.startswith("first look: ") for name in looks)
+    assert [row["name"] for row in results(first)[RACED]["rows"]] == ["gpu_basic"]
+    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 1.0)
+    second = measure(rungs="gpu_basic")
+    assert second["left_out"] == [] and second["made"] == first["made"]
+    assert len(results(second)[RACED]["rows"]) == 4, "the race is held again, with PyTorch"
+    unchanged = "parity: small, gpu_basic"
+    assert second["sections"][unchanged] == first["sections"][unchanged]
+
+
+def test_what_failed_is_tried_again_after_everything_else(measure, capsys):
+    measure(check__gpu_basic="out of memory")
+    capsys.readouterr()
+    record = measure()
+    assert results(record)["parity: small, gpu_basic"]["passed"] and results(record)[RACED]["rows"]
+
+
+def test_nothing_starts_after_the_deadline(measure):
+    record = measure("--minutes", "0")
+    assert record["sections"] == {} and "ceilings" in record["left_out"]
+
+
+def test_a_record_of_other_sources_is_put_aside(measure, monkeypatch, tmp_path, capsys):
+    measure("--minutes", "0")
+    monkeypatch.setattr(record_module, "sources", lambda: "0123456789abcdef")
+    measure("--minutes", "0")
+    assert "is of other sources: it is kept as record-" in capsys.readouterr().err
+    assert len(list((tmp_path / "out").glob("record-*.json"))) == 1
+
+
+def test_a_time_below_the_floor_of_its_precision_is_no_result(measure, monkeypatch):
+    monkeypatch.setenv("FLOOR_US", "3010")
+    raced = results(measure())[RACED]
+    assert "is impossible" in raced["failed"]["gpu_basic"] and "in fp32 take at least" in raced["failed"]["gpu_basic"]
+    assert "gpu_basic" not in [row["name"] for row in raced["rows"]]
+
+
+def test_steps_that_are_not_reproducible_have_no_time(machine, monkeypatch):
     fetch, calls = cuda_executor.Executor.fetch, []
 
     def noisy(self, array):
@@ -217,9 +351,18 @@ def test_steps_that_are_not_reproducible_are_left_out(machine, monkeypatch, tmp_
         return fetch(self, array) + np.float32(len(calls))
 
     monkeypatch.setattr(cuda_executor.Executor, "fetch", noisy)
-    gpu.main(["--out", str(tmp_path / "record.json"), "--rungs", "gpu_basic"])
-    left_out = json.loads((tmp_path / "record.json").read_text())["left_out"]
-    assert any("two runs of the same steps end in different bytes" in one for one in left_out)
+    monkeypatch.setattr(cases.networks, "build", small_networks.build)
+    with pytest.raises(RuntimeError, match="two runs of the same steps end in different bytes"):
+        rung_work.prepare(dataclasses.asdict(SMALL["HEADLINES"][0]), "gpu_basic")
+
+
+def test_a_record_names_no_host_no_person_and_no_folder(monkeypatch):
+    monkeypatch.setattr(record_module.platform, "node", lambda: "maries-pc")
+    monkeypatch.setattr(record_module.getpass, "getuser", lambda: "marie")
+    monkeypatch.setattr(record_module.pathlib.Path, "home", lambda: "/home/marie")
+    said = {"failed": f"{ROOT}/kernels/x.cu and /home/marie/.cache/y on maries-pc (marie)", "rows": [{"name": "marieke", "n": 1}]}
+    assert record_module.scrubbed(said) == {"failed": "kernels/x.cu and ~/.cache/y on HOST (USER)",
+                                            "rows": [{"name": "marieke", "n": 1}]}
 
 
 def test_a_dry_run_prints_every_rung_and_measures_nothing(capsys):
@@ -232,11 +375,18 @@ def test_a_dry_run_prints_every_rung_and_measures_nothing(capsys):
     assert "nothing here was measured" in output
 
 
-@pytest.mark.parametrize("arguments, words", [([], "--out"), (["--out", "x.json", "--rungs", "cpu"], "cpu is no GPU rung")])
+@pytest.mark.parametrize("arguments, words", [([], "--out"), (["--out", "x", "--rungs", "cpu"], "cpu is no GPU rung")])
 def test_wrong_arguments_are_refused(arguments, words, capsys):
     with pytest.raises(SystemExit):
         gpu.main(arguments)
     assert words in capsys.readouterr().err
+
+
+def test_without_a_gpu_there_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "gpu_count", lambda: 0)
+    with pytest.raises(SystemExit, match="^benchmarks/gpu.py needs an NVIDIA GPU and no driver answers here$"):
+        gpu.main(["--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
 
 
 # ---- the table

@@ -10,5 +10,5 @@ LABELLED = networks.resolve("labelled", (4, 4, 3), (
     layers.dense("scores", 5)), "flat", "cross_entropy")
 
 
-def build(name, input_shape, **options):
+def build(name, input_shape=None, **options):
     return {"small": PLAIN, "labelled": LABELLED}[name]

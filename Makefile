@@ -44,7 +44,8 @@ check: test-environment
 	@test -f "tests/kernels/test_$(RUNG).py" || { echo "RUNG=$(RUNG): say which rung, as in make check RUNG=gpu_basic; those with" \
 	    "tests are$(patsubst tests/kernels/test_%.py, %,$(wildcard tests/kernels/test_gpu_*.py))"; exit 1; }
 	@echo "$(RUNG): its kernels, compiled and emulated; its launches; its training against the cpu rung's"
-	@.venv/bin/python -m pytest -n 2 --maxschedchunk 1 -k $(RUNG) tests/rungs/test_ladder.py tests/kernels/test_$(RUNG).py
+	@.venv/bin/python -m pytest -n 2 --maxschedchunk 1 -k $(RUNG) tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py \
+	    tests/kernels/test_$(RUNG).py
 
 test-environment:
 	@envs/install cpu test demo $(if $(filter Linux,$(shell uname)),kernels)

@@ -5,9 +5,18 @@
 #
 # A stage writes results/<stage>/<version>/. The version is a hash of its settings, sources and parents, so a rule runs exactly when
 # its artifact is missing. `{version}` and every function named below are defined in workflow/rules/common.smk.
+import pathlib
+import sys
+
 from snakemake.utils import min_version
 
 min_version("9.13.0")  # the first with pathvars
+
+# What Snakemake would end with a traceback.
+try:
+    pathlib.Path("config.yaml").read_text("utf-8")
+except (OSError, UnicodeDecodeError) as error:
+    sys.exit(f"config.yaml cannot be read as UTF-8 text: {error}")
 
 
 configfile: "config.yaml"
@@ -56,7 +65,7 @@ rule stage:
     pathvars:
         stage="stage",
     conda:
-        "envs/cpu.yaml"
+        ENVIRONMENT
     threads: threads_of
     resources:
         gpu=gpus,
@@ -64,18 +73,17 @@ rule stage:
         script=script,
         role=role,
         why=why,
-        spec=spec,
-        inputs=inputs,
+        job=job,
         options="",
         remake=remake,
         folder=folder,
         threads=stage_threads,
-        killed=killed,
     message:
         "{params.role} {wildcards.version}: {params.why}"
     shell:
-        "python3 {params.script} --spec {params.spec:q} {params.inputs} {params.options} {params.remake}"
-        " --output {params.folder} --threads {params.threads} --log {log:q} || {params.killed}"
+        "python3 {params.script} --job {params.job} {params.options} {params.remake}"
+        " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?;"
+        ' [ $status -le 128 ] || [ $status = 130 ] || echo killed {rule} >> "$LADDER_ERRORS"; exit $status; }}'
 
 
 # Images.

@@ -68,8 +68,7 @@ def facts(default, rule):
     first = f"Default: `{shown}`."
     if isinstance(default, list) and len(first) > COLUMNS:
         first = "Default:\n" + "\n".join(f"`{item}`" + ("," if item != default[-1] else ".") for item in default)
-    allowed = "a list of texts" if rule.get("items") == {"type": "string"} else configuration.describe(rule)
-    return first + "\n" + paragraph(f"Allowed: {'a text' if allowed == 'string' else allowed}.")
+    return first + "\n" + paragraph(f"Allowed: {configuration.describe(rule)}.")
 
 
 def paragraph(text, indent="", first=0):

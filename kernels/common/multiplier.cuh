@@ -10,7 +10,8 @@
 //
 // Most of the work depends on one operand only: Left and Right hold its result, so that 8 x 8 products do it 16 times instead
 // of 64. A product has two forms: for `any` operands, or for finite operands without overflow, which add_products detects from
-// the largest magnitudes.
+// the largest magnitudes. A simulated product is rounded before it is added: where float products take part in it, they are
+// __fmul_rn, which no compiler fuses with the addition.
 #pragma once
 
 #ifndef MULTIPLIER
@@ -57,7 +58,7 @@ struct fp16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        return half(a.value * b.value);   // of two halves: at most 22 bits, exact before it is rounded
+        return half(__fmul_rn(a.value, b.value));   // of two halves: at most 22 bits, exact before it is rounded
     }
 };
 
@@ -73,9 +74,9 @@ struct acc16 {
     using Right = Left;
     template <bool any>
     static __device__ __forceinline__ float product(const Left& a, const Right& b) {
-        unsigned bits = __float_as_uint(a.value * b.value) & UPPER;   // of at most 16 bits: exact, or infinite
+        unsigned bits = __float_as_uint(__fmul_rn(a.value, b.value)) & UPPER;   // of at most 16 bits: exact, or infinite
         float result = bits & EXPONENT ? __uint_as_float(bits) : 0.0f;
-        return any && max(a.magnitude, b.magnitude) >= EXPONENT ? a.given * b.given : result;
+        return any && max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given) : result;
     }
 };
 
@@ -122,7 +123,7 @@ struct Logarithmic {
         unsigned bits = a.shifted + b.bits, magnitude = b.bits & MAGNITUDE;
         if constexpr (correction != 0) bits += corrected(a.room - static_cast<int>(b.bits & MANTISSA));
         float result = magnitude >= a.least ? __uint_as_float(bits) : 0.0f;
-        return any && magnitude >= a.most ? a.huge * b.given : result;
+        return any && magnitude >= a.most ? __fmul_rn(a.huge, b.given) : result;
     }
 };
 using mit32 = Logarithmic<0, ~0u, 0u>;
@@ -153,7 +154,7 @@ struct table {
         bool zero = min(a.exponent, b.exponent) == 0 || doubled < ONE + LEAST_NORMAL;
         float result = zero ? 0.0f : __uint_as_float((doubled - ONE) | sign);
         if (!zero && doubled >= ONE + EXPONENT) result = __uint_as_float(EXPONENT | sign);
-        return max(a.magnitude, b.magnitude) >= EXPONENT ? a.given * b.given : result;
+        return max(a.magnitude, b.magnitude) >= EXPONENT ? __fmul_rn(a.given, b.given) : result;
     }
 };
 #endif

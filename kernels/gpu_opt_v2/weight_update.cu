@@ -35,10 +35,11 @@ struct Settings {
 __device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter, const Settings& settings) {
     float clip = settings.clip;
     if (clip > 0.0f) gradient = gradient > clip ? clip : gradient < -clip ? -clip : gradient;
-    return gradient + settings.weight_decay * parameter;
+    return __fadd_rn(gradient, __fmul_rn(settings.weight_decay, parameter));
 }
 
-// Element i, as optimizers.py states it; the last product and the subtraction in float64, as on the CPU.
+// Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and weight are rounded after every
+// operation, the last product and the subtraction in float64.
 template <Rule rule>
 __device__ __forceinline__ void update(const Tensor& tensor, int i, float gradient, const Settings& settings) {
     if constexpr (rule == NONE) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ void update(const Tensor& tensor, int i, float gradie
         return;
     }
     float w = tensor.values[i], g = clipped_and_decayed(gradient, w, settings), direction = g;
-    if constexpr (rule == MOMENTUM) direction = tensor.first[i] = settings.momentum * tensor.first[i] + g;
+    if constexpr (rule == MOMENTUM) direction = tensor.first[i] = __fadd_rn(__fmul_rn(settings.momentum, tensor.first[i]), g);
     if constexpr (rule == RMSPROP) {
         float s = tensor.first[i] = 0.99f * tensor.first[i] + 0.01f * g * g;
         direction = g / (sqrtf(s) + 1e-8f);
@@ -58,7 +59,7 @@ __device__ __forceinline__ void update(const Tensor& tensor, int i, float gradie
         float s_corrected = s / -expm1f(settings.step * -0.00100050034f);   // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
-    tensor.values[i] = w - settings.rate * direction;
+    tensor.values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
 }
 
 __device__ __forceinline__ float add_splits(const float* parts, int splits, int apart) {

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import browser
+import manifest_files
 import synthetic_results
 from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
@@ -76,12 +77,10 @@ def history_of(results):
 
 def long_history(results, runs, folder):
     """The page of 400 more copies of a report."""
-    manifest = json.loads((runs[0]["report"].folder / "manifest.json").read_text())
     shutil.copytree(results, folder, copy_function=os.link)
     for number in range(1, 401):
         copy = shutil.copytree(runs[0]["report"].folder, folder / "report" / f"r{number:011x}", copy_function=os.link)
-        (copy / "manifest.json").unlink()
-        (copy / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
+        manifest_files.rewrite(copy, made=f"2025-{1 + number % 12:02}-11T10:00:00Z")
     return history_of(folder)
 
 

@@ -13,6 +13,7 @@ import safetensors.numpy
 import sklearn.datasets
 import sklearn.svm
 
+import manifest_files
 from ladder import progress, sources
 from ladder.classifiers import backends, kernel_functions, svm
 from ladder.errors import UserError
@@ -352,11 +353,11 @@ def test_an_interrupted_fit_ends_without_solving_the_other_pairs(monkeypatch):
 @pytest.fixture
 def run_stage(tmp_path):
     """A function that runs fit_svm.py on artifacts of digits with these parameters; returns the finished process."""
-    with artifacts.making(tmp_path / "data", {"stage": "data", "params": {"dataset": "digits"}}) as work:
+    with artifacts.making(tmp_path / "data", manifest_files.spec("data", {"dataset": "digits"})) as work:
         work.metrics["classes"] = [str(digit) for digit in range(10)]
         work.write_array("train_labels.npy", TRAIN_LABELS)
         work.write_array("test_labels.npy", TEST_LABELS)
-    with artifacts.making(tmp_path / "features", {"stage": "features", "parents": {}}) as work:
+    with artifacts.making(tmp_path / "features", manifest_files.spec("features")) as work:
         work.write_array("train.npy", TRAIN)
         work.write_array("test.npy", TEST)
 
@@ -365,8 +366,9 @@ def run_stage(tmp_path):
         params = {"backend": "sklearn", "kernel": "rbf", "C": 10.0, "gamma": "scale", **params}
         digests = {path: sources.digest(path) for path in sources.closure(script)}
         spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
-        return subprocess.run([sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / "svm",
-                               "--input", f"data={tmp_path / 'data'}", "--input", f"features={tmp_path / 'features'}",
+        inputs = {name: str(tmp_path / name) for name in ("data", "features")}
+        (tmp_path / "job.json").write_text(json.dumps({"spec": spec, "inputs": inputs}))
+        return subprocess.run([sys.executable, script, "--job", tmp_path / "job.json", "--output", tmp_path / "svm",
                                "--threads", "2"], capture_output=True, text=True)
     return run
 

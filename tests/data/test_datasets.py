@@ -4,9 +4,11 @@ import hashlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
+import time
 import tracemalloc
 
 import numpy as np
@@ -160,6 +162,23 @@ def test_a_sparse_member_is_refused(archive):
     del files[f"{FOLDER}/test_batch.bin"]
     write(archive, files, [member(f"{FOLDER}/test_batch.bin", bytes(3073), pax_headers=sparse)])
     assert "is not a plain file or folder" in fault(archive)
+
+
+@pytest.mark.parametrize("pax", [{"size": "1" + "0" * 15}, {"size": "1" + "0" * 40}, {"comment": "9" * 10_000}])
+def test_an_extended_header_with_an_absurd_claim_is_refused_at_once(archive, pax):
+    started = time.monotonic()
+    write(archive, contents(), [member("x", b"1", pax_headers=pax)])
+    assert re.search("its (member 'x'|header '.*') has more than", fault(archive))
+    assert time.monotonic() - started < 5
+
+
+def test_headers_that_extend_each_other_without_end_are_refused(archive):
+    record = b"9 a=bcde\n"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, len(record)
+    block = header.tobuf(tarfile.GNU_FORMAT) + record.ljust(512, b"\0")
+    archive.write_bytes(gzip.compress(block * 2000, 1))
+    assert "it is truncated or damaged" in fault(archive)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3072, 3074, 20 * 3073 - 1, 10_001 * 3073])

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import manifest_files
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.store import artifacts
@@ -149,11 +150,11 @@ def test_the_stage_measures_training_rows_only_and_stores_what_load_reads(tmp_pa
     import normalize_images
 
     train, test = pictures(40), 255 - pictures(11, seed=1)
-    with artifacts.making(tmp_path / "data", {}) as work:
+    with artifacts.making(tmp_path / "data", manifest_files.spec("data")) as work:
         work.write_array("train_images.npy", train)
         work.write_array("test_images.npy", test)
     data = artifacts.Artifact(tmp_path / "data")
-    with artifacts.making(tmp_path / "normalized", {}) as work:
+    with artifacts.making(tmp_path / "normalized", manifest_files.spec("normalized")) as work:
         normalize_images.make(work, {"data": data}, {"normalization": name})
     made = artifacts.Artifact(tmp_path / "normalized")
     statistics, expected = normalization.Statistics.load(made), normalization.measure(name, train)
@@ -167,7 +168,7 @@ def test_the_stage_measures_training_rows_only_and_stores_what_load_reads(tmp_pa
 
 
 def test_statistics_of_another_kind_are_refused(tmp_path):
-    with artifacts.making(tmp_path / "normalized", {}) as work:
+    with artifacts.making(tmp_path / "normalized", manifest_files.spec("normalized")) as work:
         work.write_tensors(normalization.FILE, {"scale": np.ones(3, np.float32)})
     with pytest.raises(UserError, match="does not hold statistics"):
         normalization.Statistics.load(artifacts.Artifact(tmp_path / "normalized"))

@@ -293,6 +293,7 @@ def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):
 
 
 @pytest.mark.parametrize("paths, words", [([], "which pictures?"), (["nowhere/at all"], "there is no nowhere/at all"),
+                                          (["~nobody-here"], "there is no ~nobody-here"),
                                           (["my pictures/.git/.."], None), (["empty"], "no picture in empty")])
 def test_a_missing_path_is_one_line(folder, monkeypatch, paths, words):
     monkeypatch.chdir(folder.parent)

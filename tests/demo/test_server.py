@@ -1,11 +1,13 @@
 """The demo's server: allowed hosts, accepted and refused requests, error messages, and how its script finds the run."""
 
+import contextlib
 import io
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -131,15 +133,64 @@ def test_a_name_cannot_bring_html_and_is_cut(client, picture):
     assert "x" * 201 not in answer.text
 
 
-def test_large_uploads_are_refused_by_the_application_and_by_the_server(client, address, monkeypatch):
-    data = bytes(pictures.MOST_BYTES + 1)
-    answer = client.post("/answer", data=data, headers=KIND)
-    assert answer.status_code == 413 and answer.text == "the file is larger than 50.0 MB"
+def test_a_name_is_one_printable_line(client, picture):
+    answer = client.post("/answer?name=%0a%20a%0d%0aX-Evil:%201%00%1b%e2%80%ae", data=picture, headers=KIND)
+    assert '<p class="file">a X-Evil: 1</p>' in answer.text and "X-Evil" not in answer.headers
+    answer = client.post("/answer?name=%0d%0a", data=picture, headers=KIND)
+    assert '<p class="file">picture</p>' in answer.text
+
+
+def head(size, *lines):
+    """The head of a POST request that announces a picture of this size."""
+    return "\r\n".join(["POST /answer HTTP/1.1", "Host: localhost", "Content-Type: application/octet-stream",
+                         f"Content-Length: {size}", *lines, "", ""]).encode()
+
+
+@pytest.fixture
+def connect(address):
+    """A function that opens a connection to the server."""
     host, port = address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:   # refused by its Content-Length, before it is sent
-        connection.sendall(f"POST /answer HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\n"
-                           f"Content-Length: {len(data)}\r\n\r\n".encode() + bytes(1000))
-        assert b" 413 " in connection.recv(100)
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+
+
+@pytest.mark.parametrize("size, status", [(pictures.MOST_BYTES, 422), (pictures.MOST_BYTES + 1, 413),
+                                          (3 * pictures.MOST_BYTES, 413)])
+def test_large_uploads_are_refused_in_an_answer_that_arrives(client, connect, size, status):
+    if status == 413:
+        answer = client.post("/answer", data=bytes(size), headers=KIND)
+        assert answer.status_code == 413 and answer.text == "the file is larger than 50.0 MB"
+    connection = connect()
+    connection.sendall(head(size) + bytes(size))   # raises if the server closes the connection meanwhile
+    assert f" {status} ".encode() in connection.recv(100)
+
+
+def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
+    connection = connect()
+    connection.sendall(head(pictures.MOST_BYTES + 1, "Expect: 100-continue"))
+    assert b" 413 " in connection.recv(100)
+
+
+def test_connections_that_never_finish_their_requests_keep_no_picture_waiting_and_are_closed(app, picture, monkeypatch):
+    monkeypatch.setattr(server, "SECONDS", 2)
+    with server.listen(0) as listening, contextlib.ExitStack() as stack:
+        site = server.create_server(app, listening)
+        threading.Thread(target=site.run, daemon=True).start()
+        begun = time.monotonic()
+        slow = [stack.enter_context(socket.create_connection(listening.getsockname(), timeout=30)) for _ in range(100)]
+        for connection in slow:
+            connection.sendall(head(1000)[:50])
+        assert ask("http://{}:{}".format(*listening.getsockname()), picture)[0] == 200
+        closed = set()
+        while len(closed) < len(slow) and time.monotonic() < begun + 20:   # each drips, which does not keep it open
+            for connection in set(slow) - closed:
+                try:
+                    connection.sendall(b"x")
+                except OSError:
+                    closed.add(connection)
+            time.sleep(0.2)
+        site.close()
+    assert len(closed) == len(slow)
 
 
 def test_nothing_is_written(address, picture, tmp_path, monkeypatch):
@@ -193,9 +244,27 @@ def run(project, *arguments):
     ([], "type: .venv/bin/snakemake svm"), (["--config", "epochz=3"], "did you mean epochs?"),
     (["--config", "epochs"], "write KEY=VALUE"), (["--configfile", "gone.yaml"], "cannot read gone.yaml"),
     (["--configfile", "broken.yaml"], "broken.yaml is not a YAML file of keys and values"),
-    (["--port", "70000"], "70000 is not a port"),
+    (["--config", "name=[["], "--config name: the value is not YAML"), (["--port", "70000"], "70000 is not a port"),
 ])
 def test_a_users_mistake_is_one_line(project, arguments, words):
     (project / "broken.yaml").write_text("a: [")
     status, line = run(project, *arguments)
     assert status == 2 and words in line
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "over.yaml"])
+@pytest.mark.parametrize("content", [b"\x80\x00\xff", "name: \xe9".encode("latin-1"), b"[" * 100_000, b"- a\n- b", b"text",
+                                     b"7", b"? [a]\n: 1", b"a: 2001-99-99", b"name: &a [*a]", b"1: 2", b"a: " + b"9" * 5000,
+                                     b"#" * 2_000_000, b"name: !!python/object:os.system"])
+def test_a_configuration_file_that_is_none_is_one_line(project, name, content):
+    (project / name).write_bytes(content)
+    with pytest.raises(UserError) as fault:
+        demo.read_settings(["over.yaml"], [])
+    assert name in str(fault.value) or "config:" in str(fault.value)
+    assert "\n" not in str(fault.value) and len(str(fault.value)) < 500
+
+
+def test_a_pipe_as_a_configuration_file_is_not_waited_for(project):
+    os.mkfifo(project / "pipe")
+    with pytest.raises(UserError, match="cannot read pipe: it is not a plain file"):
+        demo.read_settings(["pipe"], [])

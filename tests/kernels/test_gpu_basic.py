@@ -9,7 +9,19 @@ import pytest
 import references
 from compiled import compiled
 from cuda_emulator import KERNELS, check, load
-from kernel_checks import UNIT, counters, gamma, integers, normal, poisoned, step_state, updated
+from kernel_checks import (
+    UNIT,
+    adam_start,
+    counters,
+    fused,
+    gamma,
+    integers,
+    normal,
+    poisoned,
+    rounded_update,
+    step_state,
+    updated,
+)
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_basic
 from ladder.training.plan import Step
@@ -397,9 +409,11 @@ def test_batchnorm_backward_of_integers_is_exact():
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 7), (3, 5, 7, 3)], ids=str)
 @pytest.mark.parametrize("size", [1, 4, 5])
-def test_lrn(shape, size):
+@pytest.mark.parametrize("scale", [1, 100])   # an error of the logarithm grows with it
+def test_lrn(shape, size, scale):
     settings = {"size": size, "alpha": 0.5, "beta": 0.75, "k": 2.0}   # alpha large enough to matter beside k
-    x, dy, ratio = normal(*shape), normal(*shape, seed=1), 0.5 / size
+    x, dy, ratio = scale * normal(*shape), normal(*shape, seed=1), 0.5 / size
+    x[..., 0] = 0   # whose gradient is that of the power alone
     y, sums, dx = poisoned(shape), poisoned(shape), poisoned(shape)
     step("lrn_forward", {"x": x}, {"y": y, "sums": sums}, **settings)
     wanted, wanted_sums = references.lrn(x, **settings)
@@ -412,7 +426,7 @@ def test_lrn(shape, size):
     products = np.abs(dy * x) * wanted_sums ** -1.75
     neighbours = [slice(max(0, c - (size - 1) // 2), c + size // 2 + 1) for c in range(shape[3])]
     total = np.stack([products[..., those].sum(axis=3) for those in neighbours], axis=3)
-    bound = gamma(2 * size + 24) * (np.abs(dy) * wanted_sums ** -0.75 + 2 * ratio * 0.75 * np.abs(x) * total)
+    bound = gamma(size + 12) * np.abs(dy) * wanted_sums ** -0.75 + gamma(2 * size + 24) * 2 * ratio * 0.75 * np.abs(x) * total
     assert (np.abs(dx - wanted) <= bound + 1e-8).all()
 
 
@@ -543,14 +557,22 @@ def test_cross_entropy(batch, classes, spread, values):
     labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
     gradient, loss, hits = run_cross_entropy(scores, labels)
     wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
-    # The exponential passes on the error of score - largest, times its size, and adds two roundings.
+    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
     size = np.ptp(scores, axis=3).max().astype(float)
-    terms = classes + 4 + size
+    terms = classes + 4 + (0 if values is integers else size)
     is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
     bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
     assert (np.abs(gradient - wanted) <= bound).all()
     assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
     assert hits == wanted_hits >= 1
+
+
+@pytest.mark.parametrize("distance", [6, 8, 10])
+def test_the_loss_of_a_sure_answer_keeps_its_digits(distance):
+    """The logarithm of a sum just above 1."""
+    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
+    _, loss, _ = run_cross_entropy(scores, [0])
+    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT
 
 
 def test_cross_entropy_of_a_nan():
@@ -590,14 +612,65 @@ def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name, averages):
     np.testing.assert_allclose(w, wanted, rtol=1e-5)
 
 
-def test_adam_corrects_its_start_at_every_step():
-    """With a constant gradient and averages that started at 0, the corrected step is the learning rate itself."""
-    w, mean, square = (np.zeros(1, np.float32) for _ in range(3))
-    rates = np.ones(2000)
-    for step in (0, 1, 9, 1999):
-        w[...], mean[...], square[...] = 0, 2 * (1 - 0.9 ** step), 4 * (1 - 0.999 ** step)
-        run("update.cu", "adam_update", w, mean, square, np.full(1, 2, np.float32), rates, counters(step), 1, 0.0, 0.0, count=1)
-        assert abs(w[0] + 1) < 1e-6
+@pytest.mark.parametrize("name", ["sgd", "momentum"])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_sgd_and_momentum_to_the_last_bit(name, clip):
+    w, g, velocity = (normal(3000, seed=seed) for seed in range(3))
+    state, momentum = ([velocity], [0.9]) if name == "momentum" else ([], [])
+    rates, at = step_state(3)
+    wanted = rounded_update(w, g, velocity, rates[3], 0.1, clip, *(momentum or [0]))
+    run("update.cu", f"{name}_update", w, *state, g, rates, at, len(w), 0.1, clip, *momentum, count=len(w))
+    for found, expected in zip((w, *state), wanted, strict=False):
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("at_step", [0, 1, 2, 9, 99, 1999])
+def test_adam_corrects_its_start_at_every_step(at_step):
+    """1 - 0.999^t is a difference of nearly equal numbers in the first steps."""
+    gradient, mean, square, wanted = adam_start(at_step)
+    w = np.zeros(4, np.float32)
+    run("update.cu", "adam_update", w, mean, square, gradient, np.ones(2000), counters(at_step), 4, 0.0, 0.0, count=4)
+    np.testing.assert_allclose(w, wanted, rtol=1e-6)
+
+
+# A large number and 256 that float32 loses beside it, one by one.
+LOST_IN_FLOAT32 = np.array([2 ** 24, *[1] * 256], np.float32)
+
+
+def test_sums_over_parts_are_in_float64():
+    parts, total = len(LOST_IN_FLOAT32), 2 ** 24 + 256
+    column = LOST_IN_FLOAT32[:, None].copy()
+    mean = poisoned(1)
+    run("batchnorm.cu", "batchnorm_mean", column, mean, 2, 1, parts, count=1)
+    assert mean[0] == total / 2
+
+    inverse, running_mean, running_var = poisoned(1), np.full(1, 3, np.float32), np.full(1, 5, np.float32)
+    run("batchnorm.cu", "batchnorm_statistics", column[1:], np.full(1, 0.1, np.float32), inverse, running_mean, running_var,
+        3, 1, parts - 1, np.float64(0.9), np.float64(1e-5), count=1)
+    assert inverse[0] == np.float32(1 / np.sqrt(256 / 3 + 1e-5))
+    assert running_mean[0] == np.float32(0.9 * 3 + (1 - 0.9) * np.float64(np.float32(0.1)))
+    assert running_var[0] == np.float32(0.9 * 5 + (1 - 0.9) * 256 / 2)
+
+    odd = total - 1   # no float32
+    run("batchnorm.cu", "batchnorm_statistics", column[:-1], mean, inverse, running_mean, running_var, 6, 1, parts - 1,
+        np.float64(0), np.float64(0), count=1)
+    assert running_var[0] == np.float32(odd / 5) != np.float32(np.float32(odd) / np.float64(5))
+
+    both, dweight, dbias = np.stack([column, 2 * column]), poisoned(1), poisoned(1)
+    run("batchnorm.cu", "batchnorm_parameter_grads", both, dweight, dbias, 1, parts, count=1)
+    assert (dbias[0], dweight[0]) == (total, 2 * total)
+
+    run("conv2d.cu", "conv2d_bias_grad", column, dbias, 1, parts, count=1)
+    assert dbias[0] == total
+
+
+def test_losses_are_added_in_float64():
+    parts, total, losses, hits = len(LOST_IN_FLOAT32), 2 ** 24 + 256, np.zeros(1), np.zeros(1)
+    check(kernel("mse.cu", "mse_total"), (1,), (1,), (LOST_IN_FLOAT32, counters(0), losses, np.int32(3), np.int32(parts)))
+    assert losses[0] == total / 3
+    rows = np.stack([LOST_IN_FLOAT32, LOST_IN_FLOAT32])
+    check(kernel("cross_entropy.cu", "cross_entropy_totals"), (1,), (1,), (rows, counters(0), losses, hits, np.int32(parts)))
+    assert (losses[0], hits[0]) == (total / parts, total)
 
 
 def test_advance():
@@ -659,6 +732,15 @@ def test_every_gpu_can_run_it(file, architecture):
         assert resources.registers * (resources.most_threads or 1) <= 65536, name
         body = binary.ptx.partition(f".entry {name}(")[2]
         assert "st.global" in body.partition(".entry")[0], f"{name} does nothing on {architecture}"
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("file, kernels", [
+    ("load_batch.cu", ("load_batch_uint8", "load_batch_float32")), ("update.cu", ("sgd_update", "momentum_update")),
+    ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32"))])
+def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernels):
+    ptx = compiled(f"gpu_basic/{file}", (), "sm_80").ptx
+    assert {name: fused(ptx, name) for name in kernels} == {name: [] for name in kernels}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -10,7 +10,18 @@ import references
 from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import gamma, integers, normal, poisoned, step_state, updated
+from kernel_checks import (
+    adam_start,
+    counters,
+    fused,
+    gamma,
+    integers,
+    normal,
+    poisoned,
+    rounded_update,
+    step_state,
+    updated,
+)
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -283,6 +294,42 @@ def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name):
         np.testing.assert_allclose(writes[role].reshape(3), wanted, rtol=1e-5)
 
 
+def updated_by(gradient, at_step, rates, state, **settings):
+    """{role or 'role.average': array} after the update of weights and biases with this gradient; state: their values before."""
+    count, writes = len(gradient), {}
+    for role, shape in (("weight", (count, 1, 1, 1)), ("bias", count)):
+        writes |= {f"{role}{average}": value.reshape(shape).copy() for average, value in state.items()}
+    run_step(gpu_opt_v2.conv2d_weight_grad,
+             {"x": np.ones((1, 1, 1, 1), np.float32), "dy": gradient.reshape(1, 1, 1, count), "learning_rates": rates,
+              "counters": counters(at_step)}, writes, padding=0, **settings)
+    return {role: value.reshape(-1) for role, value in writes.items()}
+
+
+@pytest.mark.parametrize("optimizer", [Optimizer("sgd", momentum=0), Optimizer("momentum")], ids=lambda each: each.name)
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_sgd_and_momentum_to_the_last_bit(optimizer, clip):
+    w, g, velocity = (normal(1000, seed=seed) for seed in range(3))
+    rates, _ = step_state(3)
+    wanted = rounded_update(w, g, velocity, rates[3], 0.1, clip, optimizer.momentum)
+    settings = {"update": optimizer.name, "weight_decay": 0.1, "clip": clip}
+    state = {"": w}
+    if optimizer.momentum:
+        settings, state = {**settings, "momentum": optimizer.momentum}, {"": w, ".velocity": velocity}
+    found = updated_by(g, 3, rates, state, **settings)
+    for role, (average, expected) in itertools.product(("weight", "bias"), zip(state, wanted, strict=False)):
+        assert np.array_equal(found[f"{role}{average}"], expected)
+
+
+@pytest.mark.parametrize("at_step", [0, 1, 2, 9, 99, 1999])
+def test_adam_corrects_its_start_at_every_step(at_step):
+    """1 - 0.999^t is a difference of nearly equal numbers in the first steps."""
+    gradient, mean, square, wanted = adam_start(at_step)
+    state = {"": np.zeros(4, np.float32), ".mean": mean, ".square": square}
+    found = updated_by(gradient, at_step, np.ones(2000), state, update="adam", weight_decay=0.0, clip=0.0)
+    for role in ("weight", "bias"):
+        np.testing.assert_allclose(found[role], wanted, rtol=1e-6)
+
+
 def parameter_steps(made, name):
     """(last step that reads the parameter or a value derived from it, steps that write it)."""
     readers = {name, f"{name.removesuffix('.weight')}.collapsed"}
@@ -421,6 +468,12 @@ def test_every_gpu_can_run_it_as_the_rung_claims(file, defines, architecture):
             assert resources.registers <= 128 and 0 < resources.static_shared_bytes <= 32 << 10, name   # two blocks of 256
     if file in PRODUCTS:
         assert "ld.shared.v4.f32" in made.ptx
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("file, kernel", [("weight_update.cu", "sgd_update"), ("weight_update.cu", "momentum_update")])
+def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
+    assert fused(compiled(f"{RUNG}/{file}", (), "sm_80").ptx, kernel) == []
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -7,6 +7,8 @@ import pytest
 
 import cuda_emulator
 import multiplier_references as references
+from compiled import compiled
+from kernel_checks import fused
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply
 from ladder.executors.cuda import nvrtc
@@ -135,6 +137,26 @@ def test_pieces_around_the_largest_number(source, name):
     assert same(c, multiply(a, b, multiplier)).all()
 
 
+# Subnormals, powers of two, infinity, NaN, and mantissas near their largest at the exponents where a product of two is near 1,
+# near the largest number, and beyond it.
+SPECIAL = np.array([0, 1, 0x00007fff, 0x00008000, 0x007fffff, 0x00800000, 0x00ffffff, 0x1fffffff, 0x3f800000, 0x3fff0000,
+                    0x3ffffffe, 0x3fffffff, 0x5f000000, 0x5f7fffff, 0x5fff0000, 0x5fffffff, 0x60000000, 0x7f000000, 0x7f7fffff,
+                    0x7f800000, 0x7fc00000], np.uint32)
+
+
+@needs_emulator
+@pytest.mark.parametrize("multiplier", [m for m in ALL if m.name != "exact"], ids=lambda multiplier: multiplier.name)
+def test_pieces_of_one_pair_of_special_numbers(source, multiplier):
+    """A piece of equal numbers on either side: its two largest magnitudes alone say whether special cases are looked for."""
+    kernel = emulated(source, multiplier, "pieces")
+    a = np.repeat(SPECIAL.view(np.float32), 8)[:, None]
+    for right in np.concatenate([SPECIAL, SPECIAL | np.uint32(1 << 31)]).view(np.float32):
+        b, c = np.full((1, 4), right, np.float32), np.zeros((len(a), 4), np.float32)
+        kernel((1,), (len(SPECIAL),), (a, b, c, np.int32(1)))
+        differ = ~same(c, in_order(a, b, multiplier))
+        assert not differ.any(), (a[differ.any(axis=1)][0], right, c[differ][0])
+
+
 @needs_emulator
 def test_pieces_of_the_exact_multiplier_are_its_products(source):
     a, b = references.ordinary((512, 9)), references.ordinary((9, 4))
@@ -172,6 +194,17 @@ def test_every_multiplier_compiles_without_spilling(tmp_path, architecture):
     for name, resources in made.kernels.items():
         assert (resources.spill_bytes, resources.stack_bytes) == (0, 0), name
     assert ".ftz" not in made.ptx
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("file", ["gpu_basic/conv2d.cu", "gpu_basic/dense.cu", "gpu_opt_v1/conv2d_forward.cu",
+                                  "gpu_opt_v1/conv2d_weight_grad.cu"])
+def test_a_simulated_product_is_rounded_before_it_is_added(file):
+    """The tests above see what g++ fuses, this one what NVRTC does."""
+    for multiplier in ALL:
+        made = compiled(file, tuple(multipliers.kernel_defines(multiplier)), "sm_80")
+        found = {name: fused(made.ptx, name) for name in made.kernels}
+        assert any(found.values()) == (multiplier.name == "exact"), (multiplier.name, found)
 
 
 @needs_nvrtc

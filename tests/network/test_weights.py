@@ -105,6 +105,36 @@ def test_weights_of_another_network_are_refused_with_the_tensor_that_differs(tmp
         weights.load(tmp_path / "weights.safetensors", NETWORK)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint8, np.bool_, np.complex64])
+def test_a_file_of_other_numbers_than_floats_is_refused(tmp_path, file, kind):
+    tensors = {name: values.astype(kind) for name, values in weights.read(file, NETWORK).items()}
+    safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
+    with pytest.raises(UserError, match=rf"is {np.dtype(kind).name}, but weights are float16, float32 or float64"):
+        weights.load(tmp_path / "weights.safetensors", NETWORK)
+
+
+def test_half_and_double_precision_are_rounded_to_single(tmp_path, file):
+    single = weights.read(file, NETWORK)
+    for kind in (np.float16, np.float64):
+        safetensors.numpy.save_file({name: values.astype(kind) for name, values in single.items()}, tmp_path / "other")
+        back = weights.read(tmp_path / "other", NETWORK)
+        assert all(np.array_equal(back[name], single[name].astype(kind).astype(np.float32)) for name in single)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e300])
+def test_a_file_whose_numbers_are_not_finite_in_single_precision_is_refused(tmp_path, file, parameters, value):
+    tensors = {name: values.astype(np.float64) for name, values in weights.read(file, NETWORK).items()}
+    tensors["dec1.bias"][7] = value
+    safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")
+    with pytest.raises(UserError, match="dec1.bias has NaN, Inf, or numbers beyond float32"):
+        weights.load(tmp_path / "weights.safetensors", NETWORK)
+    changed = {name: values.copy() for name, values in parameters.items()}
+    changed["dec1.bias"][7] = np.nan if np.isnan(value) else np.inf
+    weights.save(tmp_path / "weights.bin", NETWORK, changed)
+    with pytest.raises(UserError, match="dec1.bias has NaN, Inf, or numbers beyond float32"):
+        weights.load(tmp_path / "weights.bin", NETWORK)
+
+
 def test_an_autoencoder_starts_from_safetensors_too(tmp_path, parameters, file):
     tensors = weights.read(file, NETWORK)
     safetensors.numpy.save_file(tensors, tmp_path / "weights.safetensors")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import compare_runs
+import manifest_files
 import synthetic_results
 from ladder.pages import compare, report_sections
 from ladder.store import artifacts
@@ -51,7 +52,7 @@ def runs_of(made, entries=ENTRIES):
 
 def test_the_stage_writes_page_numbers_and_table(made, tmp_path):
     inputs, entries = asked(made, ENTRIES)
-    with artifacts.making(tmp_path / "c0123456789a", {"stage": "compare", "params": {"entries": entries}}) as work:
+    with artifacts.making(tmp_path / "c0123456789a", manifest_files.spec("compare", {"entries": entries})) as work:
         compare_runs.make(work, inputs, {"entries": entries})
     folder = tmp_path / "c0123456789a"
     rows = json.loads((folder / "compare.json").read_text())["rows"]

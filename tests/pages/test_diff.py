@@ -1,6 +1,5 @@
 """The comparison of two versions finds every difference, and the first one."""
 
-import json
 import pathlib
 import re
 import shutil
@@ -9,6 +8,7 @@ import sys
 
 import pytest
 
+import manifest_files
 import synthetic_results
 from ladder.errors import UserError
 from ladder.pages import diff, templates
@@ -116,10 +116,8 @@ def test_changes_are_points_percent_or_factors(a, b, share, text):
 
 def test_another_machine_is_said(results, runs, tmp_path):
     elsewhere = shutil.copytree(results, tmp_path / "results")
-    path = next((elsewhere / "train").glob(runs["faster"]["train"].version)) / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["machine"]["processor"], manifest["threads"] = "Another Processor", 64
-    path.write_text(json.dumps(manifest))
+    machine = runs["faster"]["train"].manifest["machine"] | {"processor": "Another Processor"}
+    manifest_files.rewrite(elsewhere / "train" / runs["faster"]["train"].version, machine=machine, threads=64)
     found = diff.Difference(lineage.Store(elsewhere), runs["usual"]["train"].version, runs["faster"]["train"].version)
     rows = {row["name"]: row for row in diff.context(found)["machines"]}
     assert rows["processor"]["b"] == "Another Processor" and rows["threads used"]["b"] == "64" and set(rows) == {
@@ -198,6 +196,8 @@ def test_the_command_writes_the_page_or_says_in_one_line_why_not(results, runs, 
     refused = called(a, "r00000000000", "--results", results, "--output", tmp_path / "none.html")
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1 and "Traceback" not in refused.stderr
     assert not pathlib.Path(tmp_path / "none.html").exists()
+    refused = called(a, b, "--results", results, "--output", tmp_path)
+    assert (refused.returncode, refused.stderr) == (2, f"cannot write {tmp_path}: Is a directory\n")
 
 
 @pytest.mark.parametrize("role", ["data", "normalized", "initial", "train", "evaluate", "features", "svm", "report"])

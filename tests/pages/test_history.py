@@ -1,6 +1,5 @@
 """The history lists every report, newest first, also unfinished and damaged ones; nothing is run for it."""
 
-import json
 import os
 import re
 import shutil
@@ -10,6 +9,7 @@ import time
 
 import pytest
 
+import manifest_files
 import synthetic_results
 from ladder.pages import history
 from ladder.sources import ROOT
@@ -85,10 +85,10 @@ def test_what_is_unfinished_or_damaged_is_there_and_named_so(results, whole):
     (reports[3] / "summary.json").write_text("x" * (reports[3] / "summary.json").stat().st_size)
     faults = {row.version: row.fault for row in history.rows(results)}
     assert faults == {"r00000000000": "unfinished: interrupted or still running",
-                      reports[0].name: "damaged: its manifest cannot be read",
-                      reports[1].name: "damaged: report.html is missing", reports[2].name: faults[reports[2].name],
-                      reports[3].name: "damaged: its summary.json cannot be read"}
-    assert faults[reports[2].name].startswith("damaged: summary.json is ")
+                      reports[0].name: "damaged: manifest.json: it has no digest of itself",
+                      reports[1].name: "damaged: report.html: it is missing", reports[2].name: faults[reports[2].name],
+                      reports[3].name: "damaged: summary.json: its checksum is not its manifest's"}
+    assert faults[reports[2].name].startswith("damaged: summary.json: it has ")
     text = text_of(page_of(results))
     assert "5 of them are unfinished, failed or damaged" in text and "None" not in text
     assert "href=\"report/" not in page_of(results)
@@ -117,11 +117,9 @@ def test_it_looks_at_nothing_but_reports(results):
 
 def many(results, report, count):
     """Write copies of a report."""
-    manifest = json.loads((report / "manifest.json").read_text())
     for number in range(count):
         folder = shutil.copytree(report, results / "report" / f"r{number:011x}", copy_function=os.link)
-        (folder / "manifest.json").unlink()
-        (folder / "manifest.json").write_text(json.dumps({**manifest, "made": f"2025-{1 + number % 12:02}-11T10:00:00Z"}))
+        manifest_files.rewrite(folder, made=f"2025-{1 + number % 12:02}-11T10:00:00Z")
 
 
 def test_five_hundred_are_no_trouble(results, whole):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import compare_multipliers
+import manifest_files
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.pages import multiplier_runs, templates
@@ -61,7 +62,7 @@ def test_the_steps_of_a_point_are_told(full, monkeypatch, width, said):
 
 def test_the_stage_writes_page_numbers_and_table(full, tmp_path):
     params = {"entries": full.entries}
-    with artifacts.making(tmp_path / "m0123456789a", {"stage": "multipliers", "params": params}) as work:
+    with artifacts.making(tmp_path / "m0123456789a", manifest_files.spec("multipliers", params)) as work:
         compare_multipliers.make(work, full.inputs, params)
     folder = tmp_path / "m0123456789a"
     told = json.loads((folder / "multipliers.json").read_text())

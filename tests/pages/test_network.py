@@ -7,6 +7,7 @@ import re
 import pytest
 
 import draw_network
+import manifest_files
 from ladder.network import layers, networks, optimizers
 from ladder.pages import network as network_page
 from ladder.pages.network import Edge
@@ -176,7 +177,7 @@ def test_the_step_is_described_in_whole_sentences(name, batch, sentence):
 
 def test_the_stage_writes_the_page(tmp_path):
     params = {"network": "lenet_5", "image": [28, 28, 1], "classes": 10, "batch_size": 16, "optimizer": "sgd", "variant": "cpu"}
-    with artifacts.making(tmp_path / "network/n0123456789a", {"stage": "network", "params": params}) as work:
+    with artifacts.making(tmp_path / "network/n0123456789a", manifest_files.spec("network", params)) as work:
         draw_network.make(work, {}, params)
     page = (tmp_path / "network/n0123456789a/network.html").read_text()
     assert page.startswith("<!doctype html>") and "LeNet-5" in page and "61,706" in page and "batches of 16" in page

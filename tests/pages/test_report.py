@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import make_report
+import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.pages import report, report_sections, templates
@@ -293,7 +294,7 @@ def test_every_picture_has_a_text_and_every_table_header_a_scope(digits_page):
 
 def test_the_stage_writes_the_page_and_the_summary(digits, tmp_path):
     folder = tmp_path / "report/r0123456789e"
-    with artifacts.making(folder, {"stage": "report", "params": {}}) as work:
+    with artifacts.making(folder, manifest_files.spec("report")) as work:
         make_report.make(work, digits, {})
     made = artifacts.Artifact(folder)
     assert made.json("summary.json") == json.loads(json.dumps(report.summary(digits, "r0123456789e")))

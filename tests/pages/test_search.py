@@ -8,6 +8,7 @@ import re
 import pytest
 import yaml
 
+import manifest_files
 import search_runs
 import synthetic_results
 from ladder.pages import compare, search
@@ -30,16 +31,12 @@ def accurate(run, accuracy):
     folder = run["report"].folder
     summary = json.loads((folder / "summary.json").read_text())
     (folder / "summary.json").write_text(json.dumps({**summary, "test_accuracy": accuracy}))
-    for name in (artifacts.MANIFEST, artifacts.COMPLETE):
-        manifest = json.loads((folder / name).read_text())
-        path = folder / "summary.json"
-        manifest["files"]["summary.json"] = {"bytes": path.stat().st_size, "sha256": artifacts.sha256(path)}
-        (folder / name).write_text(json.dumps(manifest))
+    manifest_files.rewrite(folder)
     return {"report": artifacts.Artifact(folder), "train": run["train"]}
 
 
 def failed(results, reason):
-    with artifacts.making(results / "report/rfa11edfa11e", {"stage": "report", "params": {}, "parents": {}}) as work:
+    with artifacts.making(results / "report/rfa11edfa11e", manifest_files.spec("report")) as work:
         work.failed = reason
     return {role: artifacts.Artifact(results / "report/rfa11edfa11e") for role in ("report", "train")}
 
@@ -114,7 +111,7 @@ def test_every_key_has_a_picture_with_a_point_for_each_run(inputs):
 
 def test_the_stage_writes_all_that_is_published(inputs, tmp_path):
     params = {"search": SEARCH, "entries": [{"overrides": overrides, "reason": reason} for overrides, reason in ENTRIES]}
-    with artifacts.making(tmp_path / "s0123456789a", {"stage": "search", "params": params}) as work:
+    with artifacts.making(tmp_path / "s0123456789a", manifest_files.spec("search", params)) as work:
         search_runs.make(work, inputs, params)
     assert set(artifacts.Artifact(tmp_path / "s0123456789a").manifest["files"]) == {
         "search.html", "search.json", "search.csv", "best.yaml"}

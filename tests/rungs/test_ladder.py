@@ -17,6 +17,7 @@ import plan_checks
 import zoo
 from compiled import compiled
 from cuda_emulator import KERNELS, load
+from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
@@ -227,6 +228,26 @@ def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architectu
             assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {entry}: {resources}"
             body = binary.ptx.partition(f".entry {entry}(")[2].partition(".entry")[0]
             assert "st.global" in body, f"{source} {defines} {entry} does nothing"
+
+
+ANY = nvrtc.Resources(registers=32, spill_bytes=0, stack_bytes=0, static_shared_bytes=0, most_threads=None)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_launches_of_the_largest_batch_are_ones_that_a_gpu_accepts(rung):
+    """The batch that the refusal of a larger one names: its sizes fit the kernels' indices and the limits of a grid."""
+    kinds = [functools.partial(trained_in, network, rung) for network in NETWORKS.values()]
+    kinds += [functools.partial(lambda network, batch: inferred_in(network, rung, batch)[0], network)
+              for network in FORWARD.values()]
+    for made in kinds:
+        with pytest.raises(UserError) as refused:
+            made(batch=2**31)
+        most = int(re.search(r"set batch_size to (\d+) or less$", str(refused.value))[1])
+        with pytest.raises(UserError, match=f"set batch_size to {most} or less"):
+            made(batch=most + 1)
+        largest = made(batch=most)
+        for launch in plan_checks.launches(largest):
+            assert not plan_checks.refusals(launch, largest, ANY, "sm_90"), f"batch {most}, {launch}"
 
 
 @pytest.mark.parametrize("rung", RUNGS)

@@ -62,10 +62,12 @@ def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
     assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"fastest": "cpu"}', '{"machine": 1, "fastest": "x"}'])
-def test_a_damaged_record_is_no_record(machine, tmp_path, text):
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"fastest": "cpu"}', b'{"machine": 1, "fastest": "x"}', b"\xff\xfe\0",
+                                  b"[" * 10**5, b'{"a":' * 10**5, b"1" * 10**5, b'{"machine": {}, "fastest": []}'],
+                         ids=range(10))
+def test_a_damaged_record_is_no_record(machine, tmp_path, data):
     machine(None)
-    (tmp_path / variants.RECORD).write_text(text)
+    (tmp_path / variants.RECORD).write_bytes(data)
     assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
 
 

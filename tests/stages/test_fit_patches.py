@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fit_patches
+import manifest_files
 import references
 from ladder.data import normalization
 from ladder.network import networks, weights
@@ -23,14 +24,15 @@ def made(folder, params, threads=2):
     random = np.random.default_rng(0)
     images = np.cumsum(random.integers(-40, 41, (50, height, width, channels)), axis=2).clip(-128, 127).astype(np.int16) + 128
     network, parents = networks.from_params(params), {}
-    with artifacts.making(folder / "normalized/n0", {"stage": "normalized"}) as work:
+    with artifacts.making(folder / "normalized/n0", manifest_files.spec("normalized")) as work:
         work.write_array("train.npy", images.astype(np.uint8))
         work.write_tensors(normalization.FILE, normalization.measure("standardize", images.astype(np.uint8)).tensors())
-    with artifacts.making(folder / "initial/i0", {"stage": "initial"}) as work, work.file(weights.file_name(network)) as path:
+    initial = artifacts.making(folder / "initial/i0", manifest_files.spec("initial"))
+    with initial as work, work.file(weights.file_name(network)) as path:
         weights.save(path, network, weights.initialize(network, 1))
     parents = {name: artifacts.Artifact(folder / place) for name, place in (("normalized", "normalized/n0"),
                                                                             ("initial", "initial/i0"))}
-    with artifacts.making(folder / "patches/p0", {"stage": "patches", "params": params}) as work:
+    with artifacts.making(folder / "patches/p0", manifest_files.spec("patches", params)) as work:
         work.threads = threads
         fit_patches.make(work, parents, params, {"data_residency": "auto"})
     return network, artifacts.Artifact(folder / "patches/p0")

@@ -3,13 +3,14 @@
 import numpy as np
 
 import join_features
+import manifest_files
 from ladder.store import artifacts
 
 
 def features(folder, count, width, seed):
     rows = {name: np.random.default_rng(seed).normal(size=(rows, width)).astype(np.float32)
             for name, rows in (("train.npy", count), ("test.npy", 7))}
-    with artifacts.making(folder, {"stage": "features"}) as work:
+    with artifacts.making(folder, manifest_files.spec("features")) as work:
         for name, values in rows.items():
             work.write_array(name, values)
         work.metrics = {"dimensions": width}
@@ -19,7 +20,7 @@ def features(folder, count, width, seed):
 def test_each_parts_columns_are_in_order_and_multiplied_by_its_weight(tmp_path, monkeypatch):
     monkeypatch.setattr(join_features, "ROWS", 4)
     parts = [features(tmp_path / f"f{number}", 10, width, number) for number, width in enumerate((3, 5, 2))]
-    with artifacts.making(tmp_path / "joined", {"stage": "joined"}) as work:
+    with artifacts.making(tmp_path / "joined", manifest_files.spec("joined")) as work:
         join_features.make(work, {f"part{number}": one for number, (one, _) in enumerate(parts, 1)}, {"weights": [1, 0.5, 2]})
     joined = artifacts.Artifact(tmp_path / "joined")
     for name in ("train.npy", "test.npy"):

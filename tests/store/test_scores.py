@@ -4,18 +4,20 @@ import multiprocessing
 
 import pytest
 
+import manifest_files
+from ladder.errors import UserError
 from ladder.store import artifacts
 from ladder.store import scores as scoring_record
 
 
 def artifact(results, stage, version, parents=None, **params):
-    with artifacts.making(results / stage / version, {"stage": stage, "params": params, "parents": parents or {}}):
+    with artifacts.making(results / stage / version, manifest_files.spec(stage, params, parents)):
         pass
     return artifacts.Artifact(results / stage / version)
 
 
 def scored(results, version, inputs, stage="svm"):
-    with artifacts.making(results / stage / version, {"stage": stage}) as work:
+    with artifacts.making(results / stage / version, manifest_files.spec(stage)) as work:
         scoring_record.record(work, inputs)
 
 
@@ -56,6 +58,23 @@ def test_a_missing_record_is_empty_and_a_torn_line_is_skipped(tmp_path, inputs):
     scored(tmp_path, "s1", inputs)
     assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1"]
     assert (tmp_path / scoring_record.NAME).read_text().count("when,stage") == 1
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\0\n", "ü,ß\n".encode("latin-1"), b"x" * 300_000 + b"\n", b'"' + b"a,b\n" * 9,
+                                  b"when,\0,\0\r\r\n"], ids=range(5))
+def test_damaged_lines_are_skipped_and_the_others_stay(tmp_path, inputs, data):
+    scored(tmp_path, "s0", inputs)
+    with open(tmp_path / scoring_record.NAME, "ab") as file:
+        file.write(data)
+    scored(tmp_path, "s1", inputs)
+    assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1"]
+
+
+def test_a_folder_in_its_place_is_one_line(tmp_path, inputs):
+    (tmp_path / scoring_record.NAME).mkdir()
+    for use in (lambda: scored(tmp_path, "s0", inputs), lambda: scoring_record.lines(tmp_path)):
+        with pytest.raises(UserError, match="cannot keep the record .*test_scores.csv: Is a directory; move it away and run"):
+            use()
 
 
 def append_many(path, name):

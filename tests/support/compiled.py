@@ -8,7 +8,7 @@ import pathlib
 
 from cuda_emulator import KERNELS, with_headers
 from ladder.executors.cuda import nvrtc
-from ladder.store import artifacts
+from ladder.store import disk
 
 
 def compiled(source, defines, architecture):
@@ -20,7 +20,7 @@ def compiled(source, defines, architecture):
     if not path.exists():
         made = nvrtc.compile_file(KERNELS / source, architecture, defines)
         kernels = {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}
-        artifacts.write_atomically(path, json.dumps({"ptx": made.ptx, "kernels": kernels}).encode())
+        disk.write_atomically(path, json.dumps({"ptx": made.ptx, "kernels": kernels}).encode())
     found = json.loads(path.read_text())
     kernels = {name: nvrtc.Resources(**resources) for name, resources in found["kernels"].items()}
     return nvrtc.Compiled(architecture, b"", found["ptx"], kernels)

@@ -1,11 +1,23 @@
-"""Runs a GPU rung's plans in the emulator, one exact allocation per buffer, in any order of threads and blocks."""
+"""Runs a GPU rung's plans in the emulator, in any order of threads and blocks.
+
+Every buffer lies between guards of its own, which are NaN as floats and negative as integers: a launch that writes there is
+named, and what one reads there shows in the results.
+"""
 
 import concurrent.futures
+import itertools
 import os
 
 import numpy as np
 
 import cuda_emulator
+
+ALIGNMENT = 256     # of an allocation on a GPU
+GUARD = 16 << 10    # bytes before and behind every buffer
+# The words of a guard, before the buffer's number is laid over them: a NaN read beyond one buffer differs from the one at its
+# place beyond another.
+WORDS = np.random.default_rng(0).integers(0xffc00000, 1 << 32, GUARD // 4, np.uint32)
+_numbers = itertools.count(1)
 
 
 class Executor:
@@ -16,19 +28,25 @@ class Executor:
         self.seconds = {}
 
     def place(self, arrays):
-        return {name: np.array(array) for name, array in arrays.items()}
+        return {name: _guarded(np.asarray(array)) for name, array in arrays.items()}
 
     def allocate(self, plan, placed):
         """New buffers hold NaN, or for integers 0x55 in every byte: reads of unwritten data show."""
         modules = {_module(launch) for step in plan.steps for launch in step.launches}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda module: module.plain, modules))   # compiles
-        return {name: placed[name] if name in placed else _poisoned(buffer) for name, buffer in plan.buffers.items()}
+        return {name: placed[name] if name in placed else _guarded(_poisoned(buffer)) for name, buffer in plan.buffers.items()}
 
     def run(self, plan, arrays):
+        """Raises cuda_emulator.KernelFault for the first launch that writes to a guard of one of its buffers."""
         for step in plan.steps:
             for launch in step.launches:
                 self.launch(launch, arrays)
+                for name in launch.arguments:
+                    if isinstance(name, str):
+                        _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
+        for name in plan.buffers:
+            _check_guards("a step that does not use the buffer", plan.variant, name, arrays[name])
 
     def launch(self, launch, arrays):
         arguments = [arrays[name] if isinstance(name, str) else name for name in launch.arguments]
@@ -48,6 +66,27 @@ def function(launch):
 
 def _module(launch):
     return cuda_emulator.load(cuda_emulator.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines))
+
+
+def _guarded(values):
+    """A copy of the array between guards; its `base` is the memory of all three, whose first word tells the buffer's number."""
+    memory = np.empty(ALIGNMENT + GUARD + values.nbytes + GUARD, np.uint8)
+    memory = memory[-memory.ctypes.data % ALIGNMENT:]
+    end, guard = GUARD + values.nbytes, (WORDS ^ np.uint32(next(_numbers))).view(np.uint8)
+    memory[:GUARD] = memory[end:end + GUARD] = guard
+    array = memory[GUARD:end].view(values.dtype).reshape(values.shape)
+    array[...] = values
+    return array
+
+
+def _check_guards(step, kernel, name, array):
+    start = array.ctypes.data - array.base.ctypes.data - GUARD
+    memory = array.base[start:]
+    guard, end = (WORDS ^ memory[:4].view(np.uint32) ^ WORDS[0]).view(np.uint8), GUARD + array.nbytes
+    for side, found in (("before", memory[:GUARD]), ("behind", memory[end:end + GUARD])):
+        touched = np.count_nonzero(found != guard)
+        if touched:
+            raise cuda_emulator.KernelFault(kernel, "out of bounds", f"{step} wrote {touched} bytes {side} buffer {name}")
 
 
 def _poisoned(buffer):

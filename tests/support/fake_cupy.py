@@ -2,7 +2,7 @@
 
 Work queued on a stream runs as late as possible: when it, or an event after it, is waited for. Streams in `eager`
 (by number, in creation order) run everything at once instead. A missing wait between streams then shows in the
-results, in one of the two ways.
+results, in one of the two ways, and a needless one in the order in which the work is done.
 """
 
 import ctypes
@@ -57,6 +57,7 @@ class Gpu:
     def __init__(self, memory=1 << 30, eager=()):
         self.total, self.used, self.eager = memory, 0, eager
         self.streams, self.launched, self.largest_shared = [], [], {}
+        self.queued, self.done = [], []   # kernels' names, and "copy" for each copy of images, in order
         self.ndarray = ndarray
         self.RawModule = lambda path: _Module(self, path)
         self.cuda = types.SimpleNamespace(
@@ -76,8 +77,10 @@ class Gpu:
 
         def work():
             self.clock += 1
+            self.done.append("copy")
             ctypes.memmove(target, source, count)
 
+        self.queued.append("copy")
         self.streams[stream].add(work)
 
 
@@ -211,8 +214,10 @@ class _Kernel:
 
         def work():
             self.gpu.clock += 1
+            self.gpu.done.append(self.function.name)
             values = [argument.values if isinstance(argument, ndarray) else argument for argument in arguments]
             self.function(grid, block, values, shared_bytes)
 
         self.gpu.launched.append((self.function.name, stream.ptr))
+        self.gpu.queued.append(self.function.name)
         stream.add(work)

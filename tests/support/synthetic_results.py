@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 
 import make_report
+import manifest_files
 import synthetic_run
 from ladder.network import networks, weights
 from ladder.store import artifacts
@@ -52,7 +53,7 @@ def _change_training(train, faster, noise, loss, params):
         path, random = train.folder / weights.file_name(network), np.random.default_rng(round(1000 * noise))
         weights.save(path, network, {key: value + random.normal(0, noise * (np.std(value) or 1), value.shape).astype(np.float32)
                                      for key, value in weights.load(path, network).items()})
-    _write(train.folder, manifest)
+    manifest_files.rewrite(train.folder, **manifest)
 
 
 def _report(results, run, extra):
@@ -80,19 +81,11 @@ def _move(results, fresh, version, renamed, settings, made, sources):
         for old, new in (*((old, new.name) for old, new in renamed.items()), (version, name)):
             text = text.replace(old, new)
         (folder / "summary.json").write_text(text)
-    _write(folder, manifest)
     target = pathlib.Path(results, stage, name)
     target.parent.mkdir(exist_ok=True)
     if target.exists():
         shutil.rmtree(folder)
     else:
         os.rename(folder, target)
+        manifest_files.rewrite(target, **manifest)
     return target
-
-
-def _write(folder, manifest):
-    """Write the manifest, with the current sizes and hashes of its files."""
-    manifest["files"] = {name: {**facts, "bytes": (folder / name).stat().st_size, "sha256": artifacts.sha256(folder / name)}
-                         for name, facts in manifest["files"].items()}
-    for name in (artifacts.MANIFEST, artifacts.COMPLETE):
-        (folder / name).write_text(json.dumps(manifest))

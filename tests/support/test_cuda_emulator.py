@@ -170,6 +170,75 @@ def test_high_half_of_a_64_bit_product(good):
     assert y.tolist() == [[a * b >> 64 for b in x.tolist()] for a in x.tolist()]
 
 
+ARITHMETIC = r"""
+extern "C" __global__ void least_and_largest(const float* x, const double* d, float* y) {
+    float a = x[0], b = x[1];
+    y[0] = min(a, b), y[1] = min(b, a), y[2] = max(a, b), y[3] = max(b, a), y[4] = fminf(a, b), y[5] = fmaxf(b, a);
+    y[6] = min(d[0], d[1]), y[7] = max(d[1], d[0]);
+}
+extern "C" __global__ void approximations(const float* x, float* y, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float a = x[i];
+    float results[] = {expf(a),   expm1f(a), logf(a),   powf(a, 2.5f),   __expf(a), __logf(a),
+                       __sinf(a), __cosf(a), rsqrtf(a), __fdividef(1.0f, a), __powf(a, 2.5f)};
+    for (int k = 0; k < 11; k++) y[11 * i + k] = results[k];
+}
+extern "C" __global__ void products(const float* x, float* fused, float* rounded, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    fused[i] = x[i] * x[i] + x[i + 1];
+    rounded[i] = __fadd_rn(__fmul_rn(x[i], x[i]), x[i + 1]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def arithmetic(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "arithmetic.cu"
+    path.write_text(ARITHMETIC)
+    return load(path)
+
+
+@pytest.mark.parametrize("number, nan", [(0, 1), (1, 0)])
+def test_the_minimum_and_maximum_of_a_nan_and_a_number_are_the_number(arithmetic, number, nan):
+    x, y = np.zeros(2, np.float32), poisoned(8)
+    x[number], x[nan] = 3, np.nan
+    check(arithmetic.get_function("least_and_largest"), (1,), (1,), (x, x.astype(float), y))
+    assert (y == 3).all()
+
+
+def test_approximations_are_wrong_by_up_to_the_documented_error(arithmetic):
+    x = np.random.default_rng(0).uniform(0.01, 3, 2000).astype(np.float32)
+    y, a = poisoned((len(x), 11)), x.astype(float)
+    check(arithmetic.get_function("approximations"), (8,), (256,), (x, y, np.int32(len(x))))
+    exact = np.stack([np.exp(a), np.expm1(a), np.log(a), a ** 2.5, np.exp(a), np.log(a), np.sin(a), np.cos(a), a ** -0.5, 1 / a,
+                      a ** 2.5], axis=1)
+    ulps = np.abs(y - exact) / np.spacing(np.abs(exact).astype(np.float32))
+    for number, most in ((0, 2), (1, 1), (2, 1), (3, 4), (4, 2 + np.floor(1.173 * a)), (8, 2), (9, 2)):
+        assert (ulps[:, number] <= most + 0.5).all() and (ulps[:, number] >= np.asarray(most) - 0.5).all()
+    error = np.abs(y - exact)
+    assert (error[(x >= 0.5) & (x <= 2), 5] <= 2 ** -21.41 + 1e-7).all() and (ulps[(x < 0.5) | (x > 2), 5] <= 3.5).all()
+    assert (error[:, 6] <= 2 ** -21.41 + 1e-7).all() and (error[:, 7] <= 2 ** -21.19 + 1e-7).all()
+    assert (error[:, 10] / exact[:, 10] <= 2 ** -18).all()   # the logarithm's error, times 2.5 log 2, and more
+    assert (y != exact.astype(np.float32)).mean(axis=0).min() > 0.5   # none is the rounded result
+
+
+def test_a_product_that_is_added_is_rounded_where_watched_and_fused_where_plain(arithmetic, monkeypatch):
+    x = np.random.default_rng(0).standard_normal(1001).astype(np.float32)
+    rounded = x[:-1] * x[:-1] + x[1:]
+    exact = (x[:-1].astype(float) ** 2 + x[1:]).astype(np.float32)   # but for a few that float64 rounds twice
+    results = {}
+    for one in cuda_emulator.ARITHMETIC:
+        monkeypatch.setattr(cuda_emulator, "arithmetic", one)
+        product, alone = poisoned(1000), poisoned(1000)
+        check(arithmetic.get_function("products"), (4,), (256,), (x, product, alone, np.int32(1000)))
+        assert (alone == rounded).all()
+        results[one] = product
+    assert (results["rounded"] == rounded).all() and (rounded != exact).mean() > 0.05
+    assert (results["fused"] != exact).mean() < 0.001
+
+
 HEAD = '#include "common/shared_memory.cuh"\n#include "common/cp_async.cuh"\nextern "C" __global__ void kernel'
 # kind -> (kernel, launch); the line with the bug ends in "// HERE".
 PLANTED = {

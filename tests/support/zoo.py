@@ -52,6 +52,15 @@ ZOO = networks.resolve("zoo", (35, 31, 3), (
     reading("pooled", global_avgpool("average")), add("twice", ("average", "average")), flatten("still_flat"),
     dense("scores_b", 5), add("scores", ("scores_a", "scores_b"))), "units_relu", "cross_entropy")
 
+# A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one reader may apply its gradient.
+FORKED = networks.resolve("forked", (10, 12, 3), (
+    conv2d("a", 8), relu("a_relu"), maxpool2d("a_pool"),
+    conv2d("a_conv", 8, kernel=2, padding=0, stride=2, inputs=("a_relu",)), add("a_sum", ("a_pool", "a_conv")),
+    conv2d("b", 8), relu("b_relu"), upsample2d("b_up"), reading("b_relu", upsample2d("b_up_too")),
+    add("b_sum", ("b_up", "b_up_too")),
+    conv2d("c", 4), relu("c_relu"), conv2d("d", 3), reading("c_relu", conv2d("e", 3)),
+    add("e_sum", ("d", "e"))), "a_sum", "mse")
+
 
 def _resnet(name, input_shape, form, bottleneck):
     """One block in each of two stages."""
@@ -60,7 +69,7 @@ def _resnet(name, input_shape, form, bottleneck):
 
 
 NETWORKS = {
-    "odd": ODD, "zoo": ZOO, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "odd": ODD, "zoo": ZOO, "forked": FORKED, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
 }

@@ -107,13 +107,36 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
+    ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 1 and at most 1,000,000,000"),
+    ("epochs", str(10 ** 400), "0... (403 characters), but must be a whole number"), ("steps", float("inf"), "steps is inf"),
+    ("seed", "9" * 5000, "but must be a whole number"),
+    ("learning_rate", 10 ** 400, "but must be a number above 0 and at most 3.4e+38"),
+    ("learning_rate", 1e308, "learning_rate is 1e+308, but must be a number above 0 and at most 3.4e+38"),
+    ("weight_decay", 1e39, "at most 3.4e+38"), ("features_concatenate", [{"weight": 10 ** 400}], "weight is 1000"),
+    ("train_limit", 10 ** 72, "train_limit is 1000"), ("test_limit", 9, "364 such images in 10 classes; 10 to 364, or all"),
+    ("train_limit", 9, "1433 such images in 10 classes; 10 to 1433, or all"),
+    ("evaluations", ["linear", "linear"], "a list, each linear, ridge or knn, none twice"),
+    ("controls", ["pixels", "pixels"], "none twice"),
+    ("seeds", list(range(101)), "must be a list of at most 100, each a whole number"),
+    ("autoencoder_filters", [8] * 9, "must be a list of 1 to 8, each a whole number at least 1 and at most 65,536"),
+    ("compare", [{"epochs": {}}], "epochs is {}, but must be a whole number"),
+    ("compare", [{"epochs": []}], "epochs is an empty list, which stands for no run"),
+    ("name", "two\nlines", r"name is 'two\nlines', but must be one line of at most 200 characters"),
+    ("name", "half \ud800", r"name is 'half \ud800', but must be one line"), ("tags", ["\udcff"], r"tags is '\udcff'"),
+    ("tags", "x" * 51, "x', but must be one line of at most 50 characters"),
+    ("predict", "nul\0", r"predict is 'nul\x00', but must be a folder or a file"),
+    ("optimizer", "x" * 300_000, "(300,002 characters), but must be sgd, momentum, rmsprop or adam"),
+    ("optimizer", "ad\nam", r"optimizer is 'ad\nam', but must be"), ("multiplier", "x" * 300, "there is no multiplier 'xxx"),
+    ("test_multiplier", "x" * 300, "there is no multiplier 'xxx"), ("initial_weights", "x" * 300, "File name too long"),
+    ("initial_weights", "/dev/zero", "initial_weights: cannot read /dev/zero: it is not a plain file"),
+    ("x" * 300_000, 1, "there is no key 'xxx"), ("two\nlines", 1, r"there is no key 'two\nlines'"),
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
     ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
     ("features_two_polarity", -1, "none or a number at least 0"),
     ("features_polarity_scale", "chanel", "did you mean channel?"),
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
-    ("initial_weights", "absent.bin", "initial_weights is 'absent.bin', which cannot be read"),
+    ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
      "or the file of a table; did you mean am32?"),
@@ -123,8 +146,69 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
-        config.resolve(config.load(raw | {key: value}))
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+        loaded = config.load(raw | {key: value})
+        config.resolve(loaded)
+        config.entries(loaded)
+    assert words in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) <= 300
+
+
+def test_a_number_that_python_does_not_write_out_is_refused(raw):   # nor would pytest write it out
+    for key in ("epochs", "learning_rate", "train_limit"):
+        with pytest.raises(UserError, match=f"{key} is too large to be shown, but must be"):
+            config.load(raw | {key: 10 ** 5000})
+
+
+def nested(levels, within):
+    value = []
+    for _ in range(levels):
+        value = within(value)
+    return value
+
+
+CYCLE = []
+CYCLE.append({"ablation": CYCLE})
+
+
+@pytest.mark.parametrize("value, words", [
+    (nested(10_000, lambda inner: [inner]), "is nested more than 10 levels deep"),
+    (nested(10_000, lambda inner: {"ablation": inner}), "is nested more than 10 levels deep"),
+    (CYCLE, "is nested more than 10 levels deep"), (nested(9, lambda inner: [inner] * 10), "holds more than 20,000 values"),
+    ([{}] * 30_000, "holds more than 20,000 values")], ids=["lists", "objects", "in itself", "aliases", "long"])
+@pytest.mark.parametrize("key", ["ablation", "search", "epochs"])
+def test_a_value_that_is_nested_too_deep_or_too_large_is_refused_at_once(raw, key, value, words):
+    with pytest.raises(UserError, match=f"config: {key} {words}"):
+        config.load(raw | {key: value})
+
+
+MANY = list(range(1, 1001))
+
+
+@pytest.mark.parametrize("keys, words", [
+    ({"compare": [{"seed": MANY, "epochs": MANY}]}, "compare stands for 1,000,000 runs; at most 1,000"),
+    ({"ablation": [{"seed": MANY}, {"epochs": 3}]}, "ablation stands for 1,001 runs; at most 1,000"),
+    ({"features_concatenate": [{"seed": MANY[:99]}] * 99}, "features_concatenate stands for 9,801 runs"),
+    ({"multipliers": [{"seed": MANY[:400], "seeds": [[1, 2, 3]]}]}, "together stand for more than 1,000 runs"),
+    ({"compare": [{"ablation": [[{"ablation": [{"seed": MANY, "epochs": MANY, "steps": MANY}]}]]}]}, "more than 1,000 runs"),
+    ({"seeds": MANY[:40], "features_concatenate": [{}] * 40}, "more than 1,000 runs"),
+])
+def test_lists_of_too_many_runs_are_refused_before_the_first_is_resolved(raw, keys, words, monkeypatch):
+    monkeypatch.setattr(config, "resolve", None)
+    with pytest.raises(UserError, match=words):
+        config.load(raw | keys)
+
+
+def test_a_thousand_runs_are_not_too_many(raw):
+    assert config.load(raw | {"compare": [{"seed": MANY}]})
+    assert config.load(raw | {"compare": [{"seed": MANY[:500], "features_concatenate": [[{"features_layer": "enc1"}]]}]})
+
+
+def test_every_number_has_a_largest_value():
+    def numbers(rule):
+        every = [rule, *rule.get("anyOf", []), *rule.get("properties", {}).values(), rule.get("items", {})]
+        return [one for one in every if one.get("type") in ("integer", "number")]
+
+    for key, rule in config.load_schema()["properties"].items():
+        assert all("maximum" in one or "exclusiveMaximum" in one for one in numbers(rule)), key
 
 
 def test_names_of_multipliers_in_versions(raw, tmp_path):

@@ -51,6 +51,11 @@ def test_a_space_smaller_than_the_budget_is_drawn_whole(loaded):
         {"optimizer": optimizer, "batch_size": size}) for optimizer in ("adam", "sgd") for size in (32, 64))
 
 
+def test_a_space_of_integers_is_drawn_whole_also_where_its_limits_are_no_integers(loaded):
+    found = overrides(loaded, keys={"svm_C": {"min": 1.5, "max": 3.5, "integer": True}}, budget=50)
+    assert {one["svm_C"] for one in found} == {1, 2, 3}
+
+
 def test_a_grid_is_every_combination_with_the_given_points_of_a_range(loaded):
     keys = {"learning_rate": {"min": 0.001, "max": 0.1, "scale": "log"}, "epochs": {"min": 1, "max": 9, "points": 2}}
     assert overrides(loaded, strategy="grid", keys=keys) == [
@@ -96,6 +101,12 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
     ({"keys": {"optimizer": {"min": 1, "max": 2}}}, "optimizer is 1, but must be"),
     ({"keys": {"batch_size": {"min": 0, "max": 64}}}, "batch_size is 0, but must be"),
     ({"budgt": 3}, "search has no 'budgt'; did you mean budget?"), ({"budget": 0}, "search.budget is 0, but must be"),
+    ({"keys": {"x" * 999: [1]}}, "there is no key 'xxx"), ({"budget": 10 ** 7}, "at most 1,000"),
+    ({"strategy": "grid", "keys": {"seed": {"min": 1, "max": 99, "points": 10 ** 7}}}, "points is 10000000, but must be"),
+    ({"strategy": "grid", "keys": {"seed": [1] * 1000, "epochs": [1] * 999}}, "has 999,000 runs, more than its budget"),
+    ({"keys": {"seed": {"min": 1, "max": 10 ** 5}, "features_concatenate": [[{}] * 9]}, "budget": 101}, "more than 1,000 runs"),
+    ({"keys": {"seed": [1]}, "holdout": 5}, "holdout is 5, but of 1433 training images in 10 classes"),
+    ({"keys": {"seed": [1]}, "holdout": 1430}, "10 to 1423, or 0 for none (holdout of search)"),
     ({"strategy": "gird"}, "did you mean grid?"), ({"keys": {"seed": [1]}, "metric": "network"}, "does not classify"),
     ({"keys": {"network": ["lenet_5"]}, "metric": "svm"}, "name a features_layer"),
 ])

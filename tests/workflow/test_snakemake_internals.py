@@ -14,7 +14,8 @@ SNAKEFILE = """
 def look(wildcards):
     print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
           bool(workflow.dag_settings.forcetargets), bool(workflow.dag_settings.forceall),
-          workflow.resource_settings.nodes, workflow.cores, sep="|")
+          workflow.resource_settings.nodes, workflow.cores, workflow.dryrun,
+          dict(workflow.config_settings.overwrite_config), sep="|")
     return []
 
 rule page:
@@ -32,7 +33,7 @@ rule other:
         "touch {output}"
 """
 NAMES = ("dag_settings.targets", "dag_settings.forcerun", "dag_settings.forcetargets", "dag_settings.forceall",
-         "resource_settings.nodes", "cores")
+         "resource_settings.nodes", "cores", "dryrun", "config_settings.overwrite_config")
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,16 @@ def test_f_sets_dag_settings_forcetargets_and_F_forceall(seen):
 def test_cores_are_in_workflow_cores_and_nodes_are_none_on_this_machine(seen):
     values = seen("page.html")
     assert values["cores"] == 3 and values["resource_settings.nodes"] is None
+
+
+def test_a_dry_run_is_in_workflow_dryrun(seen):
+    assert seen("page.html")["dryrun"] is True
+
+
+def test_what_overrides_the_configuration_is_in_config_settings_overwrite_config(seen, tmp_path):
+    (tmp_path / "overrides.yaml").write_text("here: {}")
+    values = seen("page.html", "--configfile", str(tmp_path / "overrides.yaml"), "--config", "there={}")
+    assert values["config_settings.overwrite_config"] == {"here": {}, "there": {}}
 
 
 def test_jobs_of_a_cluster_are_counted_in_resource_settings_nodes():

@@ -23,6 +23,8 @@ from ladder.workflow import stage_script
 def make(work, inputs, params, options):
     if "full" in params:
         raise OSError(params["full"], os.strerror(params["full"]), "results/big.npy")
+    if "deep" in params:
+        raise RecursionError("maximum recursion depth exceeded\\nin two lines")
     if "raises" in params:
         raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
                "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
@@ -42,10 +44,12 @@ def call(tmp_path):
     script = root / NAME
     script.write_text(SCRIPT)
 
-    def call(params, *arguments, declared=None, output="d1", **more):
+    def call(params, *arguments, inputs=None, declared=None, output="d1", **more):
         digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
         spec = {"stage": "data", "params": params, "sources": digests, "parents": {}, **more}
-        command = [sys.executable, script, "--spec", json.dumps(spec), "--output", tmp_path / output,
+        job = tmp_path / f"{output}.json"
+        job.write_text(json.dumps({"spec": spec, "inputs": inputs or {}}))
+        command = [sys.executable, script, "--job", job, "--output", tmp_path / output,
                    "--log", tmp_path / "logs/d1.log", *arguments]
         environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -65,7 +69,7 @@ def test_the_libraries_of_the_work_are_recorded_and_checked_where_they_count(cal
 
 def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
     assert call({}, output="d0").returncode == 0
-    done = call({}, "--threads", "3", "--option", "urls=a=b", "--input", f"data={tmp_path / 'd0'}")
+    done = call({}, "--threads", "3", "--option", "urls=a=b", inputs={"data": str(tmp_path / "d0")})
     assert done.returncode == 0, done.stderr
     assert artifacts.Artifact(done.folder).metrics == {"threads": 3, "options": {"urls": "a=b"}, "inputs": {"data": "d0"}}
     assert "made in" in (tmp_path / "logs/d1.log").read_text()
@@ -87,13 +91,36 @@ def test_a_fault_is_one_line_on_the_terminal_in_the_log_and_for_the_end(call, tm
     assert not (done.folder / "manifest.json").exists()
 
 
-def test_a_bug_shows_its_traceback(call):
-    done = call({"raises": "bug"})
-    assert done.returncode != 0 and "ZeroDivisionError: bug" in done.stderr and "Traceback" in done.stderr
+@pytest.mark.parametrize("params, words", [
+    ({"raises": "bug"}, "ZeroDivisionError: bug"),
+    ({"full": errno.EIO}, "OSError: [Errno 5] Input/output error: 'results/big.npy'"),
+    ({"deep": True}, r"RecursionError: maximum recursion depth exceeded\nin two lines")])
+def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(call, tmp_path, params, words):
+    done, log = call(params), tmp_path / "logs/d1.log"
+    message = f"data d1: {words}; its traceback is in {log}"
+    assert done.returncode == 1 and done.stderr == message + "\n" and (tmp_path / "errors").read_text() == message + "\n"
+    assert "Traceback (most recent call last)" in log.read_text() and "script.py" in log.read_text()
+
+
+@pytest.mark.parametrize("place", ["d1", "logs", "errors"])
+def test_a_place_where_nothing_can_be_written_is_one_line(call, tmp_path, place):
+    if place == "errors":
+        (tmp_path / "errors").mkdir()
+    else:
+        (tmp_path / place).write_text("a file")
+    done = call({"raises": "user"})
+    words = "the wrong thing" if place == "errors" else f"{place}: File exists; it has to be a place where this user may write"
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert words in done.stderr.splitlines()[-1]
+
+
+def test_a_log_on_a_full_disk_does_not_hide_the_message(call):
+    done = call({"raises": "user"}, "--log", "/dev/full")
+    assert done.returncode == 1 and done.stderr == "data d1: the wrong thing; do another\n"
 
 
 def test_a_missing_input_is_one_line(call, tmp_path):
-    done = call({}, "--input", f"data={tmp_path / 'nowhere'}")
+    done = call({}, inputs={"data": str(tmp_path / "nowhere")})
     assert done.returncode == 1 and "nowhere holds no finished artifact" in done.stderr.splitlines()[-1]
 
 
@@ -119,11 +146,11 @@ def test_a_failed_run_is_an_error_and_kept_only_on_request(call, tmp_path, monke
     monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
     assert call({"raises": "failed"}).returncode == 0
     assert artifacts.Artifact(tmp_path / "d1").failed == "it diverged"
-    of_it = ("--input", f"data={tmp_path / 'd1'}")
-    assert call({}, *of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
+    of_it = {"data": str(tmp_path / "d1")}
+    assert call({}, inputs=of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
     assert call({"raises": "user"}, output="d3").returncode == 1, "a fault that another machine may not have is never kept"
 
     monkeypatch.delenv("LADDER_KEEP_FAILED")
-    for output, more in (("d1", ()), ("d4", of_it)):
-        done = call({"raises": "failed"} if output == "d1" else {}, *more, output=output)
+    for output, inputs in (("d1", {}), ("d4", of_it)):
+        done = call({} if inputs else {"raises": "failed"}, inputs=inputs, output=output)
         assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == f"data {output}: it diverged"

@@ -1,9 +1,9 @@
-import json
 import pathlib
 
 import pytest
 import yaml
 
+import manifest_files
 from ladder import sources
 from ladder.errors import UserError
 from ladder.machine import libraries
@@ -135,8 +135,7 @@ def test_a_longer_list_of_runs_is_described_in_a_few_words(settings, tmp_path):
 
     made = together(1, 2, 3)
     folder = tmp_path / "multipliers" / made.version
-    folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps({"spec": made.spec}))
+    manifest_files.write(folder, made.spec)
     assert stages.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
 
 
@@ -272,9 +271,7 @@ def test_addresses_identify_the_archive_only_without_a_checksum(settings):
 
 def finish(results, keyed):
     """Write the manifest of an artifact."""
-    folder = pathlib.Path(results, keyed.stage, keyed.version)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").write_text(json.dumps({"spec": keyed.spec}))
+    manifest_files.write(pathlib.Path(results, keyed.stage, keyed.version), keyed.spec)
 
 
 def test_why_a_stage_runs(settings, tmp_path):

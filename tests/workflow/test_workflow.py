@@ -22,6 +22,7 @@ import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.workflow import stages
+from permissions import unprivileged
 
 SCRIPT = '''
 import os, time
@@ -37,6 +38,8 @@ def make(work, inputs, params, options):
         raise RunFailed("it diverged as the test wants")
     if os.environ.get("FAIL") == work.spec["stage"]:
         raise UserError("failed as the test wants")
+    if os.environ.get("BUG") == work.spec["stage"]:
+        raise ZeroDivisionError("a bug as the test wants")
     if os.environ.get("DIE") == work.spec["stage"]:
         os.kill(os.getpid(), 9)
     if os.environ.get("MEET") == work.spec["stage"]:   # continues when two of this stage are running
@@ -245,6 +248,87 @@ def test_copied_results_rerun_nothing_without_snakemakes_records_and_with_any_fi
     assert project.ran() == ["initial", "train"]
 
 
+def flip(path):
+    """Change a bit in the middle of a file; returns its times before."""
+    data, before = bytearray(path.read_bytes()), path.stat()
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return before.st_atime_ns, before.st_mtime_ns
+
+
+def in_place_of(path):
+    """Replace a file by a folder that is not empty."""
+    path.unlink()
+    path.mkdir()
+    (path / "file").write_text("in the way")
+
+
+# Role -> (file, the damage done to it, its beginning in words).
+DAMAGES = {
+    "data": ("given.json", flip, "its checksum is not its manifest's"),
+    "normalized": ("given.json", lambda path: path.write_text("{"), "it has 1 bytes, not "),
+    "initial": ("given.json", pathlib.Path.unlink, "it is missing"),
+    "train": ("given.json", in_place_of, "it is not a file"),
+    "features": ("manifest.json", flip, "its digest is not that of its content"),
+    "features_random": ("manifest.json", lambda path: path.write_text(""), "it has no digest of itself"),
+    "features_pixels": ("manifest.json", lambda path: path.write_text("[" * 10**5), "it has no digest of itself"),
+    "svm": ("manifest.json", in_place_of, "Is a directory"),
+    "svm_random": ("manifest.json", pathlib.Path.unlink, "it is missing"),
+}
+
+
+def content(results):
+    """Path -> bytes of every file of the artifacts, without the circumstances of their making that manifests record."""
+    return {path: path.read_bytes() for path in sorted(results.glob("*/*/*")) if path.name not in ("manifest.json", ".lock")
+            and path.is_file() and not path.name.startswith(".")}
+
+
+def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
+    results = project.folder / "results"
+    before = content(results)
+    roles = json.loads((next(results.glob("report/*")) / "manifest.json").read_text())["spec"]["parents"]
+    roles |= {"initial": next(results.glob("initial/*")).name}
+    damaged = {}
+    for role, (name, damage, _) in DAMAGES.items():
+        (path,) = results.glob(f"*/{roles[role]}/{name}")
+        damage(path)
+        damaged[role] = path.relative_to(project.folder)
+    print(project.snakemake("-n"))
+    dry = reasons(project.snakemake("-n"))
+    assert {role: dry[role] for role in DAMAGES} == {
+        role: dry[role] for role, (_, _, fault) in DAMAGES.items() if f"damaged: {damaged[role]} ({fault}" in dry[role]}
+    output = project.snakemake()
+    assert project.status == 0, output
+    assert content(results) == before and "Traceback" not in output
+    assert project.ran() == ["data", "initial", "normalized", "train"], "of the others only the manifest was damaged"
+    assert "Nothing to be done" in project.snakemake()
+
+
+def test_a_damaged_second_copy_of_a_manifest_is_written_anew(project):
+    first, second, third = sorted(project.folder.glob("results/features/*/.complete.json"))
+    flip(first), second.unlink(), third.write_text("")
+    assert "Nothing to be done" in project.snakemake()
+    for path in (first, second, third):
+        assert path.read_bytes() == path.with_name("manifest.json").read_bytes()
+
+
+def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_command_makes_it_again(project):
+    (path,) = project.folder.glob("results/train/*/given.json")
+    before = path.read_bytes()
+    os.utime(path, ns=flip(path))
+    assert "Nothing to be done" in project.snakemake(), "its reader has no reason to run"
+    command = ("features", "--config", "features_pool=2")
+    output = project.snakemake(*command)
+    shown = path.relative_to(project.folder)
+    print(output)
+    assert project.status != 0 and "Traceback" not in output
+    assert f"{shown} is damaged (its checksum is not its manifest's)" in output.splitlines()[-1]
+    project.ran()
+    assert reasons(project.snakemake("-n", *command))["train"].startswith(f"damaged: {shown}")
+    assert project.snakemake(*command) and project.status == 0
+    assert project.ran() == ["features", "train"] and path.read_bytes() == before
+
+
 def test_results_of_another_machine_open_where_their_backend_cannot_run(project):
     config = ("--config", "svm_backend=cuml")
     output = project.snakemake(*config)
@@ -267,6 +351,10 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project)
     (["--config", "optimizer=addam"], "did you mean adam?"),
     (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
     (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
+    (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 1"),
+    (["--config", "epochs=" + 72 * "9"], "epochs is 999"),
+    (["--config", "epochs=" + 9000 * "[" + 9000 * "]"], "(18,002 characters), but must be a whole number"),
+    (["--config", f"compare=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]"], "stands for 1,000,000 runs"),
 ])
 def test_a_wrong_configuration_is_one_line(project, arguments, words):
     output = project.snakemake(*arguments)
@@ -284,6 +372,65 @@ def test_a_stages_message_is_the_last_line(fresh):
     assert fresh.status != 0
     assert output.splitlines()[-1].endswith(": failed as the test wants")
     assert "Traceback" not in output
+
+
+def test_a_stages_bug_is_one_line_that_names_the_log_with_its_traceback(fresh):
+    output = fresh.snakemake(BUG="normalized")
+    assert fresh.status != 0 and "Traceback" not in output and "was killed" not in output
+    line, _, log = output.splitlines()[-1].rpartition("; its traceback is in ")
+    assert line.endswith(": ZeroDivisionError: a bug as the test wants")
+    assert "Traceback" in (fresh.folder / log).read_text()
+
+
+def test_a_failed_stage_shows_a_command_of_a_few_lines_that_can_be_run_by_hand(fresh):
+    output = fresh.snakemake("--config", "features_layer=enc1", FAIL="normalized")
+    command, = [line for line in output.splitlines() if line.strip().startswith("python3 ")]
+    assert len(command) < 500
+    done = subprocess.run(["sh", "-c", command], cwd=fresh.folder, text=True, stderr=subprocess.PIPE,
+                          env=os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
+    assert done.returncode == 0 and fresh.ran() == ["data", "initial", "normalized", "normalized"], done.stderr
+
+
+def test_a_dry_run_writes_nothing_into_logs(fresh):
+    fresh.snakemake("-n")
+    assert fresh.status == 0 and not list((fresh.folder / "logs").glob("*/*"))
+
+
+@pytest.mark.parametrize("name", ["results", "logs", ".snakemake"])
+def test_a_place_that_is_no_folder_is_one_line(fresh, name):
+    (fresh.folder / name).write_text("a file")
+    output = fresh.snakemake()
+    assert fresh.status == 1 and "Traceback" not in output
+    assert output.splitlines()[-1] == f"{name} is no folder, but this command has to write into it; move it away"
+
+
+@pytest.mark.parametrize("name", ["results", "logs", ".snakemake"])
+@pytest.mark.parametrize("target", ["data", "results/history.html"])
+def test_a_place_of_somebody_else_is_one_line_before_any_work(fresh, name, target):
+    (fresh.folder / name).mkdir()
+    (fresh.folder / name).chmod(0o555)
+    done = subprocess.run([*unprivileged(), *fresh.command(target)], cwd=fresh.folder, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    (fresh.folder / name).chmod(0o755)
+    assert done.returncode == 1 and "Traceback" not in done.stdout and fresh.ran() == []
+    assert done.stdout.splitlines()[-1].startswith(f"nothing can be written into {fresh.folder / name}: Permission denied")
+
+
+def test_the_users_cache_folder_is_not_needed(fresh):
+    output = fresh.snakemake("data", XDG_CACHE_HOME=os.devnull)
+    assert fresh.status == 0 and fresh.ran() == ["data"], output
+
+
+def test_a_project_folder_may_have_braces_in_its_name(fresh, tmp_path):
+    project = Project(fresh.folder.rename(tmp_path / "{brace} and {wildcards.version}"))
+    output = project.snakemake("data", "results/network.html", "results/history.html")
+    assert project.status == 0 and project.ran() == ["data", "network"], output
+
+
+def test_a_configuration_that_is_not_utf_8_is_one_line(fresh):
+    (fresh.folder / "config.yaml").write_bytes("# Größe\n".encode("latin-1"))
+    output = fresh.snakemake("-n")
+    assert fresh.status == 1 and output.splitlines()[-1].startswith("config.yaml cannot be read as UTF-8 text: 'utf-8' codec")
 
 
 def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):

@@ -2,26 +2,30 @@
 # What enters an artifact's version is defined in workflow/scripts/ladder/workflow/stages.py.
 
 import atexit
+import contextlib
 import filecmp
 import functools
 import json
+import logging
 import os
 import pathlib
 import shlex
 import sys
 import time
 
-import yaml
-
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, runtime
+from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.workflow import config as configuration, search, stages
+from ladder.store import manifests as kept
+from ladder.workflow import config as configuration, places, search, stages
 
+# Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
+ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
+ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
 # Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
 # they are requested again: `variant: auto` reads results/parity.json.
 FIXED = {
@@ -77,9 +81,19 @@ def cores():
     return None if runs_elsewhere() else workflow.cores
 
 
+def overridden():
+    """The keys of --config and --configfile with their values, before Snakemake merges them into those of config.yaml."""
+    return workflow.config_settings.overwrite_config
+
+
+def dry_run():
+    return workflow.dryrun
+
+
 def load_settings():
     """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
     try:
+        configuration.check_overrides(overridden())
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
@@ -112,6 +126,26 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def stop_unless(check, *arguments):
+    """Exit with one line if the check raises a UserError."""
+    try:
+        check(*arguments)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def remove_leftovers():
+    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    for pattern in ("logs/.command.*", "logs/.errors.*", "results/.*.tmp"):
+        for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
+stop_unless(places.check_kind, "results", "logs")
+stop_unless(places.check_writable, ".snakemake")
+remove_leftovers()
 if ladder.RELEASED:
     say(ladder.RELEASED)
 # The nodes of a cluster may have a GPU or libraries that this machine lacks.
@@ -171,7 +205,8 @@ def made(*roles):
                     f"{role}: this configuration has no such stage; it has {there}"
                 )
         joined = ["joined"] if "features" in roles and "joined" in CHAIN else []
-        return manifests(*(CHAIN[role] for role in (*roles, *joined)))
+        wanted = [CHAIN[role] for role in (*roles, *joined)]
+        return with_others(damaged_of(wanted), manifests(*wanted))
 
     return inputs
 
@@ -182,7 +217,7 @@ def parent(name):
     def inputs(wildcards):
         parents = BY_VERSION[wildcards.version].parents
         found = manifests(parents[name]) if name in parents else []
-        return found + asked_for_again(wildcards)
+        return with_others(asked_for_again(wildcards), found)
 
     return inputs
 
@@ -190,16 +225,19 @@ def parent(name):
 def parents(wildcards):
     """Input function of a stage: the manifests of all its parents."""
     keyed = BY_VERSION[wildcards.version]
-    return manifests(*keyed.parents.values()) + asked_for_again(wildcards)
+    return with_others(asked_for_again(wildcards), manifests(*keyed.parents.values()))
 
 
 def asked_for_again(wildcards):
     """Input function of a stage: `this_command` if the stage has to run although its artifact exists."""
     keyed = BY_VERSION[wildcards.version]
     again = runs_although_there(keyed)
-    if again or not os.path.exists(keyed.manifest):
-        stop_where_it_cannot_run(keyed)
-    return this_command(wildcards) if again else []
+    if not again and os.path.exists(keyed.manifest):
+        return []
+    stop_where_nothing_can_be_written()
+    stop_where_it_cannot_run(keyed)
+    above = damaged_of(keyed.parents.values())
+    return above + (this_command(wildcards) if again else [])
 
 
 def outdated(role):
@@ -222,7 +260,8 @@ def outdated(role):
 @functools.cache
 def command_started():
     """Create the file that exists while this command runs; returns its path."""
-    path = pathlib.Path("logs", f".command.{os.getpid()}")
+    stop_where_nothing_can_be_written()
+    path = pathlib.Path("logs", f".command.{processes.owner()}")
     path.parent.mkdir(exist_ok=True)
     path.touch()
     atexit.register(path.unlink, missing_ok=True)
@@ -241,9 +280,30 @@ def manifests(*wanted):
         keep_failed_runs()
     settle(*(keyed.manifest for keyed in wanted))
     return [
-        keyed.manifest if runs_although_there(keyed) else ancient(keyed.manifest)
+        keyed.manifest if changes_what_is_there(keyed) else ancient(keyed.manifest)
         for keyed in wanted
     ]
+
+
+def with_others(files, others):
+    """The inputs `files` and `others`; one that is in both is not ancient."""
+    return files + [other for other in others if other not in files]
+
+
+def damaged_of(wanted):
+    """The manifests of the damaged artifacts among these and their ancestors, for all that runs because of something else.
+
+    Snakemake does not look at what depends on a job that has a reason of its own to run, except through an input that is not
+    ancient.
+    """
+    return sorted(set().union(*(damaged(keyed.version) for keyed in wanted)))
+
+
+@functools.cache
+def damaged(version):
+    keyed = BY_VERSION[version]
+    found = {keyed.manifest} if damage(version) else set()
+    return found.union(*(damaged(above.version) for above in keyed.parents.values()))
 
 
 def settle(*paths):
@@ -264,12 +324,15 @@ def folder(wildcards):
     return BY_VERSION[wildcards.version].folder
 
 
-def spec(wildcards):
-    return stages.canonical(BY_VERSION[wildcards.version].spec)
-
-
-def inputs(wildcards):
-    return input_options(BY_VERSION[wildcards.version].parents)
+def job(wildcards):
+    """The file, beside its log, with a stage's spec and inputs, which are too long for a command line."""
+    keyed = BY_VERSION[wildcards.version]
+    path = pathlib.Path("logs", keyed.stage, f"{keyed.version}.json")
+    if not dry_run():
+        inputs = {name: parent.folder for name, parent in keyed.parents.items()}
+        text = stages.canonical({"spec": keyed.spec, "inputs": inputs})
+        stop_unless(places.write, path, text)
+    return str(path)
 
 
 def input_options(parents):
@@ -300,7 +363,7 @@ def remake(wildcards):
 
 
 def threads_of(wildcards):
-    """CPU threads of a job: the configuration's, not --cores, because sums over threads depend on their number."""
+    """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
     version = getattr(wildcards, "version", None)
     return SETTINGS_OF.get(version, SETTINGS)["threads"]
 
@@ -325,16 +388,18 @@ def why(wildcards):
     keyed = BY_VERSION[wildcards.version]
     if keyed.version in remade():
         return "asked for"
+    if damage(keyed.version):
+        return f"damaged: {damage(keyed.version)}"
     return stages.why(keyed) or "made again"
 
 
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
     chains = [chain for _, chain in CHAINS]
-    file = yaml.safe_load(pathlib.Path(workflow.basedir, "config.yaml").read_text())
+    file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
-        overrides = yaml.safe_load(preset.read_text())
         try:
+            overrides = configuration.read_file(preset)
             loaded = configuration.load({**file, **overrides})
             chains.append(stages.chain(configuration.resolve(loaded)))
         except UserError as error:
@@ -369,11 +434,13 @@ def failed_in_a_list():
     """Versions of the active configuration whose run failed in a list; requested alone, they repeat the reason."""
     if asked_for_lists() or "LADDER_KEEP_FAILED" in os.environ:
         return set()
-    found = [keyed for keyed in CHAIN.values() if os.path.exists(keyed.manifest)]
+    found = {
+        keyed.version: kept.read_if_whole(keyed.folder) for keyed in CHAIN.values()
+    }
     return {
-        keyed.version
-        for keyed in found
-        if '"failed":' in pathlib.Path(keyed.manifest).read_text()
+        version
+        for version, manifest in found.items()
+        if manifest and "failed" in manifest
     }
 
 
@@ -383,7 +450,24 @@ REMAKE = "LADDER_REMAKE"
 
 
 def runs_although_there(keyed):
+    return changes_what_is_there(keyed) or bool(damage(keyed.version))
+
+
+def changes_what_is_there(keyed):
+    """True if what depends on the artifact has to run too. A damaged one gets the bytes back that its version stands for."""
     return keyed.version in remade() | failed_in_a_list()
+
+
+@functools.cache
+def damage(version):
+    """What is damaged in a finished artifact, in words; '' if nothing is, or if it is not there."""
+    keyed = BY_VERSION[version]
+    try:
+        # What is copied to results/ has no reader that would check it.
+        kept.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
+    except kept.Damaged as found:
+        return f"{found.path} ({found.fault})"
+    return ""
 
 
 @functools.cache
@@ -411,6 +495,12 @@ def remade():
 # Errors.
 
 
+@functools.cache
+def stop_where_nothing_can_be_written():
+    """Exit with one line, before any work, if results/ or logs/ cannot be written."""
+    stop_unless(places.check_writable, "results", "logs")
+
+
 def stop_where_it_cannot_run(keyed):
     """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
@@ -428,33 +518,32 @@ def pictures_are_there(wildcards):
     """Input function without files: exits with one line if no pictures are named or found, before a model is trained."""
     from ladder.data import pictures
 
-    try:
-        pictures.find(SETTINGS["predict"])
-    except UserError as error:
-        sys.exit(str(error))
+    stop_unless(pictures.find, SETTINGS["predict"])
     return []
 
 
-# A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output.
-ERRORS = pathlib.Path("logs", f".errors.{os.getpid()}")
+# A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
+# a signal other than Ctrl-C has ended it, its shell command writes "killed" and the rule's name.
+ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
 
 
-def killed(wildcards):
-    """The end of a stage's shell command: the error message of a stage that a signal other than Ctrl-C has ended."""
-    name = stages.RULES[BY_VERSION[wildcards.version].stage]
-    text = (
-        f"{name} was killed before it could say why, perhaps for want of memory; "
-        "run the same command again: finished artifacts stay"
-    )
-    return (
-        "{ status=$?; [ $status -le 128 ] || [ $status = 130 ] ||"
-        f' echo {shlex.quote(text)} >> "$LADDER_ERRORS"; exit $status; }}'
-    )
+KILLED = (
+    "{} was killed before it could say why, perhaps for want of memory; "
+    "run the same command again: finished artifacts stay"
+)
 
 
 def repeat_errors():
     """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
     if ERRORS.exists():
-        say(f"\n{ERRORS.read_text().strip()}")
+        lines = [
+            (
+                KILLED.format(line.removeprefix("killed "))
+                if line.startswith("killed ")
+                else line
+            )
+            for line in ERRORS.read_text().strip().splitlines()
+        ]
+        say("\n" + "\n".join(lines))

@@ -19,15 +19,18 @@ rule publish:
     log:
         "logs/publish.log",
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         folder="",
+        owner=processes.owner(),
         then="",
     message:
         "{output}: copied from {params.folder}"
     shell:
         "for copy in {output}; do"
-        " cp {params.folder:q}/$(basename $copy) $copy.new && mv $copy.new $copy || exit 1;"
+        " name=$(basename $copy);"
+        " new=results/.$name.{params.owner:q}.tmp;"
+        " cp {params.folder:q}/$name $new && mv $new $copy || {{ rm -f $new; exit 1; }};"
         " done 2> {log:q} {params.then}"
 
 
@@ -116,7 +119,7 @@ rule diff:
         "logs/diff.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         versions=SETTINGS["diff"],
     message:
@@ -135,7 +138,7 @@ rule history:
         "logs/history.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     message:
         "{output}: every run in results/"
     shell:
@@ -155,7 +158,7 @@ rule predictions:
         "logs/predictions.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     threads: threads_of
     params:
         pictures=SETTINGS["predict"],
@@ -182,7 +185,7 @@ rule gc:
         "logs/gc.log",
     localrule: True
     conda:
-        "../../envs/cpu.yaml"
+        ENVIRONMENT
     params:
         keep=lambda wildcards: reached(),
         confirm="--confirm" if SETTINGS["confirm"] else "",

@@ -1,6 +1,9 @@
 """Compare two weights files, tensor by tensor: weights.bin of an autoencoder, or weights.safetensors of any network.
 
-The network of a weights.bin is taken from the manifest beside it; without one it is the autoencoder of 751,875 parameters.
+A and B are files, folders of artifacts, or versions such as t35523d95825, or their first characters.
+
+A weights.bin does not name its tensors. They are those of the network in the manifest beside either file; without one those of
+the autoencoder of 751,875 parameters, if the file is as large; else all values are compared in a row.
 
 Prints for each tensor the largest and mean absolute difference, |A - B| / |A|, and the first element that differs by more
 than the tolerance. Exit status: 0 if all tensors are within the tolerance, 1 if one is not, 2 if a file cannot be read.
@@ -8,21 +11,25 @@ NaN differs from everything, NaN included.
 """
 
 import argparse
-import json
 import pathlib
+import re
 import sys
 
 import numpy as np
-import safetensors.numpy
 
 from ladder.errors import UserError
 from ladder.network import networks, weights
+from ladder.pages import diff
+from ladder.store import lineage, manifests
+
+FILES = ("weights.bin", "weights.safetensors")
+VERSION = re.compile("[a-z][0-9a-f]{0,11}")   # or its first characters
 
 
 def main():
     arguments = parse()
     try:
-        a, b = read(arguments.a), read(arguments.b)
+        a, b = read(*(file_of(name, arguments.results) for name in (arguments.a, arguments.b)))
         check_alike(a, b)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -39,28 +46,60 @@ def main():
     return 1 if differing else 0
 
 
-def read(path):
-    """Tensor name -> array as in the file."""
-    if path.suffix == ".safetensors":
-        try:
-            return safetensors.numpy.load_file(path)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
-    return weights.read(path, network_of(path))
+def file_of(name, results):
+    """The weights file that `name` stands for: a file, the folder of an artifact, or a version below the folder `results`."""
+    path = pathlib.Path(name)
+    if VERSION.fullmatch(name) and not path.exists():
+        store = lineage.Store(results)
+        path = store.folders()[diff.resolve(store, name)]
+    if not path.is_dir():
+        return path
+    files = manifest_of(path)["files"]
+    for file in FILES:
+        if file in files:
+            manifests.check(path, file, files)
+            return path / file
+    raise UserError(f"{path} holds no weights; artifacts of the stages initial, patches and train do")
+
+
+def read(*paths):
+    """For each of two files: tensor name -> array as in the file."""
+    known = [network_of(path) for path in paths]
+    default = networks.build("autoencoder")
+    return [tensors(weights.contents(path), [*filter(None, (own, *known)), default])
+            for path, own in zip(paths, known, strict=True)]
+
+
+def tensors(found, candidates):
+    """Tensor name -> array, from a file's contents and the networks that it may be of, the likeliest first."""
+    if isinstance(found, dict):
+        return found
+    fitting = [network for network in candidates if weights.value_count(network) == len(found)]
+    return weights.named(found, fitting[0]) if fitting else {"values": found}
 
 
 def network_of(path):
+    """The network in the manifest beside a file; None without a manifest that names one."""
     try:
-        return networks.from_params(json.loads((path.parent / "manifest.json").read_text())["spec"]["params"])
-    except (OSError, ValueError, KeyError):
-        return networks.build("autoencoder")
+        return networks.from_params(manifest_of(path.parent)["spec"]["params"])
+    except (UserError, KeyError):   # no manifest, a damaged one, or one of another stage
+        return None
+
+
+def manifest_of(folder):
+    """The manifest of an artifact, in a folder of any name."""
+    try:
+        return manifests.decoded(folder / manifests.MANIFEST)
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no finished artifact") from None
 
 
 def check_alike(a, b):
     for name in [*a, *b]:
         if name not in a or name not in b or a[name].shape != b[name].shape:
             shapes = [one[name].shape if name in one else "missing" for one in (a, b)]
-            raise UserError(f"these are weights of two networks: {name} is {shapes[0]} in one and {shapes[1]} in the other")
+            raise UserError(f"these are weights of two networks: {ascii(name[:80])[1:-1]} is {shapes[0]} in one and "
+                            f"{shapes[1]} in the other")
 
 
 def compare(a, b, tolerance):
@@ -72,14 +111,15 @@ def compare(a, b, tolerance):
     beyond = np.flatnonzero(~(difference <= tolerance))
     first = tuple(int(i) for i in np.unravel_index(beyond[0], a.shape)) if len(beyond) else None
     norm, distance = np.linalg.norm(a), np.linalg.norm(difference)
-    return difference.max(), difference.mean(), distance / norm if norm else distance, first
+    return difference.max(initial=0), difference.sum() / max(1, difference.size), distance / norm if norm else distance, first
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("a", type=pathlib.Path, metavar="A")
-    parser.add_argument("b", type=pathlib.Path, metavar="B")
+    parser.add_argument("a", metavar="A")
+    parser.add_argument("b", metavar="B")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="largest absolute difference allowed (default 1e-4)")
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"), help="where versions are looked for")
     return parser.parse_args()
 
 

@@ -9,8 +9,6 @@ import pathlib
 import shlex
 import sys
 
-import yaml
-
 from ladder import RELEASED, progress
 from ladder.errors import UserError
 from ladder.machine import runtime
@@ -53,21 +51,16 @@ def serve(arguments):
         site.run()
 
 
-def read_settings(files, overrides):
-    """The resolved configuration: config.yaml, overridden by the files and then by the KEY=VALUE texts."""
+def read_settings(paths, overrides):
+    """The resolved configuration: config.yaml, overridden by the files `paths` and then by the KEY=VALUE texts."""
     raw = {}
-    for path in ("config.yaml", *files):
-        try:
-            raw |= yaml.safe_load(pathlib.Path(path).read_text()) or {}
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except (yaml.YAMLError, TypeError) as error:
-            raise UserError(f"{path} is not a YAML file of keys and values: {' '.join(str(error).split())}") from error
+    for path in ("config.yaml", *paths):
+        raw |= config.read_file(path)
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}: write KEY=VALUE")
-        raw[key] = yaml.safe_load(value)
+        raw[key] = config.read_yaml(value, f"--config {key}: the value is not YAML")
     return config.resolve(config.load(raw))
 
 

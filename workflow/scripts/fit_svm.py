@@ -16,7 +16,7 @@ def make(work, inputs, params):
     gamma = params.get("gamma", "scale")   # absent for the linear kernel, which does not use it
     model, solver = svm.fit(train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads)
     fitted = time.perf_counter()
-    predictions = svm.predict(model, test)
+    predictions = svm.predict(model, test, work.threads)
     predicted = time.perf_counter()
     with work.file("model.safetensors") as path:
         model.save(path)

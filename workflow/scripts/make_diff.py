@@ -1,16 +1,18 @@
 """Write a page that compares two versions of one stage, for example two reports or two trainings.
 
 It lists the differences in settings, sources, inputs, metrics, times, machines, and weights. Nothing is run for it.
-The exit status is 0, or 2 with a one-line message if a version does not exist or the two belong to different stages.
+The exit status is 0, or 2 with a one-line message if a version does not exist, the two belong to different stages, or the
+page cannot be written.
 """
 
 import argparse
 import pathlib
 import sys
 
+from ladder import files
 from ladder.errors import UserError
-from ladder.pages import diff
-from ladder.store import artifacts, lineage
+from ladder.pages import diff, output
+from ladder.store import lineage
 
 
 def main():
@@ -22,12 +24,11 @@ def main():
         store = lineage.Store(arguments.results)
         a, b = (diff.resolve(store, name) for name in arguments.versions)
         found = diff.Difference(store, a, b)
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        artifacts.write_atomically(arguments.output, diff.page(found).encode())
+        output.write(arguments.output, diff.page(found))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{arguments.output}: {a} and {b}: {found.sentence()}")
+    print(f"{files.shown(arguments.output)}: {a} and {b}: {found.sentence()}")
     return 0
 
 

@@ -1,23 +1,26 @@
 """Write a page that lists all reports below a results folder, newest first. Nothing is run for it.
 
-The exit status is 0, also if there are no reports yet.
+The exit status is 0, also if there are no reports yet, or 2 with a one-line message if the page cannot be written.
 """
 
 import argparse
 import pathlib
 import sys
 
-from ladder.pages import history
-from ladder.store import artifacts
+from ladder import files
+from ladder.errors import UserError
+from ladder.pages import history, output
 
 
 def main():
     arguments = parse()
     rows = history.rows(arguments.results)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    page = history.page(rows, arguments.results, arguments.output)
-    artifacts.write_atomically(arguments.output, page.encode())
-    print(f"{arguments.output}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
+    try:
+        output.write(arguments.output, history.page(rows, arguments.results, arguments.output))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{files.shown(arguments.output)}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
     return 0
 
 

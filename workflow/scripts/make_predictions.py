@@ -13,7 +13,7 @@ from ladder.data import pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.pages import predictions
+from ladder.pages import output, predictions
 from ladder.store import artifacts
 from ladder.workflow import stage_script
 
@@ -52,11 +52,10 @@ def take(files, dataset):
 
 
 def write(folder, predictor, answered, skipped, left_out):
-    folder.mkdir(parents=True, exist_ok=True)
     summary = json.dumps(predictions.summary(predictor, answered, skipped), indent=1, ensure_ascii=False)
     for suffix, text in (("json", f"{summary}\n"), ("csv", predictions.csv_text(predictor, answered, skipped)),
                          ("html", predictions.page(predictor, answered, skipped, left_out))):
-        artifacts.write_atomically(folder / f"predictions.{suffix}", text.encode())
+        output.write(folder / f"predictions.{suffix}", text)
 
 
 def parse():

@@ -20,8 +20,8 @@ def make(work, inputs, params):
     train, test = data.array("train_images.npy"), data.array("test_images.npy")
     whiten = params["normalization"] == "zca"
     if whiten:
-        _estimate(train, test)
-    statistics = normalization.measure(params["normalization"], train)
+        _estimate(train, test, work.threads)
+    statistics = normalization.measure(params["normalization"], train, work.threads)
     work.write_tensors(normalization.FILE, statistics.tensors())
     for name, images in (("train.npy", train), ("test.npy", test)):
         if whiten:
@@ -36,21 +36,21 @@ def _write_whitened(work, name, images, statistics):
     with work.new_array(name, images.shape, np.float32) as out, \
             progress.bar(total=len(images), label=f"whitening {name}", unit=" images") as bar:
         for rows, values in zip(normalization.chunks(images), normalization.chunks(out), strict=True):
-            statistics.whiten(rows, values)
+            statistics.whiten(rows, values, work.threads)
             bar.update(len(rows))
 
 
-def _estimate(train, test):
+def _estimate(train, test, threads):
     """Log the expected time of whitening, extrapolated from a small matrix product, and its disk space."""
     values = train[0].size
     sample = np.ones((256, values), np.float32)
     square = np.ones((values, values), np.float32)
-    sample @ square   # warm-up: BLAS starts its threads
+    sample @ square   # warm-up
     started = time.perf_counter()
     sample @ square
     per_row = (time.perf_counter() - started) / len(sample)
-    # Covariance: half a product per row, by symmetry. Eigenvectors: about the time of 40 matrix products.
-    seconds = per_row * (1.5 * len(train) + len(test) + 40 * values)
+    # Covariance: half a product per row, by symmetry. Eigenvectors: about the time of 40 matrix products, on one thread.
+    seconds = per_row * ((1.5 * len(train) + len(test)) / threads + 40 * values)
     written = 4 * values * (len(train) + len(test) + 2 * values)
     log.info("ZCA of %d values per image: about %s, and %s on disk", values, progress.duration(seconds),
              progress.size(written))

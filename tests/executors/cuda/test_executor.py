@@ -141,6 +141,118 @@ def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, 
     assert not np.array_equal(losses, expected[1])
 
 
+def outputs(executor, *actions):
+    """Outputs of a network after each batch; actions: batches, or functions of (executor, placed) in between."""
+    placed = executor.place({"images": IMAGES, "permutation": np.arange(13), "counters": np.zeros(3, np.int64),
+                             "scale": np.full(2, 1 / 255, np.float32), "offset": np.zeros(2, np.float32),
+                             **parity.initial(SMALL)})
+    plans = {batch: inference(batch) for batch in sorted((each for each in actions if isinstance(each, int)), reverse=True)}
+    bound, found = {batch: executor.allocate(made, placed) for batch, made in plans.items()}, []
+    for action in actions:
+        if isinstance(action, int):
+            executor.run(plans[action], bound[action])
+            found.append(executor.fetch(bound[action][plans[action].output]).copy())
+        else:
+            action(executor, placed)
+    return found
+
+
+def reorder(executor, placed):
+    executor.fill(placed["permutation"], np.arange(13)[::-1])
+
+
+def reorder_and_forget(executor, placed):
+    """The caller's array changes after it was filled in."""
+    order = np.arange(13)[::-1].copy()
+    executor.fill(placed["permutation"], order)
+    order[...] = 0
+
+
+def move_and_forget(executor, placed):
+    counters = np.array([0, 7, 0])
+    executor.fill(placed["counters"], counters)
+    counters[...] = 0
+
+
+@pytest.mark.parametrize("eager", EAGER, ids=str)
+@pytest.mark.parametrize("actions", [
+    (4, reorder, 4), (4, 4, reorder, 4), (reorder_and_forget, 4, 4), (4, reorder_and_forget, 4), (4, move_and_forget, 4),
+    (4, 2, 4), (2, 4, 4), (1, 2, 4, 2, 1, 2), (4, reorder, 2, reorder, 4)],
+    ids=lambda actions: "-".join(getattr(each, "__name__", str(each)) for each in actions))
+@pytest.mark.parametrize("residency", ["device", "host"])
+def test_images_are_those_of_the_order_and_batch_at_the_time_of_the_run(pretend, residency, eager, actions):
+    pretend(eager=eager)
+    for found, wanted in zip(outputs(cuda_executor.Executor(1, residency), *actions),
+                             outputs(emulator_executor.Executor(), *actions), strict=True):
+        assert np.array_equal(found, wanted)
+
+
+def copies_ahead(gpu):
+    """(batches whose successor's copy was queued when their run returned, batches whose successor was copied before their first
+    kernel ran) in an epoch, when copies run as early as they may and kernels as late as they may.
+    """
+    executor, counts = cuda_executor.Executor(1, "host"), []
+    run = executor.run
+    executor.run = lambda *arguments: (run(*arguments), counts.append(gpu.queued.count("copy")))
+    train(executor, epochs=1)
+    copied = [place for place, name in enumerate(gpu.done) if name == "copy"]
+    begun = [place for place, name in enumerate(gpu.done) if name == "load_batch_uint8"]
+    assert len(copied) == len(begun) == len(counts) == len(BATCHES)
+    return ([number for number, count in enumerate(counts[:-1]) if count > number + 1],
+            [number for number, following in enumerate(copied[1:]) if following < begun[number]])
+
+
+def test_the_next_batch_is_copied_while_one_is_computed(pretend):
+    assert copies_ahead(pretend(eager=(1,))) == ([0, 1, 2], [0, 1, 2])
+
+
+def on_one_stream(monkeypatch):
+    made = cuda_executor._Feed.__init__
+
+    def made_late(self, cupy, *arguments):
+        made(self, cupy, *arguments)
+        self._stream = cupy.streams[0]
+
+    monkeypatch.setattr(cuda_executor._Feed, "__init__", made_late)
+
+
+def waiting_for_the_batch(monkeypatch):
+    stage = cuda_executor._Feed._stage
+
+    def staged(self, slot, *batch):
+        self._stream.wait_event(self._read[1 - slot])
+        stage(self, slot, *batch)
+
+    monkeypatch.setattr(cuda_executor._Feed, "_stage", staged)
+
+
+def waiting_on_the_host(monkeypatch):
+    release = cuda_executor._Feed.release
+
+    def released(self, stream, batch):
+        stream.synchronize()
+        release(self, stream, batch)
+
+    monkeypatch.setattr(cuda_executor._Feed, "release", released)
+
+
+def when_it_is_needed(monkeypatch):
+    def released(self, stream, batch):
+        stream.record(self._read[self._slot])
+        self._staged[self._slot] = None
+        self._slot, self._offset = 1 - self._slot, self._offset + batch
+
+    monkeypatch.setattr(cuda_executor._Feed, "release", released)
+
+
+@pytest.mark.parametrize("broken", [on_one_stream, waiting_for_the_batch, waiting_on_the_host, when_it_is_needed])
+def test_copies_that_do_not_overlap_are_noticed(pretend, monkeypatch, broken):
+    gpu = pretend(eager=(1,))
+    broken(monkeypatch)
+    queued, copied = copies_ahead(gpu)
+    assert not queued or not copied
+
+
 def test_auto_keeps_images_on_the_device_while_they_leave_room(pretend):
     for memory, on_host in ((1 << 30, False), (2 * IMAGES.nbytes - 1, True)):
         pretend(memory=memory)
@@ -256,9 +368,19 @@ def test_an_argument_not_listed_as_read_counts_as_written():
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
 
 
-@pytest.mark.parametrize("eager", [(), (0,), (1,), (0, 1)], ids=str)
-@pytest.mark.parametrize("seed", range(3))
-def test_launches_on_two_streams_give_the_bytes_of_one(pretend, expected, monkeypatch, eager, seed):
+def test_each_stream_waits_for_itself():
+    waits = cuda_executor.waits_between_streams(planned(
+        step(0, "a", "b", 0), step(1, "b", "c", 1),
+        step(2, "b", "d", 2),      # although stream 1 has waited for it
+        step(3, "cd", "e", 0),     # for both others
+        step(4, "e", "c", 2)))     # what stream 1 wrote, and stream 0 has waited for
+    assert waits == [(), (0,), (0,), (1, 2), (1, 3)]
+
+
+@pytest.mark.parametrize("streams, eager", [(2, ()), (2, (0,)), (2, (1,)), (2, (0, 1)),
+                                            (3, ()), (3, (0,)), (3, (1,)), (3, (2,)), (3, (0, 2))], ids=str)
+@pytest.mark.parametrize("seed", range(2))
+def test_launches_on_several_streams_give_the_bytes_of_one(pretend, expected, monkeypatch, streams, eager, seed):
     """Each step of the plan on a stream drawn at random."""
     pretend(eager=eager)
     random = np.random.default_rng(seed)
@@ -268,7 +390,7 @@ def test_launches_on_two_streams_give_the_bytes_of_one(pretend, expected, monkey
         made = training_plan(*arguments)
         steps = []
         for one in made.steps:
-            stream = int(random.integers(2))
+            stream = int(random.integers(streams))
             launches = tuple(dataclasses.replace(launch, stream=stream) for launch in one.launches)
             steps.append(dataclasses.replace(one, launches=launches))
         return dataclasses.replace(made, steps=tuple(steps))

@@ -4,6 +4,8 @@
 #pragma once
 #define CUDA_EMULATOR 1
 
+#include "arithmetic.h"
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -113,6 +115,7 @@ struct Launch {
     void** arguments;
     uint32_t order;          // 0 forward, 1 reverse, otherwise the seed of a random order
     uint32_t buffer_count;   // 0: run without watching memory
+    uint64_t first_block;    // the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;
@@ -200,32 +203,4 @@ static constexpr int warpSize = 32;
 static inline void cp_async_commit() { emulator::copy_async_commit(); }
 template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(groups_left); }
 
-// ---- arithmetic. glibc declares some of these names itself, so they are macros.
-#define __expf(x) expf(x)
-#define __logf(x) logf(x)
-#define __powf(x, y) powf(x, y)
-#define __sinf(x) sinf(x)
-#define __cosf(x) cosf(x)
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline float __fdividef(float a, float b) { return a / b; }
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-// Results rounded on their own: neither compiler may fuse them into a multiply-add.
-static inline __attribute__((noinline)) float __fmul_rn(float a, float b) { return a * b; }
-static inline __attribute__((noinline)) float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fsqrt_rn(float x) { return sqrtf(x); }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-    return static_cast<unsigned __int128>(a) * b >> 64;
-}
-template <class To, class From> static inline To emulator_bits(From from) {
-    To to;
-    memcpy(&to, &from, sizeof to);
-    return to;
-}
-static inline int __float_as_int(float f) { return emulator_bits<int>(f); }
-static inline unsigned __float_as_uint(float f) { return emulator_bits<unsigned>(f); }
-static inline float __int_as_float(int i) { return emulator_bits<float>(i); }
-static inline float __uint_as_float(unsigned i) { return emulator_bits<float>(i); }
 template <class T> static inline T __ldg(const T* address) { return *address; }
-template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> static inline T max(T a, T b) { return a < b ? b : a; }

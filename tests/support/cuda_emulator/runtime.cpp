@@ -414,8 +414,8 @@ static bool accepted(const Launch& launch) {
 
 static void run_blocks() {
     std::mt19937 random(running->order);
-    std::vector<unsigned> blocks(size_t(running->grid[0]) * running->grid[1] * running->grid[2]);
-    for (unsigned i = 0; i < blocks.size(); i++) blocks[i] = i;
+    std::vector<unsigned> blocks(size_t(running->grid[0]) * running->grid[1] * running->grid[2] - running->first_block);
+    for (unsigned i = 0; i < blocks.size(); i++) blocks[i] = running->first_block + i;
     arrange(blocks, random);
     for (unsigned number : blocks) {
         begin_block(number, random);

@@ -1,12 +1,34 @@
-"""The exceptions whose message is meant for the user."""
+"""The exceptions whose message is meant for the user, and how their messages show values."""
+
+MOST = 1000      # characters of a message
+MOST_SHOWN = 80  # characters of a value in a message
 
 
 class UserError(Exception):
     """An error with a one-line message that names the fault and its remedy; shown without a traceback."""
 
-
-NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty
+    def __init__(self, message):
+        super().__init__(one_line(message))
 
 
 class RunFailed(UserError):
     """A run that fails deterministically because of its settings, e.g. training diverged."""
+
+
+NOT_FINITE = "features hold NaN or Inf{}: the encoder diverged; train it with a lower learning_rate"   # {}: where, or empty
+
+
+def one_line(text, most=MOST):
+    """`text` with escapes for line breaks and all else that is not printed, and its middle cut out beyond `most` characters."""
+    text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+    return text if len(text) <= most else f"{text[:most // 2 - 3]} ... {text[2 - most // 2:]}"
+
+
+def excerpt(value):
+    """A value as messages show it: text in quotes, and of anything long its beginning and its length."""
+    try:
+        text = f"'{value}'" if isinstance(value, str) else str(value)
+    except (ValueError, RecursionError):   # a number of more than 4,300 digits, or nested too deep
+        text = "too large to be shown"
+    shown = one_line(text[:MOST_SHOWN])
+    return shown if len(text) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}... ({len(text):,} characters)"

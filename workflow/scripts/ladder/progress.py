@@ -18,13 +18,15 @@ class _BesideBars(logging.Handler):
 
 def start_logging(file=None):
     """Send log lines to stderr and, with their time, to `file` (a path, truncated) where one is given."""
+    logging.raiseExceptions = False   # a log that a full disk refuses is no reason for a traceback
     log.setLevel(logging.INFO)
     log.handlers.clear()
     log.propagate = False
     log.addHandler(_BesideBars())
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(file, mode="w")
+        file.open("w").close()
+        handler = logging.FileHandler(file, mode="a")   # so that others can append to it too
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         log.addHandler(handler)
 

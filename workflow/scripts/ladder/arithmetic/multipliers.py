@@ -23,14 +23,18 @@ import dataclasses
 import difflib
 import functools
 import hashlib
+import io
 import math
+import os
 import pathlib
 
 import numpy as np
 
-from ladder.errors import UserError
+from ladder import files
+from ladder.errors import UserError, excerpt
 
 MOST_TABLE_BITS = 7   # an entry is a byte: a carry and at most 7 bits of mantissa
+MOST_BYTES = 100_000  # of a table's file
 CARRY = 0x80          # in a table's entry
 
 MANTISSA = np.uint32(0x007fffff)
@@ -110,10 +114,10 @@ def find(name):
     """The multiplier called `name`: one of MULTIPLIERS, or the Table in the file of that name. Raises UserError."""
     if name in MULTIPLIERS:
         return MULTIPLIERS[name]
-    if pathlib.Path(name).is_file():
+    if os.path.isfile(name):   # False also for a name that no file can have
         return load_table(name)
-    near = difflib.get_close_matches(str(name), MULTIPLIERS, n=1, cutoff=0.6)
-    raise UserError(f"there is no multiplier '{name}'; it must be {', '.join(MULTIPLIERS)} or the file of a table"
+    near = difflib.get_close_matches(str(name)[:100], MULTIPLIERS, n=1, cutoff=0.6)
+    raise UserError(f"there is no multiplier {excerpt(str(name))}; it must be {', '.join(MULTIPLIERS)} or the file of a table"
                     + (f"; did you mean {near[0]}?" if near else ""))
 
 
@@ -169,10 +173,8 @@ def read_entries(path):
     Raises UserError for a file that cannot be read, a wrong number of entries, and any dtype but uint8.
     """
     path = pathlib.Path(path)
-    try:
-        entries = _read_npy(path) if path.suffix == ".npy" else np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise UserError(f"cannot read the multiplier table {path}: {error.strerror or error}") from error
+    data = files.read(path, MOST_BYTES)
+    entries = _read_npy(path, data) if path.suffix == ".npy" else np.frombuffer(data, np.uint8)
     sizes = [4 ** m for m in range(1, MOST_TABLE_BITS + 1)]
     if entries.size not in sizes:
         raise UserError(f"{path} has {entries.size} entries, but a multiplier table has 4^m, m from 1 to {MOST_TABLE_BITS}: "
@@ -186,14 +188,13 @@ def read_entries(path):
     return entries
 
 
-def _read_npy(path):
+def _read_npy(path, data):
     try:
-        entries = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path} is not a .npy file of numbers: {error}") from error
-    if not isinstance(entries, np.ndarray) or entries.dtype != np.uint8:
-        kind = entries.dtype if isinstance(entries, np.ndarray) else "no array"
-        raise UserError(f"{path} is {kind}, but the entries of a multiplier table are uint8")
+        entries = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except Exception as error:   # NumPy raises many types of errors for damaged headers, MemoryError for absurd shapes
+        raise UserError(f"{path} is not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from error
+    if entries.dtype != np.uint8:
+        raise UserError(f"{path} is {entries.dtype}, but the entries of a multiplier table are uint8")
     return entries
 
 

@@ -5,9 +5,12 @@ import math
 
 import numpy as np
 
+from ladder.arithmetic import matmul
+
 KERNELS = ("rbf", "linear", "poly")
 DEGREE, COEF0 = 3, 0.0   # of poly, scikit-learn's defaults
 CHUNK = 256              # rows per piece of elementwise work, which stays in the cache
+PIECE = 512              # rows per piece of a product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +26,35 @@ class Kernel:
         """Keyword arguments of SVC in scikit-learn, scikit-learn-intelex and cuML."""
         return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
 
-    def block(self, x, x_norms, y, y_norms):
-        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms."""
-        values = x @ y.T
+    def block(self, x, x_norms, y, y_norms, threads=1):
+        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms.
+
+        Bit-identical for any number of threads.
+        """
+        values = np.empty((len(x), len(y)), np.float32)
+        matmul.for_each(lambda start: self._fill(values[start:start + PIECE], x[start:start + PIECE],
+                                                 x_norms[start:start + PIECE], y, y_norms), range(0, len(x), PIECE), threads)
+        return values
+
+    def within(self, x, norms, threads=1):
+        """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; half of them are computed."""
+        values, starts = np.empty((len(x), len(x)), np.float32), range(0, len(x), PIECE)
+
+        def compute(start):
+            rows = slice(start, start + PIECE)
+            self._fill(values[rows, start:], x[rows], norms[rows], x[start:], norms[start:])
+
+        def mirror(start):
+            values[start:start + PIECE, :start] = values[:start, start:start + PIECE].T
+
+        for work in (compute, mirror):
+            matmul.for_each(work, starts, threads)
+        return values
+
+    def _fill(self, values, x, x_norms, y, y_norms):
+        np.matmul(x, y.T, out=values)
         for start in range(0, len(x), CHUNK):
             self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms)
-        return values
 
     def _finish(self, products, x_norms, y_norms):
         """Turn dot products into kernel values, in place."""

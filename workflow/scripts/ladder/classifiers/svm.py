@@ -11,8 +11,12 @@ The dual problem is solved by a library:
 Gram matrices. libsvm computes kernel values one by one in float64, which takes nearly all of its time for thousands of
 features. A one-vs-one machine is a two-class problem for each pair of classes, and a pair's kernel matrix consists of two
 blocks within a class and one across. The blocks within classes are computed once (float32 GEMM, symmetric half only) and kept;
-a block across is computed when its pair is solved, then freed. Pairs are solved in parallel, each with its share of the BLAS
-threads and its own libsvm, which runs without the GIL. libsvm solves the same problem as before, so the result is that of SVC.
+a block across is computed when its pair is solved, then freed. Pairs are solved in parallel, each with its share of the threads
+for its Gram block and its own libsvm, which runs without the GIL. libsvm solves the same problem as before, so the result is
+that of SVC.
+
+Fits and predictions are bit-identical for any number of threads: Gram blocks are computed in pieces of fixed size, and oneDAL,
+whose sums depend on its threads, runs on one.
 
 Prediction is the same for every backend, needs only the saved arrays, and follows libsvm's voting: each pair votes for one of
 its two classes, and the class with most votes wins, the lower one in case of a tie.
@@ -37,15 +41,15 @@ from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
 
-# rows^2 x features up to which oneDAL needs 10 s or less. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000
-# rows in 1.6 s and 8000 in 12.8 s; Gram blocks and libsvm take 0.5 s and 3.1 s.
-ONEDAL_REACH = 4e11
+# rows^2 x features up to which oneDAL needs about 10 s. On two AVX-512 cores, RBF, C=10, 8192 features, it fits 2000 rows in
+# 1.6 s and 8000 in 12.8 s, on one in up to twice that; Gram blocks and libsvm take 0.5 s and 3.1 s on two.
+ONEDAL_REACH = 2e11
 LIBSVM_CACHE = 420e6              # bytes of each libsvm's cache of float32 kernel rows: holds a pair of 10,000 rows
 PAIRS_MEMORY = 5e9                # most bytes of all pairs that are solved in parallel
 PROBE_ROWS = 1000                 # rows per class in the short run from which the time is estimated
 # libsvm's time grows with this power of a pair's rows; measured on cats and dogs, 2500 to 10,000 rows, C=10.
 SOLVE_POWER = {"rbf": 2.2, "poly": 2.3, "linear": 2.9}
-PREDICT_VALUES = 2**25            # kernel values per block in prediction
+PREDICT_ROWS, PREDICT_VALUES = 512, 2**24   # most rows and kernel values of a thread's block in prediction
 
 
 @dataclasses.dataclass
@@ -107,8 +111,7 @@ def load(path):
 def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale", threads=1):
     """Fit a one-vs-one machine to features (N, D) float, which may be memory-mapped, and labels (N,) integer.
 
-    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. The number of threads affects the
-    last digits, since BLAS sums in another order. Returns (Model, name of the solver).
+    gamma: 'scale' = 1 / (D x variance of all the features), 'auto' = 1 / D, or a number. Returns (Model, name of the solver).
     Raises UserError for hyperparameters out of range, a backend that this machine cannot run, or fewer than two classes,
     RunFailed for features that are not finite.
     """
@@ -121,7 +124,7 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     rows = _Rows.sorted_by_class(features, labels, classes, centered=kernel == "rbf")
     function = Kernel(kernel, resolve_gamma(gamma, features))
     if backend == "sklearnex" and len(features) ** 2 * features.shape[1] <= ONEDAL_REACH:
-        return _fit_onedal(rows, classes, function, C, threads), "oneDAL"
+        return _fit_onedal(rows, classes, function, C), "oneDAL"
     if backend == "cuml":
         solved, solver = _solve_pairs_on_gpu(rows, function, C), "cuML"
     else:
@@ -131,13 +134,13 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     return _assemble(rows, classes, function, C, solved), solver
 
 
-def predict(model, features):
+def predict(model, features, threads=1):
     """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
 
     Raises RunFailed for features that are not finite, UserError for another number of features than in training.
     """
     predicted = np.empty(len(features), model.classes.dtype)
-    for start, decisions in decision_blocks(model, features):
+    for start, decisions in decision_blocks(model, features, threads):
         predicted[start:start + len(decisions)] = model.classes[np.argmax(votes(model, decisions), axis=1)]
     return predicted
 
@@ -163,19 +166,23 @@ def margins(model, decisions, of):
     return found
 
 
-def decision_blocks(model, features):
-    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D)."""
+def decision_blocks(model, features, threads=1):
+    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D), several in parallel."""
     if features.shape[1] != len(model.center):
         raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
     coefficients = _pair_coefficients(model)
     norms = squared_norms(model.support_vectors)
-    step = max(1, min(1024, PREDICT_VALUES // len(norms)))
-    for start in bar(range(0, len(features), step), "predict", "block"):
+    step = max(1, min(PREDICT_ROWS, PREDICT_VALUES // len(norms)))
+
+    def decide(start):
         rows = np.array(features[start:start + step], np.float32)
         _check_finite(rows, start)
         rows -= model.center
         values = model.kernel.block(rows, squared_norms(rows), model.support_vectors, norms)
-        yield start, values.astype(np.float64) @ coefficients + model.intercept
+        return start, values.astype(np.float64) @ coefficients + model.intercept
+
+    starts = range(0, len(features), step)
+    yield from bar(_side_by_side(threads, decide, starts), "predict", "block", total=len(starts))
 
 
 # Preparing the rows
@@ -253,15 +260,15 @@ def _solve_pairs(rows, kernel, C, threads):
     pairs = _pairs(len(rows.slices))
     largest = sum(sorted(rows.counts)[-2:])
     workers = int(max(1, min(threads, len(pairs), PAIRS_MEMORY // _pair_bytes(largest))))
-    with threadpoolctl.threadpool_limits(max(1, threads // workers), user_api="blas"):
-        _announce(rows, kernel, C, pairs, workers)
-        within = list(_side_by_side(workers, lambda i: kernel.block(*rows.of(i), *rows.of(i)), range(len(rows.slices))))
+    _announce(rows, kernel, C, pairs, workers)
+    within = [kernel.within(*rows.of(i), threads) for i in range(len(rows.slices))]
 
-        def solve(pair):
-            i, j = pair
-            return _solve_pair(within[i], within[j], kernel.block(*rows.of(i), *rows.of(j)), kernel, C)
+    def solve(pair):
+        i, j = pair
+        across = kernel.block(*rows.of(i), *rows.of(j), max(1, threads // workers))
+        return _solve_pair(within[i], within[j], across, kernel, C)
 
-        return list(bar(_side_by_side(workers, solve, pairs), "SVM", "pair", total=len(pairs)))
+    return list(bar(_side_by_side(workers, solve, pairs), "SVM", "pair", total=len(pairs)))
 
 
 def _solve_pair(first, second, across, kernel, C):
@@ -300,13 +307,13 @@ def _solve_pairs_on_gpu(rows, kernel, C):
     return solutions
 
 
-def _fit_onedal(rows, classes, kernel, C, threads):
+def _fit_onedal(rows, classes, kernel, C):
     """The Model of scikit-learn-intelex's SVC, which has libsvm's layout, but opposite signs for two classes."""
     from sklearnex.svm import SVC
 
     log.info("SVM: %d rows x %d features by oneDAL, which takes seconds", *rows.rows.shape)
     position = np.repeat(np.arange(len(classes)), rows.counts)
-    svc = SVC(C=C, **kernel.settings(), n_jobs=threads)
+    svc = SVC(C=C, **kernel.settings(), n_jobs=1)
     svc.fit(rows.rows, position)
     if not hasattr(svc, "_onedal_estimator"):
         raise UserError("scikit-learn-intelex handed the work back to scikit-learn; set svm_backend to sklearn")
@@ -346,8 +353,11 @@ def _pair_coefficients(model):
 
 
 def _side_by_side(workers, function, items):
-    """Yields function(item) in the items' order, `workers` items in parallel; ending the iteration early cancels the rest."""
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    """Yields function(item) in the items' order, `workers` items in parallel, each with single-threaded BLAS.
+
+    Ending the iteration early cancels the rest.
+    """
+    with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(workers) as pool:
         yield from pool.map(function, items)   # map cancels tasks that have not started
 
 

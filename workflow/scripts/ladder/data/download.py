@@ -15,7 +15,7 @@ import urllib.request
 from ladder import progress
 from ladder.errors import UserError
 from ladder.progress import log
-from ladder.store import artifacts
+from ladder.store import artifacts, disk
 
 ATTEMPTS = 3            # per mirror, in a row without progress
 FIRST_WAIT = 1.0        # seconds before the second attempt; doubled before each further one
@@ -63,7 +63,7 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
     wanted = sha256.lower()
 
     def fault(file):
-        found = artifacts.sha256(file)
+        found = disk.sha256(file)
         held = file.stat().st_size
         length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
         return f"{length}its sha256 is {found}, not {wanted}" if found != wanted else ""

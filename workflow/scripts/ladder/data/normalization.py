@@ -7,8 +7,8 @@ zca          value = W (pixel / 255 - mean), W = V diag(1 / sqrt(eigenvalue + ZC
              changes the image least (Bell and Sejnowski 1997; Krizhevsky 2009, appendix A). The epsilon prevents the
              amplification of noise in directions of small variance.
 
-Statistics are measured on training rows only. Sums over rows are exact sums of integers, so they do not depend on the
-number of threads or the order of additions.
+Statistics are measured on training rows only. Sums over rows are exact sums of integers, so they do not depend on the order of
+additions, and no result depends on the number of threads.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from ladder.arithmetic import matmul
 from ladder.errors import UserError
 
 ZCA_EPSILON = 1e-2      # added to the variances along the eigenvectors, for pixels in [0, 1]
@@ -76,18 +77,20 @@ class Statistics:
             pixels = 255 * (values.reshape(len(values), -1) @ self.unwhitening + self.mean).reshape(values.shape)
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
-    def whiten(self, images, out):
+    def whiten(self, images, out, threads=1):
         """zca: write the whitened uint8 pixels `images` to `out`, float32, both (N, H, W, C)."""
         centred = images.reshape(len(images), -1) * np.float32(1 / 255) - self.mean
-        out[...] = (centred @ self.whitening).reshape(images.shape)
+        out[...] = matmul.product(centred, self.whitening, threads).reshape(images.shape)
 
 
-def measure(normalization, images):
+def measure(normalization, images, threads=1):
     """Statistics of uint8 training images (N, H, W, C), read in chunks.
 
     normalization: unit, standardize or zca. Raises UserError if a channel is constant and normalization is standardize.
     """
-    return {"unit": _unit, "standardize": _standardize, "zca": _zca}[normalization](images)
+    if normalization == "zca":
+        return _zca(images, threads)
+    return {"unit": _unit, "standardize": _standardize}[normalization](images)
 
 
 def chunks(images):
@@ -120,8 +123,8 @@ def _standardize(images):
     return Statistics((1 / deviation).astype(np.float32), (-total / count / deviation).astype(np.float32))
 
 
-def _zca(images):
-    mean, covariance = mean_and_covariance(images)
+def _zca(images, threads):
+    mean, covariance = mean_and_covariance(images, threads)
     eigenvalues, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(np.maximum(eigenvalues, 0) + ZCA_EPSILON)
     channels = images.shape[-1]
@@ -131,7 +134,7 @@ def _zca(images):
                       unwhitening=((vectors * deviations) @ vectors.T).astype(np.float32))
 
 
-def mean_and_covariance(images):
+def mean_and_covariance(images, threads=1):
     """float64 mean (D,) and population covariance (D, D) of uint8 images / 255, each flattened to D values."""
     values = math.prod(images.shape[1:])
     total = np.zeros(values)
@@ -139,7 +142,8 @@ def mean_and_covariance(images):
     for chunk in chunks(images):
         centred = chunk.reshape(len(chunk), values).astype(np.float32) - np.float32(128)
         total += centred.sum(axis=0, dtype=np.float64)
-        products += centred.T @ centred
+        products += matmul.gram(centred, threads)
+    products = np.triu(products) + np.triu(products, 1).T
     count = len(images)
     products *= count
     products -= np.outer(total, total)

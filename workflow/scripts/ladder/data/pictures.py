@@ -19,6 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from ladder.data.facts import FACTS
 from ladder.errors import UserError
+from ladder.files import shown
 from ladder.progress import size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
@@ -76,7 +77,7 @@ def find(paths):
     if not paths:
         raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
     found, left_out = {}, {}
-    for path in (pathlib.Path(path).expanduser() for path in paths):
+    for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
             for file in _files(path):
                 (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
@@ -102,11 +103,6 @@ def _files(folder):
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (pathlib.Path(parent, name) for name in sorted(names) if not name.startswith("."))
-
-
-def shown(path):
-    """A path as printable text, also if it is not valid UTF-8."""
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 # Reading.

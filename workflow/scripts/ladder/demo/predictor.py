@@ -127,7 +127,7 @@ class Predictor:
     def _judged(self, vectors):
         """(classes, scores, margins) of the SVM for feature vectors."""
         machine = self._machine
-        decisions = np.concatenate([block for _, block in svm.decision_blocks(machine, vectors)])
+        decisions = np.concatenate([block for _, block in svm.decision_blocks(machine, vectors, self._threads)])
         votes = svm.votes(machine, decisions)
         best = np.argmax(votes, axis=1)
         scores, margins = np.zeros((len(vectors), len(self.classes))), np.full((len(vectors), len(self.classes)), np.nan)

@@ -10,7 +10,10 @@ import socket
 import threading
 
 import flask
+import waitress.channel
+import waitress.parser
 import waitress.server
+import waitress.utilities
 
 from ladder.data import pictures
 from ladder.errors import UserError
@@ -20,6 +23,8 @@ from ladder.progress import size
 HOST = "127.0.0.1"
 NAMES = [HOST, "localhost"]   # allowed in the Host header
 LONGEST_NAME = 200
+SECONDS = 20        # for a request to arrive, and for a connection to stay open without one
+CONNECTIONS = 500   # at a time; select() cannot watch more than 1024 files
 KIND = "application/octet-stream"
 HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -44,7 +49,7 @@ def create_app(predictor):
     def answer():
         if flask.request.mimetype != KIND:
             return _text(f"a picture must be sent as {KIND}", 415)
-        name = (flask.request.args.get("name") or "picture")[:LONGEST_NAME]
+        name = _one_line(flask.request.args.get("name", ""))[:LONGEST_NAME] or "picture"
         data = flask.request.get_data(cache=False)
         with one_at_a_time:
             picture = pictures.take(data, predictor.dataset, name)
@@ -66,6 +71,10 @@ def create_app(predictor):
     return app
 
 
+def _one_line(text):
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
 def _text(words, status):
     return flask.Response(words, status, mimetype="text/plain")
 
@@ -82,8 +91,41 @@ def listen(port):
                         "(PORT=0 selects any free port)") from error
 
 
+class _Parser(waitress.parser.HTTPRequestParser):
+    """Reads a body that is too large to its end without keeping it: a client that is still sending does not see the answer."""
+
+    _left = 0   # bytes of such a body
+
+    def received(self, data):
+        if self._left:
+            taken = min(self._left, len(data))
+            self._left -= taken
+            self.completed = not self._left
+            return taken
+        taken = super().received(data)
+        if isinstance(self.error, waitress.utilities.RequestEntityTooLarge):
+            self._left = 0 if self.expect_continue else self.content_length
+            self.completed, self.expect_continue = not self._left, False
+        return taken
+
+
+class _Channel(waitress.channel.HTTPChannel):
+    """A connection on which only the beginning of a request is activity: the server closes it SECONDS after its last one."""
+
+    parser_class = _Parser
+
+    def handle_read(self):
+        begun, before = self.request is not None, self.last_activity
+        super().handle_read()
+        if begun:
+            self.last_activity = before
+
+
 def create_server(app, listening):
     """A server of the application on a socket of `listen`; its run() serves."""
-    return waitress.server.create_server(
-        app, sockets=[listening], connection_limit=20, max_request_body_size=pictures.MOST_BYTES,
+    site = waitress.server.create_server(
+        app, sockets=[listening], connection_limit=CONNECTIONS, channel_timeout=SECONDS, cleanup_interval=1,
+        max_request_body_size=pictures.MOST_BYTES + 1,   # the first that is refused
         inbuf_overflow=2 * pictures.MOST_BYTES, outbuf_overflow=2 * pictures.MOST_BYTES)   # no temporary files
+    site.channel_class = _Channel
+    return site

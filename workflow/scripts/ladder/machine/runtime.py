@@ -29,10 +29,14 @@ def jobs_run_elsewhere():
 
 
 def set_threads(count):
-    """Let BLAS and OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to --cores)."""
+    """Let OpenMP use `count` threads, overriding OMP_NUM_THREADS (which Snakemake lowers to --cores), and BLAS one.
+
+    BLAS splits a product by threads, which changes its last digits. So products are cut into pieces of fixed size
+    (arithmetic/matmul.py and the executors), and the pieces are spread over threads.
+    """
     import threadpoolctl
 
-    threadpoolctl.threadpool_limits(limits=count)
+    threadpoolctl.threadpool_limits(limits={"blas": 1, "openmp": count})
 
 
 def available_cores():

@@ -10,13 +10,12 @@ memory they are (filters, kernel, kernel, channels) and (units, 1, 1, inputs).
 """
 
 import math
-import pathlib
 import struct
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
+from ladder import files
 from ladder.arithmetic import randomness
 from ladder.errors import UserError
 from ladder.store import artifacts
@@ -77,8 +76,11 @@ def save(path, network, values):
 
 
 def load(path, network):
-    """Name -> float32 array as in memory, from a weights file of the network; raises UserError as read()."""
+    """Name -> float32 array as in memory, from a weights file of the network; raises UserError as read(), for NaN and Inf."""
     tensors = read(path, network)
+    for name, values in tensors.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{path} does not hold weights: {name} has NaN, Inf, or numbers beyond float32")
     return {name: np.ascontiguousarray(_to_memory(tensors[name], shape)) for name, shape in shapes(network).items()}
 
 
@@ -92,36 +94,55 @@ def read(path, network):
 
     Raises UserError for anything but a weights file of the network.
     """
-    path, wanted = pathlib.Path(path), _file_shapes(network)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if data[:HEADER.size] == HEADER.pack(MAGIC, VERSION):
-        return _read_plain(path, data, wanted, network.name)
-    try:
-        found = safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a weights file: it neither begins with 0xAE2024 and version 1 nor is it safetensors "
-                        f"({error})") from error
+    found, wanted = contents(path), _file_shapes(network)
+    if isinstance(found, np.ndarray):
+        if len(found) != value_count(network):
+            raise UserError(f"{path} is {HEADER.size + found.nbytes} bytes long; the weights of this {network.name} are "
+                            f"{HEADER.size + 4 * value_count(network)}")
+        return named(found, network)
     for name in [*wanted, *found]:
         here, there = found[name].shape if name in found else "missing", wanted.get(name, "absent")
         if here != there:
             raise UserError(f"{path} does not hold the weights of this {network.name}: {name} is {here} there and {there} in "
                             "the network")
-    return {name: found[name].astype(np.float32) for name in wanted}
+    with np.errstate(over="ignore"):   # load() refuses what is infinite in float32
+        return {name: found[name].astype(np.float32) for name in wanted}
 
 
-def _read_plain(path, data, wanted, network):
-    expected = HEADER.size + 4 * sum(math.prod(shape) for shape in wanted.values())
-    if len(data) != expected:
-        raise UserError(f"{path} is {len(data)} bytes long; the weights of this {network} are {expected}")
-    tensors, offset = {}, HEADER.size
-    for name, shape in wanted.items():
-        count = math.prod(shape)
-        tensors[name] = np.frombuffer(data, "<f4", count, offset).reshape(shape).astype(np.float32)
-        offset += 4 * count
-    return tensors
+def contents(path):
+    """What a weights file holds by itself: all values in a row, float32, of a weights.bin; name -> array of safetensors.
+
+    Raises UserError for anything else.
+    """
+    data = files.read(path)
+    if data[:HEADER.size] == HEADER.pack(MAGIC, VERSION):
+        if len(data) % 4:
+            raise UserError(f"{path} is {len(data)} bytes long, which is not a whole number of float32 values")
+        return np.frombuffer(data, "<f4", offset=HEADER.size).astype(np.float32)
+    try:
+        found = safetensors.numpy.load(data)
+    except Exception as error:   # the library raises its own error, KeyError for types that NumPy lacks, and others
+        raise UserError(f"{path} is not a weights file: it neither begins with 0xAE2024 and version 1 nor is it safetensors "
+                        f"({ascii(str(error)[:200])[1:-1]})") from error
+    if not found:
+        raise UserError(f"{path} is not a weights file: it holds no tensors")
+    for name, tensor in found.items():
+        if tensor.dtype.kind != "f":
+            raise UserError(f"{path} is not a weights file: its {ascii(name[:80])} is {tensor.dtype}, but weights are float16, "
+                            "float32 or float64")
+    return found
+
+
+def value_count(network):
+    """Number of values in a weights file of the network."""
+    return sum(math.prod(shape) for shape in _file_shapes(network).values())
+
+
+def named(values, network):
+    """Name -> array as in the file, from the values of `contents`, of which there are value_count(network)."""
+    shaped = _file_shapes(network)
+    ends = np.cumsum([math.prod(shape) for shape in shaped.values()])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shaped.items(), np.split(values, ends[:-1]), strict=True)}
 
 
 def movement(before, after):

@@ -28,7 +28,8 @@ def resolve(store, name):
     begun = [version for version in versions if version.startswith(name)] if name else []
     if len(begun) == 1:
         if store.manifest(begun[0]) is None:
-            raise UserError(f"{versions[begun[0]]} holds no finished artifact that can be read")
+            damage = store.damage(begun[0])
+            raise UserError(f"{versions[begun[0]]} {f'is damaged ({damage})' if damage else 'holds no finished artifact'}")
         return begun[0]
     if begun:
         shown = ", ".join(begun[:NEAREST]) + (", ..." if len(begun) > NEAREST else "")

@@ -9,10 +9,11 @@ import pathlib
 
 from ladder import progress
 from ladder.pages import templates
-from ladder.store import artifacts, lineage
+from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
+SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page cannot do without
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,24 +42,21 @@ def rows(results):
 def _row(store, folder):
     manifest, version = store.manifest(folder.name), folder.name
     if manifest is None:
-        damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
-        return Row(version, _changed(folder), "damaged: its manifest cannot be read" if damaged else
-                   "unfinished: interrupted or still running")
+        damage = store.damage(version)
+        return Row(version, _changed(folder), f"damaged: {damage}" if damage else "unfinished: interrupted or still running")
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
              "settings": store.settings(version)}
     if manifest.get("failed"):
         return Row(version, fault=f"failed: {manifest['failed']}", **known)
-    for name, facts in manifest["files"].items():
-        found = _size(folder / name)
-        if found != facts["bytes"]:
-            fault = "missing" if found is None else f"{found:,} bytes long, not {facts['bytes']:,}"
-            return Row(version, fault=f"damaged: {name} is {fault}", **known)
     try:
-        summary = json.loads((folder / "summary.json").read_text())
-        _last(summary["loss"]), sum(summary["seconds"].values()), summary["dataset"], summary["network"], summary["variant"]
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return Row(version, fault="damaged: its summary.json cannot be read", **known)
+        for name in manifest["files"]:
+            manifests.check(folder, name, manifest["files"])
+    except manifests.Damaged as damage:
+        return Row(version, fault=f"damaged: {damage.brief}", **known)
+    summary = json.loads((folder / "summary.json").read_text())
+    if missing := SUMMARY - summary.keys():
+        return Row(version, fault=f"made by another release: its summary has no {sorted(missing)[0]}", **known)
     return Row(version, summary=summary, **known)
 
 
@@ -71,13 +69,6 @@ def _changed(folder):
     """The time of the last change in the folder, in the format of a manifest."""
     latest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     return progress.utc(latest)
-
-
-def _size(path):
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
 
 
 # The page.

@@ -212,7 +212,7 @@ def position_norm_forward(step, build):
 def position_norm_backward(step, build):
     y, norms, dy, dx = step.reads["y"], step.reads["norms"], step.reads["dy"], step.writes["dx"]
     pixels, channels = elements(build, norms), build.shape(y)[3]
-    along = build.workspace(f"{step.layer}.along", (pixels,))
+    along = build.workspace(f"{step.layer}.along", build.shape(norms))
     return (
         *_one("position_norm.cu", "position_norm_along", pixels, (y, dy, along, *integers(pixels, channels))),
         *_one("position_norm.cu", "position_norm_backward", pixels * channels,

@@ -121,7 +121,7 @@ def _recorded(path):
         record = json.loads(path.read_text())
         fits = record["machine"] == machine() and unavailable(record["fastest"]) is None
         return record["fastest"] if fits else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -1,15 +1,15 @@
 """Artifacts: folders of plain binaries with a manifest, written completely or not at all, verified when read.
 
-An artifact is a folder results/<stage>/<version>/ whose manifest.json names every file with its size and sha256. Data is
-.npy, safetensors, JSON or raw bytes: reading it never runs code from it.
+An artifact is a folder results/<stage>/<version>/ whose manifest names every file with its size and sha256. Data is .npy,
+safetensors, JSON or raw bytes: reading it never runs code from it.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import pathlib
+import shutil
 import time
 
 import numpy as np
@@ -20,11 +20,10 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
+from ladder.store import manifests
+from ladder.store.disk import replacing, write_atomically
+from ladder.store.manifests import COMPLETE, MANIFEST
 
-MANIFEST = "manifest.json"
-# The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it runs a job, even if another
-# process has finished the artifact in the meantime.
-COMPLETE = ".complete.json"
 LOCK = ".lock"
 
 
@@ -36,7 +35,7 @@ class Artifact:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.manifest = _read_manifest(self.folder)
+        self.manifest = manifests.read(self.folder)
         if self.manifest is None:
             raise UserError(f"{self.folder} holds no finished artifact; run the stage that makes it")
         self._checked = set()
@@ -57,7 +56,7 @@ class Artifact:
     def path(self, name):
         """Path of the file `name`, after its size and sha256 were verified against the manifest."""
         if name not in self._checked:
-            _check(self.folder, name, self.manifest["files"])
+            manifests.check(self.folder, name, self.manifest["files"])
             self._checked.add(name)
         return self.folder / name
 
@@ -134,9 +133,9 @@ class Making:
 
     def _manifest(self):
         return {
+            "version": self.folder.name,
             "spec": self.spec,
-            "files": {name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256(self.folder / name), **facts}
-                      for name, facts in sorted(self._files.items())},
+            "files": {name: {**manifests.facts(self.folder / name), **facts} for name, facts in sorted(self._files.items())},
             "metrics": self.metrics,
             "notes": self.notes,
             "seconds": self.seconds_before + self.seconds,
@@ -159,11 +158,12 @@ def making(folder, spec, remake=False):
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    _remove_folders(folder)
     with locked(folder / LOCK, f"another process is making {folder}"):
         work = Making(folder, spec)
-        if not remake and _finished(folder, spec):
+        if not remake and (manifest := _finished(folder, spec)):
             log.info("%s is there already, made by another run", folder)
-            _publish(folder)
+            _publish(folder, manifest)
             work.complete, work.failed = True, Artifact(folder).failed
             yield work
             return
@@ -174,10 +174,7 @@ def making(folder, spec, remake=False):
         started = time.monotonic()
         yield work
         work.seconds = time.monotonic() - started
-        manifest = work._manifest()
-        write_atomically(folder / COMPLETE, (json.dumps(manifest, indent=1) + "\n").encode())
-        _publish(folder)
-        _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
+        _publish(folder, work._manifest())
 
 
 @contextlib.contextmanager
@@ -192,35 +189,11 @@ def locked(path, waiting):
         yield
 
 
-@contextlib.contextmanager
-def replacing(path):
-    """Yield a temporary path; if the block raises nothing, it is flushed and renamed to `path`, else it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_atomically(path, data):
-    with replacing(pathlib.Path(path)) as temporary:
-        temporary.write_bytes(data)
-
-
 def reserve(path):
     """Allocate the blocks of a sparse file now: a full disk raises OSError here, but sends a fatal signal in a mapped file."""
     with open(path, "rb+") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-
-
-def sha256(path):
-    """Hex sha256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_tensors(path):
@@ -238,33 +211,20 @@ def save_tensors(path, tensors, metadata=None):
     pathlib.Path(path).write_bytes(safetensors.numpy.save(contiguous, metadata))
 
 
-def _read_manifest(folder):
-    """The manifest of a finished artifact, None without one.
-
-    For a moment it may exist under its other name only: another run that planned to make this artifact has removed its
-    declared output and is about to find the artifact complete.
-    """
-    for name in (MANIFEST, COMPLETE):
-        try:
-            return json.loads((folder / name).read_text())
-        except FileNotFoundError:
-            continue
-        except ValueError as error:
-            raise UserError(f"{folder / name} is damaged; remove {folder} and run again") from error
-    return None
-
-
 def _finished(folder, spec):
-    """True if `folder` holds a complete, undamaged artifact of this spec."""
-    try:
-        manifest = json.loads((folder / COMPLETE).read_text())
-        if manifest["spec"] != spec:
-            return False
-        for name in manifest["files"]:
-            _check(folder, name, manifest["files"])
-    except (FileNotFoundError, ValueError, KeyError, UserError):
-        return False
-    return True
+    """The manifest of the undamaged artifact of this spec that `folder` holds; None without one."""
+    for name in (COMPLETE, MANIFEST):
+        try:
+            manifest = manifests.read(folder, [name])
+            if manifest is None or manifest["spec"] != spec:
+                continue
+            for file in manifest["files"]:
+                manifests.check(folder, file, manifest["files"])
+        except manifests.Damaged as damage:
+            log.info("%s", damage)
+            continue
+        return manifest
+    return None
 
 
 def _remove_all_but(folder, kept):
@@ -274,20 +234,19 @@ def _remove_all_but(folder, kept):
             path.unlink()
 
 
-def _publish(folder):
-    write_atomically(folder / MANIFEST, (folder / COMPLETE).read_bytes())
+def _remove_folders(folder):
+    """Remove what stands in the way of an artifact's files: it has no folders of its own."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
-def _check(folder, name, files):
-    path = folder / name
-    damage = f"remove {folder} and run again: it will be made anew"
-    if name not in files:
-        raise UserError(f"{folder} has no file {name}; {damage}")
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; {damage}") from None
-    if found != files[name]["bytes"]:
-        raise UserError(f"{path} is damaged ({found} bytes, not {files[name]['bytes']}); {damage}")
-    if sha256(path) != files[name]["sha256"]:
-        raise UserError(f"{path} is damaged (its checksum is not its manifest's); {damage}")
+def _publish(folder, manifest):
+    """Write the manifest under its second name, and under its first one when nothing is left that it does not name.
+
+    Snakemake takes an artifact with the first name for finished: its stage, which removes the rest, does not run again.
+    """
+    encoded = manifests.encoded(manifest)
+    write_atomically(folder / COMPLETE, encoded)
+    _remove_all_but(folder, {LOCK, COMPLETE, MANIFEST, *manifest["files"]})
+    write_atomically(folder / MANIFEST, encoded)

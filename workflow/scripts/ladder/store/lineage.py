@@ -1,16 +1,13 @@
 """The artifacts below a results folder, by their manifests: their parents and their settings.
 
-No checksum is verified here, and an unreadable manifest is no error: its artifact has the manifest None.
+No file but the manifests is read here, and a damaged one is no error: its artifact has the manifest None.
 """
 
 import functools
-import json
 import pathlib
-import re
 
-from ladder.store.artifacts import COMPLETE, MANIFEST
+from ladder.store import manifests
 
-VERSION = re.compile(r"[a-z][0-9a-f]{11}")
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
@@ -31,16 +28,24 @@ class Store:
     def folders(self):
         """Version -> its folder, unfinished artifacts included."""
         return {folder.name: folder for stage in _below(self.results) for folder in _below(stage)
-                if VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
+                if manifests.VERSION.fullmatch(folder.name) and folder.name[0] == stage.name[0]}
 
     def stage(self, version):
         """The stage of this version, None if there is no such folder."""
         return self.folders()[version].parent.name if version in self.folders() else None
 
     def manifest(self, version):
-        """The manifest of a finished artifact; None if it is missing or unreadable."""
+        """The manifest of a finished artifact; None if it is missing or damaged."""
         folder = self.folders().get(version)
-        return read_manifest(folder) if folder else None
+        return manifests.read_if_whole(folder) if folder else None
+
+    def damage(self, version):
+        """What is wrong with the manifest of an artifact, in words; '' if it is whole or not there."""
+        try:
+            manifests.read(self.folders()[version])
+        except manifests.Damaged as damage:
+            return damage.brief
+        return ""
 
     def parents(self, version):
         """Name -> version of each parent; empty if the manifest cannot be read."""
@@ -79,23 +84,9 @@ class Store:
         return found
 
 
-def read_manifest(folder):
-    """The manifest in a folder, None if there is no readable one."""
-    for name in (MANIFEST, COMPLETE):
-        try:
-            manifest = json.loads((folder / name).read_text())
-            whole = isinstance(manifest["spec"]["params"], dict) and isinstance(manifest["spec"]["parents"], dict)
-            return manifest if whole and isinstance(manifest["files"], dict) else None
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-    return None
-
-
 def _below(folder):
     """The subfolders of a folder, sorted by name; symbolic links are left out."""
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:   # missing, no folder, or unreadable
         return []

@@ -4,12 +4,12 @@ Every scoring on the test images makes the best of their accuracies slightly opt
 an accuracy's meaning. Scorings on hold-out rows are recorded as such and do not count.
 """
 
-import csv
 import fcntl
 import os
 import pathlib
 
 from ladder import progress
+from ladder.errors import UserError
 from ladder.store import artifacts
 
 NAME = "test_scores.csv"   # in results/
@@ -33,14 +33,17 @@ def kind(data):
 def lines(results):
     """Every line of the record in the folder `results`, in order, as a dict by COLUMNS; empty without a record.
 
-    Incomplete lines, as left by a power cut, are skipped.
+    Incomplete lines, as left by a power cut, and damaged ones are skipped. Raises UserError if the record cannot be read.
     """
+    path = pathlib.Path(results, NAME)
     try:
-        with open(pathlib.Path(results, NAME), newline="") as file:
-            found = [dict(zip(COLUMNS, line, strict=False)) for line in csv.reader(file) if len(line) == len(COLUMNS)]
+        text = path.read_text(errors="replace")
     except FileNotFoundError:
         return []
-    return [line for line in found if tuple(line.values()) != COLUMNS]
+    except OSError as error:
+        raise _in_the_way(path, error) from error
+    found = [tuple(line.split(",")) for line in text.splitlines()]
+    return [dict(zip(COLUMNS, line, strict=True)) for line in found if len(line) == len(COLUMNS) and line != COLUMNS]
 
 
 def _weights(results, inputs):
@@ -53,9 +56,17 @@ def _weights(results, inputs):
     return parents.get("weights", "")
 
 
+def _in_the_way(path, error):
+    return UserError(f"cannot keep the record {path}: {error.strerror}; move it away and run again")
+
+
 def _append(path, line):
     """Append a line, with the header before the first; under a lock, since another stage may append at the same time."""
-    with open(path, "a+b") as file:
+    try:
+        opened = open(path, "a+b")
+    except OSError as error:
+        raise _in_the_way(path, error) from error
+    with opened as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)
         if size == 0:

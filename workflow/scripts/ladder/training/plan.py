@@ -20,6 +20,7 @@ from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import rung
+from ladder.training import limits
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
 WORK = (
@@ -175,13 +176,22 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 
     fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
     is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
-    trained one, UserError if the network cannot be trained.
+    trained one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
-    network, optimizer = settings.network, settings.optimizer
+    network = settings.network
     for layer in network.layers:
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
+
+    def made(batch):
+        return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
+
+    return limits.within_indices(made, settings.batch_size, settings.variant)
+
+
+def _training_plan(settings, dataset, length, dtype, fuse_update):
+    network, optimizer = settings.network, settings.optimizer
     build = Builder(settings, network.layers, dtype, training=True)
     if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
@@ -204,13 +214,19 @@ def learning(network, frozen=()):
 
 
 def inference_plan(network, variant, batch, dataset, until=None, flip=False, multipliers=EXACT):
-    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last."""
-    settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
-    build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
-    build.load_batch(dataset, flip)
-    build.lower()
-    build.advance()
-    return build.plan()
+    """Load a batch (mirrored left to right with `flip`) and run forward to the layer `until`, by default the last.
+
+    Raises UserError if the batch is too large for the variant.
+    """
+    def made(batch):
+        settings = Settings(network=network, variant=variant, batch_size=batch, multipliers=multipliers)
+        build = Builder(settings, network.needed_for(until or network.layers[-1].name), "float32", training=False)
+        build.load_batch(dataset, flip)
+        build.lower()
+        build.advance()
+        return build.plan()
+
+    return limits.within_indices(made, batch, variant)
 
 
 class Builder:
@@ -225,8 +241,8 @@ class Builder:
         self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
         self.rung = rung(settings.variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
-        if self.launches is not None:
-            self._check_32_bit_indices()
+        for layer in layers:   # also one that a fused group never writes: kernels count its pixels
+            self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers, self.steps, self.kernels = {}, [], []
         self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
         self.updated = set()   # parameters that such steps update
@@ -238,13 +254,9 @@ class Builder:
         self._readers = collections.Counter(name for layer in layers for name in layer.inputs)
         self._trained = self._depending_on_parameters(settings.frozen)
 
-    def _check_32_bit_indices(self):
-        """UserError if a layer has too many elements for int indices, even a layer that a fused group never writes."""
-        largest = max(self.network.layers, key=lambda layer: math.prod(layer.output_shape))
-        most = (2**31 - 1) // math.prod(largest.output_shape)
-        if self.batch > most:
-            raise UserError(f"batch_size {self.batch} gives layer {largest.name} more numbers than {self.variant} can index; "
-                            f"set batch_size to {most} or less")
+    def _check_indices(self, name, shape):
+        if self.launches is not None:
+            limits.check_indices(name, shape, self.batch)
 
     def _depending_on_parameters(self, frozen):
         found = set()
@@ -264,6 +276,7 @@ class Builder:
 
     def _launches_of(self, step):
         launches = self.launches[step.operation](step, self)
+        limits.check_grids(launches, step.layer, self.variant)
         if "multiplier" not in step.attributes:
             return launches
         defines = kernel_defines(step.attributes["multiplier"])
@@ -301,7 +314,7 @@ class Builder:
 
     def load_batch(self, dataset, flip=False, augmentation=Augmentation()):
         image = self.network.input_shape
-        self.buffers[INPUT] = Buffer(INPUT, (self.batch, *image), self.dtype, "activation")
+        self._buffer(INPUT, (self.batch, *image), self.dtype, "activation")
         reads = {"images": self._buffer("images", (dataset.rows, *image), dataset.dtype, "dataset"),
                  "permutation": self._permutation(dataset),
                  "counters": self._counters(),
@@ -477,7 +490,11 @@ class Builder:
         return self._buffer(name, shape, dtype, "control")
 
     def _buffer(self, name, shape, dtype, kind):
-        self.buffers[name] = Buffer(name, tuple(shape), dtype, kind)
+        buffer = Buffer(name, tuple(shape), dtype, kind)
+        if self.buffers.setdefault(name, buffer) != buffer:
+            raise ValueError(f"two buffers are called {name}: {self.buffers[name]} and {buffer}")
+        if kind not in limits.INDEXED_WITH_64_BITS:
+            self._check_indices(name, shape)
         return name
 
     def _append(self, operation, layer, reads, writes, flop=0, **attributes):

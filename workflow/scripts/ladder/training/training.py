@@ -14,7 +14,7 @@ from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
-from ladder.store import artifacts
+from ladder.store import artifacts, disk
 from ladder.training import plan
 
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
@@ -129,22 +129,17 @@ class Training:
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
-        state = {"step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds, "sha256": _digest(tensors)}
-        with artifacts.replacing(path) as temporary:
-            artifacts.save_tensors(temporary, tensors, {"state": json.dumps(state)})
+        state = json.dumps(
+            {"of": _owner(path), "step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds})
+        with disk.replacing(path) as temporary:
+            artifacts.save_tensors(temporary, tensors, {"state": state, "sha256": _digest(tensors, state)})
 
     def restore(self, path):
         """Resume from a checkpoint; False, with the run unchanged, if there is none or it is damaged (which is logged)."""
         if not path.exists():
             return False
-        try:
-            with safetensors.safe_open(path, framework="numpy") as file:
-                state = json.loads(file.metadata()["state"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}   # noqa: SIM118 (no mapping)
-        except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
-            state = tensors = None
-        expected = {*self._state, *(f"history.{name}" for name in self.history)}
-        if state is None or set(tensors) != expected or _digest(tensors) != state["sha256"]:
+        state, tensors = _read(path)
+        if tensors.keys() != {*self._state, *(f"history.{name}" for name in self.history)}:
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
         for name in self._state:
@@ -218,8 +213,27 @@ class Training:
                  self.length.steps, self.length.steps_per_epoch)
 
 
-def _digest(tensors):
-    digest = hashlib.sha256()
+def _read(path):
+    """(state, tensors) of a checkpoint; ({}, {}) of one that is damaged or was saved elsewhere."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            state, digest = (file.metadata()[key] for key in ("state", "sha256"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}   # noqa: SIM118 (no mapping)
+    except (safetensors.SafetensorError, KeyError, TypeError, OSError):
+        return {}, {}
+    if _digest(tensors, state) != digest or json.loads(state)["of"] != _owner(path):
+        return {}, {}
+    return json.loads(state), tensors
+
+
+def _owner(path):
+    """The artifact and the part of its training that a checkpoint at `path` belongs to."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _digest(tensors, state):
+    """Hex sha256 of all that a checkpoint holds; state: as text."""
+    digest = hashlib.sha256(state.encode())
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensors[name]))

@@ -7,14 +7,17 @@ import hashlib
 import itertools
 import math
 import pathlib
+import sys
+import unicodedata
 
 import jsonschema
 import yaml
 
+from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
-from ladder.errors import UserError
+from ladder.errors import UserError, excerpt
 from ladder.machine import runtime
 from ladder.network import networks
 from ladder.rungs import variants
@@ -22,9 +25,14 @@ from ladder.workflow import stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
+NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are keys with other values
 # Overrides for a nested run (part, repeat, ablation): it must not start further runs.
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
-WEIGHT = {"type": "number", "exclusiveMinimum": 0}
+MOST_BYTES = 10 ** 6   # of a configuration file
+WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
+MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
+UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
+MOST_VALUES, MOST_LEVELS = 20_000, 10   # of one key: the number of its values, and how deep they are nested
 
 
 def load(raw):
@@ -36,13 +44,53 @@ def load(raw):
     properties = load_schema()["properties"]
     for key in raw:
         if key not in properties:
-            raise UserError(f"config: there is no key '{key}'{nearest(key, properties)}")
+            raise UserError(f"config: there is no key {excerpt(str(key))}{nearest(key, properties)}")
+        _check_size(key, raw[key])
     for key, rule in properties.items():
         if key not in raw:
             raise UserError(f"config: the key '{key}' is missing; it must be {describe(rule)}")
     config = {key: coerce(key, raw[key], rule) for key, rule in properties.items()}
     _check_together(config)
+    _check_runs(config)
     return config
+
+
+def read_file(path):
+    """The keys and values in a YAML file; raises UserError with its name if it holds something else."""
+    found = read_yaml(files.read(path, MOST_BYTES), f"{path} is not a YAML file of keys and values")
+    if not isinstance(found, dict | None):
+        raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
+    return found or {}
+
+
+def read_yaml(text, fault):
+    """The value of a text, or of the bytes of one; raises UserError, which begins with `fault`, where it is no YAML."""
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:   # PyYAML raises its own errors and, for odd values, encodings and depths, many types of others
+        raise UserError(f"{fault}: {' '.join(str(error).split())[:200]}") from error
+
+
+def check_overrides(overridden):
+    """Raise UserError for an empty object, which Snakemake merges into the key's value in config.yaml: it would do nothing."""
+    for key, value in overridden.items():
+        rule = load_schema()["properties"].get(key, {})
+        if value == {} and rule and rule.get("type") != "object":
+            raise UserError(f"config: {key} is {{}}, but must be {describe(rule)}")
+
+
+def _check_size(key, value):
+    """Refuse a value that is nested too deep, or in itself, or holds too many values to be read one by one."""
+    level, count = [value], 0
+    for _ in range(MOST_LEVELS + 1):
+        level = [item for one in level if isinstance(one, (list, dict))
+                 for item in (one if isinstance(one, list) else (*one, *one.values()))]
+        count += len(level)
+        if not level:
+            return
+        if count > MOST_VALUES:
+            raise UserError(f"config: {key} holds more than {MOST_VALUES:,} values")
+    raise UserError(f"config: {key} is nested more than {MOST_LEVELS} levels deep")
 
 
 def resolve(config):
@@ -81,9 +129,9 @@ def entries(config, key="compare"):
 
 def _entries(key, listed, config):
     """(number, Entry) of every run of the list, each the `config` with its overrides; key: the name of the list."""
-    properties, found = load_schema()["properties"], []
+    found = []
     for number, named in enumerate(listed, 1):
-        for overrides in _combinations(named, properties):
+        for overrides in _combinations(named):
             try:
                 found.append((number, entry(config, overrides)))
             except UserError as error:
@@ -150,13 +198,53 @@ def _check_same_images(settings, config, where):
         raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
 
 
-def _combinations(entry, properties):
-    choices = []
+def _combinations(entry):
+    return (dict(zip(entry, values, strict=True)) for values in itertools.product(*_values(entry)))
+
+
+def _values(entry):
+    """The values of each key of a list's entry: a list stands for several, of a key that takes a list a list of lists."""
+    properties, found = load_schema()["properties"], []
     for key, value in entry.items():
         is_list = properties.get(key, {}).get("type") == "array"
         several = isinstance(value, list) and (not is_list or any(isinstance(item, list) for item in value))
-        choices.append([(key, one) for one in (value if several else [value])])
-    return [dict(combination) for combination in itertools.product(*choices)]
+        if several and not value:
+            raise UserError(f"config: {key} is an empty list, which stands for no run")
+        found.append(value if several else [value])
+    return found
+
+
+def _check_runs(config):
+    """Refuse lists that stand for too many runs, before the first of them is resolved."""
+    for key in NESTED:
+        if (count := sum(math.prod(map(len, _values(entry))) for entry in config[key])) > MOST_RUNS:
+            raise UserError(f"config: {key} stands for {count:,} runs; at most {MOST_RUNS:,}")
+    check_runs([config])
+
+
+def check_runs(configs):
+    """Refuse configurations that are too many runs with those nested in them; their nested values need not be valid."""
+    runs = itertools.chain.from_iterable(map(_nested, configs))
+    if sum(1 for _ in itertools.islice(runs, MOST_RUNS + 2)) > MOST_RUNS + 1:
+        raise UserError(f"config: {', '.join(NESTED)}, seeds and search together stand for more than {MOST_RUNS:,} runs, the "
+                        "largest number; take fewer")
+
+
+def _nested(config):
+    """`config`, and each run that is resolved with it, recursively."""
+    yield config
+    alone = {**config, **ALONE}
+    for seed in _as_list(config["seeds"]):
+        yield from _nested({**alone, "seed": seed})
+    for key in NESTED:
+        without = {"features_concatenate": []} if key == "features_concatenate" else {}
+        for entry in _as_list(config[key]):
+            for overrides in _combinations(entry if isinstance(entry, dict) else {}):
+                yield from _nested({**alone, **without, **overrides})
+
+
+def _as_list(value):
+    return value if isinstance(value, list) else [value]
 
 
 @functools.cache
@@ -169,19 +257,19 @@ def load_schema():
 
 def coerce(key, value, rule):
     """`value` of `key` converted to the type that `rule` (a JSON schema) requires; raises UserError if that is impossible."""
+    read = value
     if rule.get("type") == "array":
-        value = [coerce(key, item, rule["items"]) for item in (value if isinstance(value, list) else [value])]
-        if rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
-            return value
+        read = [coerce(key, item, rule["items"]) for item in _as_list(value)]
     if "properties" in rule and isinstance(value, dict):
-        for name in value.keys() - rule["properties"].keys():
-            raise UserError(f"config: {key} has no '{name}'{nearest(name, rule['properties'])}")
+        for name in value:
+            if name not in rule["properties"]:
+                raise UserError(f"config: {key} has no {excerpt(str(name))}{nearest(name, rule['properties'])}")
         return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
     for alternative in rule.get("anyOf", [rule]):
-        for reading in _readings(value, alternative):
+        for reading in _readings(read, alternative):
             if jsonschema.Draft202012Validator(alternative).is_valid(reading):
                 return reading
-    shown = "empty" if value in (None, "", []) else f"'{value}'" if isinstance(value, str) else value
+    shown = "empty" if value in (None, "", []) else excerpt(value)
     raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
 
 
@@ -195,19 +283,26 @@ def describe(rule):
         *most, last = map(str, _choices(rule))
         return f"{', '.join(most)} or {last}" if most else last
     if rule["type"] == "array":
-        least = rule.get("minItems", 0)
-        return f"a list of {least if least == rule.get('maxItems') else f'at least {least}'}, each {describe(rule['items'])}"
-    limits = " and ".join(f"{words} {rule[name]}" for name, words in (
+        return f"a list{_length(rule)}, each {describe(rule['items'])}{', none twice' if rule.get('uniqueItems') else ''}"
+    limits = " and ".join(f"{words} {rule[name]:{',' if rule[name] < 1e12 else 'g'}}" for name, words in (
         ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
         if name in rule)
     kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(rule["type"], rule["type"])
     return f"{kind} {limits}".strip()
 
 
+def _length(rule):
+    """How many elements an array may have, in words."""
+    least, most = rule.get("minItems", 0), rule.get("maxItems")
+    if most is None:
+        return f" of at least {least}" if least else ""
+    return f" of {most}" if least == most else f" of {least} to {most}" if least else f" of at most {most}"
+
+
 def _readings(value, rule):
     """Possible readings of `value` for `rule`; the schema decides which are valid."""
     if _choices(rule):
-        return [choice for choice in _choices(rule) if str(choice) == str(value)]
+        return [choice for choice in _choices(rule) if choice == value]
     match rule["type"]:
         case "integer" | "number":
             return _numbers(value, rule["type"])
@@ -216,6 +311,8 @@ def _readings(value, rule):
             return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
         case "null":
             return [None] if value in (None, "null") else []
+        case "string":   # without line breaks and what Python makes of bytes that are no text
+            return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
     return [value]
 
 
@@ -223,15 +320,17 @@ def _numbers(value, kind):
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return []
     try:
-        number = int(value) if not isinstance(value, float) else value
+        number = int(value) if isinstance(value, str) else value
     except ValueError:
         try:
             number = float(value)
         except ValueError:
             return []
-    if not math.isfinite(number) or (kind == "integer" and number != int(number)):
+    if not abs(number) <= sys.float_info.max:   # infinite, not a number, or an integer that no float can hold
         return []
-    return [int(number) if kind == "integer" else float(number)]
+    if kind == "integer":
+        return [int(number)] if number == int(number) else []
+    return [float(number)]
 
 
 def _choices(rule):
@@ -242,7 +341,8 @@ def _choices(rule):
 
 def nearest(value, choices):
     """'; did you mean x?' with the closest of the choices, '' if none is close."""
-    found = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
+    text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
+    found = difflib.get_close_matches(text, choices, n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
@@ -250,9 +350,9 @@ def _check_together(config):
     """Check combinations of keys."""
     facts = FACTS[config["dataset"]]
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
-        if config[key] != "all" and config[key] > available:
-            raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images; "
-                            f"at most {available}, or all")
+        if config[key] != "all" and not facts.classes <= config[key] <= available:
+            raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
+                            f"{facts.classes} classes; {facts.classes} to {available}, or all")
     images = facts.train if config["train_limit"] == "all" else config["train_limit"]
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
@@ -287,7 +387,7 @@ def _check_features(config):
     network = networks.from_params(stages.network_params(config))
     names = [layer.name for layer in network.layers]
     if config["features_layer"] not in ("auto", *names):
-        raise UserError(f"config: features_layer is '{config['features_layer']}', but {network.name} has no such layer"
+        raise UserError(f"config: features_layer is {excerpt(config['features_layer'])}, but {network.name} has no such layer"
                         f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
@@ -334,7 +434,6 @@ def _features_layer(config):
 
 def _sha256(path):
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"config: initial_weights is '{path}', which cannot be read: {error.strerror}") from error
+        return hashlib.sha256(files.read(path)).hexdigest()
+    except UserError as error:
+        raise UserError(f"config: initial_weights: {error}") from error

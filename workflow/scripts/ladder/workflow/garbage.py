@@ -61,7 +61,7 @@ def _left_over(results):
 def _item(store, folder, running):
     manifest = store.manifest(folder.name)
     age = max(0.0, time.time() - _changed(folder))
-    return Item(folder.parent.name, folder.name, folder, _size(folder), age, _what(folder, manifest),
+    return Item(folder.parent.name, folder.name, folder, _size(folder), age, _what(store, folder, manifest),
                 _why_it_stays(folder, manifest, age, running))
 
 
@@ -78,11 +78,10 @@ def _why_it_stays(folder, manifest, age, running):
     return ""
 
 
-def _what(folder, manifest):
+def _what(store, folder, manifest):
     """A description of the artifact in one line."""
     if manifest is None:
-        damaged = any((folder / name).exists() for name in (artifacts.MANIFEST, artifacts.COMPLETE))
-        return "damaged" if damaged else "unfinished"
+        return "damaged" if store.damage(folder.name) else "unfinished"
     params = manifest["spec"]["params"]
     told = [params[key] if isinstance(params[key], str) else f"{key} {pages.setting(params[key])}"
             for key in TELLING if key in params and params[key] not in USUAL]

@@ -11,7 +11,7 @@ import math
 import random
 
 from ladder.data.facts import FACTS
-from ladder.errors import UserError
+from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.workflow import config as configuration
 from ladder.workflow import stages
@@ -36,6 +36,11 @@ class Choices:
     def grid(self):
         return self.values
 
+    @property
+    def count(self):
+        """The number of different values."""
+        return len({stages.canonical(value) for value in self.values})
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -57,6 +62,11 @@ class Range:
         steps = [self._between(number / max(1, self.points - 1), self.low, self.high) for number in range(self.points)]
         return tuple(dict.fromkeys(round(value) if self.integer else self._rounded(value) for value in steps))
 
+    @property
+    def count(self):
+        """The number of different values, at most."""
+        return int(self.high) - math.floor(self.low) + 1 if self.integer else math.inf
+
     def _between(self, share, low, high):
         return low * (high / low) ** share if self.log else low + share * (high - low)
 
@@ -75,7 +85,19 @@ def entries(config):
         return []
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
     base = {**config, **configuration.ALONE, "holdout": params(config)["holdout"]}
-    return [_entry(base, overrides, search.get("metric", "auto")) for overrides in _runs(search, keys)]
+    _check_holdout(base)
+    runs = _runs(search, keys)
+    configuration.check_runs({**base, **overrides} for overrides in runs)
+    return [_entry(base, overrides, search.get("metric", "auto")) for overrides in runs]
+
+
+def _check_holdout(base):
+    """Raise UserError if the network cannot be trained beside the hold-out set, whatever a run's values are."""
+    least = {"batch_size": 1, "features_pca": "none", "features_concatenate": []}
+    try:
+        configuration.load({**base, **least})
+    except UserError as error:
+        raise UserError(f"{error} (holdout of search)") from error
 
 
 def params(config):
@@ -98,12 +120,13 @@ def _runs(search, keys):
     """The overrides of each run."""
     budget = search.get("budget")
     if search.get("strategy", "random") == "grid":
-        found = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(key.grid() for key in keys.values()))]
-        if budget and len(found) > budget:
-            raise UserError(f"config: the grid of search has {len(found)} runs, more than its budget of {budget}; raise the "
-                            "budget, take fewer values, or strategy random")
-        return found
-    budget, found = budget or BUDGET, {}
+        grids = [key.grid() for key in keys.values()]
+        most = min(budget or configuration.MOST_RUNS, configuration.MOST_RUNS)
+        if (count := math.prod(map(len, grids))) > most:
+            raise UserError(f"config: the grid of search has {count:,} runs, more than its budget of {most:,}; raise that "
+                            f"(at most {configuration.MOST_RUNS:,}), take fewer values, or strategy random")
+        return [dict(zip(keys, values, strict=True)) for values in itertools.product(*grids)]
+    budget, found = min(budget or BUDGET, math.prod(key.count for key in keys.values())), {}
     for number in range(DRAWS * budget):
         # Only random() is used, which gives the same numbers in every release of Python.
         drawn = random.Random(f"{search.get('seed', 1)} {number}")
@@ -118,7 +141,7 @@ def _values(key, rule):
     """The Choices or Range of a key, with values in the types of the configuration."""
     schema = configuration.load_schema()["properties"]
     if key not in schema:
-        raise UserError(f"config: there is no key '{key}', which search names{configuration.nearest(key, schema)}")
+        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{configuration.nearest(key, schema)}")
     if key in FIXED:
         raise UserError(f"config: search cannot vary {key}: all its runs are scored on the same images")
     if isinstance(rule, list):
@@ -146,7 +169,7 @@ def _range(key, rule, schema):
 # The schema of a range, besides min and max, which have the type of its key.
 RANGE = {"type": "object", "properties": {
     "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"},
-    "points": {"type": "integer", "minimum": 2}}}
+    "points": {"type": "integer", "minimum": 2, "maximum": 1000}}}
 
 
 def _entry(base, overrides, metric):

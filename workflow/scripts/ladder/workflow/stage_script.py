@@ -9,8 +9,8 @@
 
 A script is called by a rule as
 
-    train_network.py --spec JSON --output results/train/VERSION --input normalized=results/normalized/VERSION \\
-             --threads 2 --log logs/train/VERSION.log [--option NAME=VALUE] [--remake]
+    train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2 --log logs/train/VERSION.log \\
+             [--option NAME=VALUE] [--remake]
 
 and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.Making), `inputs` are its
 parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes, `options`
@@ -25,9 +25,10 @@ import json
 import os
 import pathlib
 import sys
+import traceback
 
 from ladder import RELEASED, progress, sources
-from ladder.errors import RunFailed, UserError
+from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
@@ -44,11 +45,11 @@ def run(make, takes_failed=False):
     artifacts that depend on it. takes_failed: `make` accepts failed inputs.
     """
     arguments = _arguments()
-    progress.start_logging(arguments.log)
-    if RELEASED:
-        log.info(RELEASED)
     name = f"{arguments.spec['stage']} {arguments.output.name}"
     try:
+        progress.start_logging(arguments.log)
+        if RELEASED:
+            log.info(RELEASED)
         _make(make, arguments, takes_failed)
     except KeyboardInterrupt:
         end(f"{name}: interrupted; the same command goes on from here", 130)
@@ -57,10 +58,15 @@ def run(make, takes_failed=False):
     except MemoryError as error:
         end(f"{name}: not enough memory ({error}); a smaller train_limit needs less", 1)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise
-        end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
-             "nothing that was finished is lost", 1)
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            end(f"{name}: no room left to write {error.filename or arguments.output}; free some disk and run again, "
+                "nothing that was finished is lost", 1)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            end(f"{name}: {error.filename or arguments.output}: {error.strerror}; it has to be a place where this user may "
+                "write", 1)
+        end_by_a_bug(name, error, arguments.log)
+    except Exception as error:
+        end_by_a_bug(name, error, arguments.log)
 
 
 def _make(make, arguments, takes_failed):
@@ -96,7 +102,7 @@ def _check_plan(spec):
 
 
 def _work(make, work, arguments, takes_failed):
-    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.input}
+    inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
         for failed in filter(None, (one.failed for one in inputs.values())):
             raise RunFailed(failed)
@@ -124,14 +130,17 @@ def _check_loaded(spec):
 def _arguments():
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spec", type=json.loads, required=True, help="canonical JSON: stage, params, sources, parents")
+    parser.add_argument("--job", type=pathlib.Path, required=True, help="JSON: the spec (stage, params, sources, parents), "
+                        "and the folders of its inputs by name")
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder of the artifact to make")
-    parser.add_argument("--input", type=_pair, action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--remake", action="store_true", help="make an existing artifact again")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    job = json.loads(arguments.job.read_text())
+    arguments.spec, arguments.inputs = job["spec"], job["inputs"]
+    return arguments
 
 
 def _pair(text):
@@ -139,10 +148,22 @@ def _pair(text):
     return name, value
 
 
+def end_by_a_bug(name, error, file):
+    """End the process with one line for an error that no code expects; its traceback goes to the log `file` if there is one."""
+    text = traceback.format_exc()
+    if file is None:
+        sys.stderr.write(text)
+    else:
+        with open(file, "a") as log_file:   # beside what is logged: the terminal shows no traceback
+            log_file.write(text)
+    where = f"; its traceback is in {file}" if file else ""
+    end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
+
+
 def end(message, status):
     """End the process with `message` in its log and at the end of the workflow's output."""
     log.error("%s", message)
     if ERRORS in os.environ:
-        with open(os.environ[ERRORS], "a") as file:
+        with contextlib.suppress(OSError), open(os.environ[ERRORS], "a") as file:   # a full disk has no room for it either
             file.write(message + "\n")
     sys.exit(status)

@@ -20,6 +20,7 @@ from ladder.machine import libraries
 from ladder.network import networks
 from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
+from ladder.store import manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
@@ -119,7 +120,7 @@ class Keyed:
 
     @property
     def manifest(self):
-        return f"{self.folder}/manifest.json"
+        return f"{self.folder}/{manifests.MANIFEST}"
 
 
 def chain(config):
@@ -401,30 +402,21 @@ def why(keyed, results="results"):
 
 def other_libraries(keyed, results="results"):
     """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
-    manifest = _read_manifest(results, keyed.stage, keyed.version)
-    here = libraries.installed(keyed.spec["sources"])
-    return libraries.changed(manifest.get("libraries", {}), here) if manifest else []
+    manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
+    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
 
 
 def _existing_specs(results, stage):
     """Specs of the finished artifacts of a stage, the latest first."""
-    manifests = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
-    specs = (_read_spec(results, stage, path.parent.name) for path in manifests)
+    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in found)
     return [spec for spec in specs if spec]
 
 
 def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None without one."""
-    manifest = _read_manifest(results, stage, version)
-    return manifest and manifest.get("spec")
-
-
-def _read_manifest(results, stage, version):
-    """An artifact's manifest, None without one; a damaged manifest is reported by the stage that reads it."""
-    try:
-        return json.loads(pathlib.Path(results, stage, version, "manifest.json").read_text())
-    except (OSError, ValueError):
-        return None
+    """The spec in an artifact's manifest, None without one or if it is damaged."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
+    return manifest and manifest["spec"]
 
 
 def _kind(spec, results, known):

@@ -15,24 +15,24 @@ NARROW = 17   # columns
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    factor = _factor(windows.taken(weight).T, multiplier)
+    factor, cut = _factor(windows.taken(weight).T, multiplier), windows.cut(len(weight))
 
     def work(worker, start, stop):
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             out = y[block].reshape(-1, len(weight))
             _product(windows.of(worker, x[block]), factor, multiplier, out)
             out += bias
             worker.lap("convolution forward")
 
-    executor.parallel(len(x), work, windows.work * len(weight))
+    executor.parallel(len(x), work, windows.work * len(weight), piece=cut.size)
 
 
 def approximate_conv2d_input_grad(executor, dy, weight, dx, stride, padding, multiplier=None):
     windows = windows_of(dx.shape, weight.shape, stride, padding)
-    factor, channels = _factor(windows.taken(weight), multiplier), dx.shape[3]
+    factor, channels, cut = _factor(windows.taken(weight), multiplier), dx.shape[3], windows.cut(len(weight))
 
     def work(worker, start, stop):
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             gradient = dy[block]
             columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
             _product(gradient.reshape(-1, len(weight)), factor, multiplier, columns.reshape(-1, windows.width))
@@ -40,25 +40,27 @@ def approximate_conv2d_input_grad(executor, dy, weight, dx, stride, padding, mul
             loops.col2im(columns, images.reshape(*images.shape[:2], -1), channels, *windows.begin, windows.stride)
             worker.lap("convolution backward")
 
-    executor.parallel(len(dx), work, windows.work * len(weight))
+    executor.parallel(len(dx), work, windows.work * len(weight), piece=cut.size)
 
 
 def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padding, multiplier=None):
     windows = windows_of(x.shape, dweight.shape, stride, padding)
     filters = len(dweight)
+    cut = windows.cut(filters)
+    sums = blocks.Sums(executor, cut, (filters, windows.width), dbias, x.dtype)
+
+    def multiply(left, right, out):
+        return _product(left, right, multiplier, out)
 
     def work(worker, start, stop):
-        total = np.zeros((filters, windows.width), x.dtype), np.zeros_like(dbias)
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             gradient = dy[block]
-            total[0][...] += _product(gradient.reshape(-1, filters).T, windows.of(worker, x[block]), multiplier)
-            total[1][...] += blocks.bias_gradient(gradient)
+            sums.add(worker, block, gradient.reshape(-1, filters).T, windows.of(worker, x[block]), multiply)
+            sums.add_bias(block, gradient)
             worker.lap("convolution backward")
-        return total
 
-    shares = executor.parallel(len(x), work, windows.work * filters)
-    windows.gradient(dweight, sum(weights for weights, _ in shares))
-    dbias[...] = sum(biases for _, biases in shares)
+    executor.parallel(len(x), work, windows.work * filters, piece=cut.group)
+    windows.gradient(dweight, sums.total())
 
 
 OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad)

@@ -1,9 +1,58 @@
-"""Helpers of the cpu rung's convolutions that work on one thread's block of images."""
+"""Helpers of the cpu rung's convolutions: how their work is cut into blocks, and what is done with a block of images.
+
+The cut depends on the shapes of an operation and on nothing else: BLAS may round a row of a product differently in a product of
+another shape, and sums over images are formed block by block.
+"""
 
 import numpy as np
 
 from ladder.executors.cpu import loops
 from ladder.executors.cpu.loops import Unsigned
+
+MOST_PIECES = 16        # of an operation with much work: as many threads can share it
+PIECE_WORK = 2 ** 22    # least multiplications of a piece: with less, cutting costs more than another thread saves
+# Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
+PIECE_COLUMNS, PIECE_ROWS = 64, 256
+
+
+def pieces(work, most=MOST_PIECES):
+    """Number of pieces, a power of two, into which `work` multiplications are cut; at most `most` and MOST_PIECES."""
+    return 1 << max(0, min(MOST_PIECES, work // PIECE_WORK, most).bit_length() - 1)
+
+
+def cost(work):
+    """Cost of `work` multiplications, in numbers moved (see Executor.parallel)."""
+    return work // 16
+
+
+def columns_per_piece(columns, work):
+    """Columns per piece of a product of `work` multiplications: whole cache lines, so that no two threads write to the same."""
+    return 16 * -(-columns // (16 * pieces(work, columns // PIECE_COLUMNS)))
+
+
+def slices(start, stop, size):
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
+
+
+class Cut:
+    """Images cut into blocks of `size` images, and these into at most MOST_PIECES groups of `group` images.
+
+    Each image is `rows` rows of a product with `work` multiplications in all; most: rows per block, unless an image has more.
+    """
+
+    def __init__(self, images, rows, most, work):
+        number = max(pieces(work, images * rows // PIECE_ROWS), -(-images // max(1, most // rows)))
+        if number < MOST_PIECES:
+            number = 1 << (number - 1).bit_length()   # a power of two: most numbers of threads then have equal shares
+        whole = -(-number // MOST_PIECES)
+        self.size = -(-images // (number if number < MOST_PIECES else whole * MOST_PIECES))
+        self.group = self.size * whole
+        self.groups = -(-images // self.group)
+        self.cost = cost(work)   # of all images, see Executor.parallel
+
+    def blocks(self, start, stop):
+        """The blocks of images start to stop; start must be the first image of a block."""
+        return slices(start, stop, self.size)
 
 
 def framed(worker, x, begin, size):
@@ -82,34 +131,46 @@ def bias_gradient(gradient):
 
 
 class Sums:
-    """A thread's partial weight and bias gradient, accumulated block by block."""
+    """Weight and bias gradients of the groups of a Cut, each accumulated block by block, by one thread.
 
-    def __init__(self, worker, shape, dbias, dtype):
-        self.weight = worker.workspace("weight sum", shape, dtype)
-        self._product = worker.workspace("weight product", shape, dtype)
-        self.bias = None if dbias is None else np.zeros_like(dbias)
-        self._empty = True
+    shape: of the weight gradient; dbias: the array of the whole bias gradient, None without one.
+    """
 
-    def add(self, left, right):
-        """Add left @ right to the weight gradient."""
-        if self._empty:
-            np.matmul(left, right, out=self.weight)
-            self._empty = False
+    def __init__(self, executor, cut, shape, dbias, dtype):
+        self._executor, self._cut, self._dbias = executor, cut, dbias
+        self._weight = executor.workspace("weight sums", (cut.groups, *shape), dtype)
+        self._bias = None if dbias is None else executor.workspace("bias sums", (cut.groups, len(dbias)), dtype)
+
+    def add(self, worker, block, left, right, multiply=np.matmul):
+        """Add left @ right to the weight gradient of the block's group."""
+        group, place = divmod(block.start, self._cut.group)
+        if place:
+            self._weight[group] += multiply(left, right, out=worker.workspace("weight product", self._weight.shape[1:],
+                                                                              self._weight.dtype))
         else:
-            self.weight += np.matmul(left, right, out=self._product)
+            multiply(left, right, out=self._weight[group])
 
-    def add_bias(self, gradient):
-        if self.bias is not None:
-            self.bias += bias_gradient(gradient)
+    def add_bias(self, block, gradient):
+        if self._bias is not None:
+            group, place = divmod(block.start, self._cut.group)
+            sums = bias_gradient(gradient)
+            self._bias[group] = self._bias[group] + sums if place else sums
+
+    def total(self):
+        """Add up the groups in order: returns the weight gradient and fills dbias."""
+        if self._dbias is not None:
+            self._dbias[...] = add_up(self._executor, self._bias)
+        return add_up(self._executor, self._weight)
 
 
-def total(threads, dbias):
-    """Add up the threads' Sums in thread order: returns the weight gradient, in the first thread's array, and fills dbias."""
-    first, *others = threads
-    for other in others:
-        first.weight += other.weight
-        if dbias is not None:
-            first.bias += other.bias
-    if dbias is not None:
-        dbias[...] = first.bias
-    return first.weight
+def add_up(executor, parts):
+    """The sum of parts (n, ...) in order, in the place of the first."""
+    flat = parts.reshape(len(parts), -1)
+
+    def work(worker, start, stop):
+        loops.add_up(flat, Unsigned(start), Unsigned(stop))
+        worker.lap("convolution backward")
+
+    if len(parts) > 1:
+        executor.parallel(flat.shape[1], work, flat.size, piece=16)
+    return parts[0]

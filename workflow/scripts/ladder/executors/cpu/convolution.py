@@ -31,15 +31,17 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
         seen = windows.of_all(executor, x, "convolution forward")
         return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
 
+    cut = windows.cut(len(weight))
+
     def work(worker, start, stop):
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             shape = block.stop - block.start, *windows.out, len(weight)
             out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
             np.matmul(windows.of(worker, x[block]), matrix.T, out=out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
             blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
 
-    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
+    executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
 def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool, bias=None, image=None,
@@ -64,7 +66,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
             loops.soft_threshold_avgpool(out, inverse, threshold, y[n], **pool)
             worker.lap("thresholds")
 
-    executor.parallel(len(x), work, _cost(windows.work * len(weight)))
+    executor.parallel(len(x), work, blocks.cost(windows.work * len(weight)))
 
 
 def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
@@ -86,10 +88,11 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
     channels, filters = len(collapsed), collapsed.shape[3]
     height, width = x.shape[1:3]
     matrix = collapsed.reshape(channels, -1)
+    cut = blocks.Cut(len(x), 4 * height * width, BLOCK_PIXELS, x.size * matrix.shape[1])
     narrow = filters < 16   # then keep each tap's plane contiguous: rows of few numbers are too short to add one by one
 
     def work(worker, start, stop):
-        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (4 * height * width))):
+        for block in cut.blocks(start, stop):
             pixels, images = x[block].reshape(-1, channels), len(x[block])
             if narrow:
                 taps = worker.workspace("taps", (matrix.shape[1], len(pixels)), y.dtype)
@@ -107,7 +110,7 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
             worker.lap("convolution forward")
             blocks.finish(worker, y[block], y[block], bias, relu, None)
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, cut.cost, piece=cut.size)
 
 
 def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu, dx=None):
@@ -115,20 +118,21 @@ def upsample_conv2d_backward(executor, x, collapsed, y, dy, dweight, dbias, relu
     matrix = collapsed.reshape(channels, -1)
     gradients = blocks.Gradient(y, dy, relu, None, dy.shape[1:])
     windows = windows_of(dy.shape, (channels, 4, 4, filters), 2, 1, every_tap=True)
+    cut = blocks.Cut(len(x), dy.shape[1] * dy.shape[2], BLOCK_PIXELS, x.size * matrix.shape[1])
+    sums = blocks.Sums(executor, cut, matrix.shape, dbias, x.dtype)
 
     def work(worker, start, stop):
-        sums = blocks.Sums(worker, matrix.shape, dbias, x.dtype)
-        for block in _pieces(start, stop, max(1, BLOCK_PIXELS // (dy.shape[1] * dy.shape[2]))):
+        for block in cut.blocks(start, stop):
             gradient = gradients.of(worker, block)
             seen, pixels = windows.of(worker, gradient), x[block].reshape(-1, channels)
-            sums.add(pixels.T, seen)
-            sums.add_bias(gradient)
+            sums.add(worker, block, pixels.T, seen)
+            sums.add_bias(block, gradient)
             if dx is not None:
                 np.matmul(seen, matrix.T, out=dx[block].reshape(-1, channels))
             worker.lap("convolution backward")
-        return sums
 
-    dcollapsed = blocks.total(executor.parallel(len(x), work), dbias).reshape(collapsed.shape)
+    executor.parallel(len(x), work, cut.cost, piece=cut.group)
+    dcollapsed = sums.total().reshape(collapsed.shape)
     dweight[...] = np.einsum("tk,sl,ctso->oklc", *_taps(x.dtype), dcollapsed, optimize=True)
 
 
@@ -146,7 +150,7 @@ class _Windows:
 
     def __init__(self, shape, weight_shape, stride, padding, every_tap):
         kernel = weight_shape[1]
-        self.stride, self.pixels = stride, shape[1:3]
+        self.stride, self.images, self.pixels = stride, shape[0], shape[1:3]
         self.out = tuple((size + 2 * padding - kernel) // stride + 1 for size in self.pixels)
         self.taps = tuple(slice(0, kernel) if every_tap else _taps_over(size, windows, kernel, stride, padding)
                           for size, windows in zip(self.pixels, self.out, strict=True))
@@ -158,9 +162,10 @@ class _Windows:
         self.work = self.count * self.width
         self.are_pixels = (self.size, self.begin, stride, self.out) == ((1, 1), (0, 0), 1, self.pixels)
 
-    def blocks(self, start, stop):
+    def cut(self, filters):
+        """The blocks.Cut of the images for a product with this many filters."""
         pixels = max(BLOCK_PIXELS, BLOCK_NUMBERS // self.width)
-        return _pieces(start, stop, max(1, pixels // math.prod(self.out)))
+        return blocks.Cut(self.images, math.prod(self.out), pixels, self.work * filters)
 
     def taken(self, weight):
         """The weights of the remaining taps as a matrix, one row per filter."""
@@ -230,15 +235,29 @@ class _ToPixels:
         elif self.windows.are_pixels:
             np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
         else:
-            windows, channels = self.windows, dx.shape[3]
-            columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
-            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, windows.width))
-            loops.col2im(columns, dx.reshape(*dx.shape[:2], -1), channels, *windows.begin, windows.stride)
+            columns = worker.workspace("windows", (len(dx), *self.windows.out, self.windows.width), dx.dtype)
+            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, self.windows.width))
+            self._add_up(columns, dx)
 
-    def of_columns(self, gradient, first, last):
-        """Channels first to last of dx, for a 1x1 convolution with stride 1."""
-        dx = self.dx.reshape(-1, self.dx.shape[3])
-        np.matmul(gradient.reshape(len(dx), -1), self.matrix[:, first:last], out=dx[:, first:last])
+    def of_all(self, executor, gradient):
+        """dx of all images, without the other convolution; the threads share the weights."""
+        windows, dx = self.windows, self.dx
+        flat = gradient.reshape(windows.count, -1)
+        if windows.are_pixels:
+            return _multiply(executor, flat, self.matrix, dx.reshape(windows.count, -1))
+        columns = executor.workspace("columns", (len(dx), *windows.out, windows.width), dx.dtype)
+        _multiply(executor, flat, self.matrix, columns.reshape(windows.count, -1))
+
+        def work(worker, start, stop):
+            self._add_up(columns[start:stop], dx[start:stop])
+            worker.lap("convolution backward")
+
+        executor.parallel(len(dx), work, columns.size)
+
+    def _add_up(self, columns, dx):
+        windows, channels = self.windows, dx.shape[3]
+        loops.col2im(columns.reshape(*columns.shape[:3], windows.size[0], -1), dx.reshape(*dx.shape[:2], -1), channels,
+                     *windows.begin, windows.stride)
 
 
 @functools.cache
@@ -253,60 +272,45 @@ def _taps_over(size, windows, kernel, stride, padding):
     return slice(over[0], over[-1] + 1) if over else slice(0, kernel)
 
 
-def _cost(products):
-    """Cost of a matrix product, in numbers moved (see Executor.parallel)."""
-    return products // 16
-
-
-def _pieces(start, stop, size):
-    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
-
-
-def _shares(columns):
-    """Number of threads that can have 16 columns or more each: fewer would share a cache line."""
-    return -(-columns // 16)
-
-
-def _columns(start, stop, columns):
-    return 16 * start, min(16 * stop, columns)
-
-
 def _forward_by_filter(executor, x, matrix, y, bias, relu):
     """y = x matrix^T, then bias and ReLU, for few rows: each thread computes some of the columns."""
+    size = blocks.columns_per_piece(len(matrix), x.size * len(matrix))
+
     def work(worker, start, stop):
-        first, last = _columns(start, stop, len(matrix))
-        if len(x) <= FEW_ROWS:
-            turned = worker.workspace("turned", (last - first, len(x)), y.dtype)
-            y[:, first:last] = np.matmul(matrix[first:last], x.T, out=turned).T
-        else:
-            np.matmul(x, matrix[first:last].T, out=y[:, first:last])
+        for part in blocks.slices(start, stop, size):
+            if len(x) <= FEW_ROWS:
+                turned = worker.workspace("turned", (part.stop - part.start, len(x)), y.dtype)
+                y[:, part] = np.matmul(matrix[part], x.T, out=turned).T
+            else:
+                np.matmul(x, matrix[part].T, out=y[:, part])
         if bias is not None or relu:
-            loops.add_bias(y, Unsigned(first), Unsigned(last), blocks.or_zeros(bias, y), relu)
+            loops.add_bias(y, Unsigned(start), Unsigned(stop), blocks.or_zeros(bias, y), relu)
         worker.lap("convolution forward")
 
-    executor.parallel(_shares(len(matrix)), work, _cost(x.size * len(matrix)))
+    executor.parallel(len(matrix), work, blocks.cost(x.size * len(matrix)), piece=size)
 
 
 def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels):
-    """Each thread sums the weight gradient over its own images."""
+    """Each thread sums the weight gradient over groups of images."""
     filters = len(dweight)
+    cut = windows.cut(filters)
+    sums = blocks.Sums(executor, cut, (filters, windows.width), dbias, x.dtype)
 
     def work(worker, start, stop):
-        sums = blocks.Sums(worker, (filters, windows.width), dbias, x.dtype)
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             dy = gradient.of(worker, block)
-            sums.add(dy.reshape(-1, filters).T, windows.of(worker, x[block]))
-            sums.add_bias(dy)
+            sums.add(worker, block, dy.reshape(-1, filters).T, windows.of(worker, x[block]))
+            sums.add_bias(block, dy)
             if to_pixels is not None:
                 to_pixels.of(worker, dy, block)
             worker.lap("convolution backward")
-        return sums
 
-    windows.gradient(dweight, blocks.total(executor.parallel(len(x), work, _cost(windows.work * filters)), dbias))
+    executor.parallel(len(x), work, cut.cost, piece=cut.group)
+    windows.gradient(dweight, sums.total())
 
 
 def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
-    """Each thread computes the gradient of its own filters, over all images."""
+    """Each thread computes a part of the gradient, over all images."""
     filters = len(dweight)
     dy, seen = gradient.whole(executor), windows.of_all(executor, x, "convolution backward")
     flat = dy.reshape(-1, filters)
@@ -317,16 +321,15 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
     def prepare(worker, start, stop):
         gradient.of(worker, slice(start, stop), dy[start:stop])
 
-    def multiply(worker, start, stop):
-        first, last = _columns(start, stop, filters)
-        np.matmul(flat[:, first:last].T, seen, out=sums[first:last])
-        if dbias is not None:
-            loops.column_sums(flat, Unsigned(first), Unsigned(last), dbias)
+    def add_bias(worker, start, stop):
+        loops.column_sums(flat, Unsigned(start), Unsigned(stop), dbias)
         worker.lap("convolution backward")
 
     if not gradient.given:
         executor.parallel(len(x), prepare, dy.size)
-    executor.parallel(_shares(filters), multiply, _cost(windows.work * filters))
+    _multiply(executor, flat.T, seen, sums)
+    if dbias is not None:
+        executor.parallel(filters, add_bias, flat.size, piece=16)
     if not windows.complete:
         windows.gradient(dweight, sums)
     if to_pixels is not None:
@@ -334,21 +337,31 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
 
 
 def _to_pixels(executor, windows, dy, to_pixels):
-    channels = to_pixels.dx.shape[3]
-
-    def columns(worker, start, stop):
-        to_pixels.of_columns(dy, *_columns(start, stop, channels))
-        worker.lap("convolution backward")
+    if windows.count <= FEW_WINDOWS and not to_pixels.gathers:
+        return to_pixels.of_all(executor, dy)
+    cut = windows.cut(dy.shape[3])
 
     def images(worker, start, stop):
-        for block in windows.blocks(start, stop):
+        for block in cut.blocks(start, stop):
             to_pixels.of(worker, dy[block], block)
         worker.lap("convolution backward")
 
-    if windows.are_pixels and windows.count <= FEW_WINDOWS:
-        executor.parallel(_shares(channels), columns, _cost(dy.size * channels))
-    else:
-        executor.parallel(len(dy), images, _cost(windows.work * dy.shape[3]))
+    executor.parallel(len(dy), images, cut.cost, piece=cut.size)
+
+
+def _multiply(executor, left, right, out):
+    """out = left right, in the backward pass; each thread computes some of the rows or columns, whichever are more."""
+    if len(out) > out.shape[1]:
+        return _multiply(executor, right.T, left.T, out.T)
+    work = left.size * out.shape[1]
+    size = blocks.columns_per_piece(out.shape[1], work)
+
+    def multiply(worker, start, stop):
+        for part in blocks.slices(start, stop, size):
+            np.matmul(left, right[:, part], out=out[:, part])
+        worker.lap("convolution backward")
+
+    executor.parallel(out.shape[1], multiply, blocks.cost(work), piece=size)
 
 
 def _taps(dtype):

@@ -1,14 +1,16 @@
 """The cpu rung: one function per operation, NumPy, BLAS and compiled loops, over blocks of images that fit the cache.
 
-Every operation splits the batch evenly over the threads, and each thread walks its images in blocks with BLAS on one
-thread: the work between two matrix products (im2col, bias, ReLU, pooling) then runs in parallel too, and on data that is
-still in the cache. With more weights than pixels, threads split the filters instead. Sums over images are formed per thread
-and then added in thread order, so the results' bytes depend on the number of threads and on nothing else.
+Every operation is cut into pieces, blocks of images that fit the cache or, with more weights than pixels, of filters, and the
+pieces are shared evenly among the threads, each with BLAS on one thread: the work between two matrix products (im2col, bias,
+ReLU, pooling) then runs in parallel too, and on data that is still in the cache. The cut depends on an operation's shapes only,
+and sums over images are formed piece by piece and then added in order, so the results' bytes do not depend on the number of
+threads.
 
 Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in convolution.py, winograd.py,
 approximate.py, pooling.py, layers.py and updates.py.
 """
 
+import contextlib
 import itertools
 import math
 import queue
@@ -68,20 +70,27 @@ class Executor:
     def run(self, plan, arrays):
         if self._bound[0] is not plan or self._bound[1] is not arrays:
             self._bound = plan, arrays, _bind(plan, arrays)
-        with self._blas.limit(limits=1, user_api="blas"):
+        with self._blas_on_one_thread():
             for operation, operands in self._bound[2]:
                 operation(self, **operands)
         self._collect_seconds()
 
-    def parallel(self, count, work, cost=SMALL):
-        """Call work(worker, start, stop) on every thread for an equal share of range(count); returns the results in order.
+    def _blas_on_one_thread(self):
+        """A context with BLAS on one thread; asking first is ten times cheaper than setting it."""
+        if all(library.num_threads == 1 for library in self._blas.lib_controllers if library.user_api == "blas"):
+            return contextlib.nullcontext()
+        return self._blas.limit(limits=1, user_api="blas")
 
-        cost: numbers moved; below SMALL one thread does everything.
+    def parallel(self, count, work, cost, piece=1):
+        """Call work(worker, start, stop) on every thread for a share of range(count).
+
+        The shares are equal, in whole pieces of `piece` items: what is computed from a piece does not depend on the number of
+        threads. cost: numbers moved; a thread gets a share of SMALL / 2 or more.
         """
-        threads = self.threads if cost >= SMALL else 1
-        bounds = [count * i // threads for i in range(threads + 1)]
-        shares = [(worker, start, stop) for worker, start, stop in zip(self._workers, bounds, bounds[1:], strict=False)
-                  if start < stop]
+        pieces = -(-count // piece)
+        threads = max(1, min(self.threads, pieces, 2 * cost // SMALL))
+        bounds = [min(count, piece * (pieces * i // threads)) for i in range(threads + 1)]
+        shares = list(zip(self._workers, bounds, bounds[1:], strict=False))
         for worker, _, _ in shares:
             worker.start_clock()
         busy = list(zip(self._helpers, shares[1:], strict=False))
@@ -89,14 +98,12 @@ class Executor:
             helper.tasks.put((work, share))
         try:
             with np.errstate(all="ignore"):   # training itself reports a loss that is not finite
-                results = [work(*share) for share in shares[:1]]
+                work(*shares[0])
         finally:
-            others = [helper.results.get() for helper, _ in busy]
-        for result, error in others:
+            errors = [helper.errors.get() for helper, _ in busy]
+        for error in errors:
             if error is not None:
                 raise error
-            results.append(result)
-        return results
 
     def workspace(self, name, shape, dtype):
         """As _Worker.workspace, one array for all threads."""
@@ -149,7 +156,7 @@ class _Helper(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.tasks, self.results = queue.SimpleQueue(), queue.SimpleQueue()
+        self.tasks, self.errors = queue.SimpleQueue(), queue.SimpleQueue()
         self.start()
 
     def run(self):
@@ -157,9 +164,10 @@ class _Helper(threading.Thread):
         while (task := self.tasks.get()) is not None:
             work, share = task
             try:
-                self.results.put((work(*share), None))
+                work(*share)
+                self.errors.put(None)
             except BaseException as error:   # raised again in the waiting thread
-                self.results.put((None, error))
+                self.errors.put(error)
             del task, work, share
 
 

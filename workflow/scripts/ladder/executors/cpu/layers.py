@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ladder.executors.cpu import loops
+from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.loops import Unsigned
 
 
@@ -50,7 +50,7 @@ def pad_forward(executor, x, y, amount):
         y[start:stop, amount:-amount, amount:-amount] = x[start:stop]
         worker.lap(SHAPES)
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, y.size)
 
 
 def pad_backward(executor, dy, dx, amount):
@@ -58,7 +58,7 @@ def pad_backward(executor, dy, dx, amount):
         dx[start:stop] = dy[start:stop, amount:-amount, amount:-amount]
         worker.lap(SHAPES)
 
-    executor.parallel(len(dx), work)
+    executor.parallel(len(dx), work, dx.size)
 
 
 def flatten_forward(executor, x, y):
@@ -68,7 +68,7 @@ def flatten_forward(executor, x, y):
         y.reshape(images, channels, height, width)[start:stop] = x[start:stop].transpose(0, 3, 1, 2)
         worker.lap(SHAPES)
 
-    executor.parallel(images, work)
+    executor.parallel(images, work, x.size)
 
 
 def flatten_backward(executor, dy, dx):
@@ -78,7 +78,7 @@ def flatten_backward(executor, dy, dx):
         dx[start:stop] = dy.reshape(images, channels, height, width)[start:stop].transpose(0, 2, 3, 1)
         worker.lap(SHAPES)
 
-    executor.parallel(images, work)
+    executor.parallel(images, work, dx.size)
 
 
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
@@ -93,7 +93,7 @@ def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean,
     def normalize(rows, first, last):
         loops.normalize(x[rows], first, last, mean, factor, bias, y[rows], relu)
 
-    _by_channel(executor, x, lambda rows, *rest: loops.moments(x[rows], *rest), _join_moments, settle, normalize)
+    _by_channel(executor, x, lambda rows, *rest: loops.moments(x[rows], *rest), loops.merge_moments, settle, normalize)
 
 
 def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
@@ -110,7 +110,7 @@ def batchnorm_backward(executor, x, weight, mean, inverse, dy, dx, dweight, dbia
     def spread(rows, first, last):
         loops.input_gradient(x[rows], dy[rows], first, last, mean, factor, bias, offset, slope, dx[rows], relu)
 
-    _by_channel(executor, x, add_up, lambda counts, sums: np.sum(sums, axis=0), settle, spread)
+    _by_channel(executor, x, add_up, lambda counts, sums: blocks.add_up(executor, sums), settle, spread)
 
 
 def batchnorm_inference(executor, x, weight, bias, running_mean, running_var, y, epsilon, relu=False):
@@ -129,7 +129,7 @@ def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
     least = min(int(rate * 2 ** 32), 2 ** 32 - 1)
     factor = x.dtype.type(1 / (1 - rate))
     flat_x, flat_y, flat_mask = (array.reshape(-1) for array in (x, y, mask))
-    blocks = -(-x.size // 8)
+    numbers = -(-x.size // 8)   # blocks of random numbers
 
     def work(worker, start, stop):
         share = slice(8 * start, min(8 * stop, x.size))
@@ -139,7 +139,7 @@ def dropout_forward(executor, x, counters, y, mask, rate, seed, stream):
         flat_y[share] *= flat_mask[share]
         worker.lap(DROPOUT)
 
-    executor.parallel(blocks, work)
+    executor.parallel(numbers, work, 4 * x.size)
 
 
 def dropout_backward(executor, dy, mask, dx, rate):
@@ -150,7 +150,7 @@ def dropout_backward(executor, dy, mask, dx, rate):
         dx[start:stop] *= mask[start:stop]
         worker.lap(DROPOUT)
 
-    executor.parallel(len(dx), work)
+    executor.parallel(len(dx), work, 3 * dx.size)
 
 
 def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
@@ -162,7 +162,7 @@ def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
             np.multiply(x[n], sums[n] ** -beta, out=y[n])
         worker.lap(DROPOUT)
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, 2 * size * x.size)
 
 
 def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
@@ -175,7 +175,7 @@ def lrn_backward(executor, x, sums, dy, dx, size, alpha, beta, k):
             dx[n] += scaled
         worker.lap(DROPOUT)
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, 2 * size * x.size)
 
 
 def position_norm_forward(executor, x, y, norms, epsilon):
@@ -233,6 +233,7 @@ OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_
               lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
 MANY_ROWS = 64   # rows per channel, from which on threads split the rows
+ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS
 SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
 
 
@@ -240,9 +241,9 @@ def _by_channel(executor, x, add_up, join, settle, spread):
     """The frame of batch normalization in both directions: sums over the rows of x (rows, channels), then a pass over the rows.
 
     add_up(rows, first, last, *sums) forms two float64 sums over the rows, per channel from `first` to `last` (Unsigned);
-    join(counts, sums) combines the sums of several threads over `counts` rows each; settle(sums, first, last) receives the
-    sums over all rows, then spread(rows, first, last) is called. Threads split the channels, which needs no join; with many
-    rows of few channels they split the rows, because a row's channels would share cache lines.
+    join(counts, sums) combines the sums of several pieces of `counts` rows each in the first; settle(sums, first, last)
+    receives the sums over all rows, then spread(rows, first, last) is called. Threads split the channels, which needs no join;
+    with many rows of few channels they split the rows, because a row's channels would share cache lines.
     """
     rows, channels = x.shape
     if rows < MANY_ROWS * channels:
@@ -258,28 +259,23 @@ def _by_channel(executor, x, add_up, join, settle, spread):
         executor.parallel(-(-channels // 16), whole, 4 * x.size)
         return
     every = Unsigned(0), Unsigned(channels)
+    size = ROWS * -(-rows // (ROWS * blocks.MOST_PIECES))
+    parts = list(blocks.slices(0, rows, size))
+    sums = np.empty((len(parts), 2, channels))
 
     def part(worker, start, stop):
-        sums = np.empty((2, channels))
-        add_up(slice(start, stop), *every, *sums)
+        for number in range(start, stop):
+            add_up(parts[number], *every, *sums[number])
         worker.lap(BATCHNORM)
-        return stop - start, sums
 
     def rest(worker, start, stop):
         spread(slice(start, stop), *every)
         worker.lap(BATCHNORM)
 
-    settle(join(*zip(*executor.parallel(rows, part, 2 * x.size), strict=True)), *every)
+    executor.parallel(len(parts), part, 2 * x.size)
+    join(np.array([part.stop - part.start for part in parts]), sums)
+    settle(sums[0], *every)
     executor.parallel(rows, rest, 2 * x.size)
-
-
-def _join_moments(counts, parts):
-    """See loops.moments."""
-    count, (mean, squares) = counts[0], parts[0]
-    for more, (other, others) in zip(counts[1:], parts[1:], strict=True):
-        apart, count = other - mean, count + more
-        mean, squares = mean + apart * more / count, squares + others + apart * apart * ((count - more) * more / count)
-    return mean, squares
 
 
 def _random(seed, stream, step, start, blocks):

@@ -90,6 +90,14 @@ def column_sums(x, first, last, sums):
 
 
 @loop
+def add_up(parts, first, last):
+    """Add columns first to last (Unsigned) of all rows of parts to the first row, in order."""
+    for n in range(1, parts.shape[0]):
+        for i in range(first, last):
+            parts[0, i] += parts[n, i]
+
+
+@loop
 def col2im(columns, dx, channels, top, left, stride):
     """dx (N, H, W * C) = for each pixel, the sum of its entries in `columns` (N, rows, columns, window, window * C).
 
@@ -255,6 +263,34 @@ def moments(x, first, last, total, squares):
             total[c] += apart * count / end
             squares[c] += square[c] - shift * part[c] + apart * apart * begin * count / end
             near[c] = total[c]
+
+
+@loop
+def merge_moments(counts, parts):
+    """Merge the `moments` parts (n, 2, C) of counts (n,) rows each into the first, in order, as `moments` does."""
+    count = np.float64(counts[0])
+    for n in range(1, parts.shape[0]):
+        more = np.float64(counts[n])
+        count += more
+        for c in range(parts.shape[2]):
+            apart = parts[n, 0, c] - parts[0, 0, c]
+            parts[0, 0, c] += apart * more / count
+            parts[0, 1, c] += parts[n, 1, c] + apart * apart * ((count - more) * more / count)
+
+
+@loop
+def global_avgpool(x, y):
+    """y (N, C) = means over the pixels of x (N, pixels, C)."""
+    images, pixels, channels = x.shape
+    share = x.dtype.type(1) / x.dtype.type(pixels)
+    for n in range(images):
+        for c in range(channels):
+            y[n, c] = x[n, 0, c]
+        for p in range(1, pixels):
+            for c in range(channels):
+                y[n, c] += x[n, p, c]
+        for c in range(channels):
+            y[n, c] *= share
 
 
 @loop

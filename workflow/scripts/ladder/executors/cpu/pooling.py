@@ -38,7 +38,7 @@ def avgpool2d_forward(executor, x, y, window, stride, padding):
         y[share] *= 1 / window ** 2
         worker.lap("pooling")
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, window * window * y.size)
 
 
 def avgpool2d_backward(executor, dy, dx, window, stride, padding):
@@ -50,15 +50,17 @@ def avgpool2d_backward(executor, dy, dx, window, stride, padding):
         dx[share] *= 1 / window ** 2
         worker.lap("pooling")
 
-    executor.parallel(len(dy), work)
+    executor.parallel(len(dy), work, window * window * dy.size)
 
 
 def global_avgpool_forward(executor, x, y):
+    x, y = x.reshape(len(x), -1, x.shape[3]), y.reshape(len(y), -1)
+
     def work(worker, start, stop):
-        np.mean(x[start:stop], axis=(1, 2), keepdims=True, out=y[start:stop])
+        loops.global_avgpool(x[start:stop], y[start:stop])
         worker.lap("pooling")
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, x.size)
 
 
 def global_avgpool_backward(executor, dy, dx):
@@ -66,7 +68,7 @@ def global_avgpool_backward(executor, dy, dx):
         dx[start:stop] = dy[start:stop] / (dx.shape[1] * dx.shape[2])
         worker.lap("pooling")
 
-    executor.parallel(len(dx), work)
+    executor.parallel(len(dx), work, dx.size)
 
 
 def upsample2d_forward(executor, x, y):
@@ -75,7 +77,7 @@ def upsample2d_forward(executor, x, y):
             corner[...] = x[start:stop]
         worker.lap("upsampling")
 
-    executor.parallel(len(x), work)
+    executor.parallel(len(x), work, y.size)
 
 
 def upsample2d_backward(executor, dy, dx):
@@ -86,7 +88,7 @@ def upsample2d_backward(executor, dy, dx):
             dx[start:stop] += corner
         worker.lap("upsampling")
 
-    executor.parallel(len(dx), work)
+    executor.parallel(len(dx), work, dy.size)
 
 
 OPERATIONS = (maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,

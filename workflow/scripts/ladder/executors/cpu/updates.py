@@ -48,21 +48,23 @@ def load_augmented_batch(executor, images, permutation, counters, scale, offset,
             batch[i] += offset
         worker.lap("input")
 
-    executor.parallel(len(batch), work)
+    executor.parallel(len(batch), work, 4 * batch.size)
 
 
 def mse(executor, prediction, target, counters, gradient, losses, divisor):
     """losses[this step] = mean squared error over all elements; gradient = 2 (prediction - target) / divisor."""
+    totals = np.empty(len(prediction))
+
     def work(worker, start, stop):
         difference = gradient[start:stop]
         np.subtract(prediction[start:stop], target[start:stop], out=difference)
-        flat = difference.reshape(len(difference), -1)
-        total = sum(float(np.dot(row, row)) for row in flat)
+        for n, row in enumerate(difference.reshape(len(difference), -1), start):
+            totals[n] = np.dot(row, row)
         difference *= 2 / divisor
         worker.lap("loss")
-        return total
 
-    losses[counters[2]] = sum(executor.parallel(len(prediction), work)) / prediction.size
+    executor.parallel(len(prediction), work, 3 * prediction.size)
+    losses[counters[2]] = totals.sum() / prediction.size
 
 
 def cross_entropy(executor, prediction, labels, permutation, counters, gradient, losses, hits):
@@ -77,7 +79,7 @@ def cross_entropy(executor, prediction, labels, permutation, counters, gradient,
         losses[counters[2]] = loss / rows
         worker.lap("loss")
 
-    executor.parallel(1, work)
+    executor.parallel(1, work, rows)
 
 
 def sgd_update(executor, **operands):

@@ -17,7 +17,8 @@ from ladder.executors.cpu.loops import loop
 # Least number of tiles per block: with fewer, a matrix product spends most of its time loading weights.
 BLOCK_TILES, SUM_TILES = 256, 512
 CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
-FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which each thread keeps its own sum of their gradient
+FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
+FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
 
 
 def winograd_conv2d_weight(executor, weight, transformed):
@@ -63,10 +64,9 @@ class _Tiles:
         self.rows, self.columns = (-(-size // 2) for size in self.out)
         self.each = self.rows * self.columns   # tiles per image
 
-    def blocks(self, start, stop, tiles):
-        """Slices of images with at most `tiles` tiles, or of one image."""
-        images = max(1, tiles // self.each)
-        return (slice(n, min(n + images, stop)) for n in range(start, stop, images))
+    def cut(self, images, most, planes):
+        """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for products with these planes."""
+        return blocks.Cut(images, self.each, most, images * self.each * planes.size)
 
 
 class _Forward:
@@ -77,19 +77,20 @@ class _Forward:
         self.planes = transformed.transpose(0, 2, 1)
 
     def has_few_tiles(self):
-        """True if there are so few tiles that a thread with a share of them would mostly wait for the weights."""
-        return (len(self.x) * self.tiles.each < BLOCK_TILES * self.executor.threads
-                and self.planes[0].size > FEW_WEIGHTS)
+        """True if there are so few tiles that a product with some of them would mostly wait for the weights."""
+        return len(self.x) * self.tiles.each < FEW_TILES and self.planes[0].size > FEW_WEIGHTS
 
     def by_image(self):
         """Each thread processes its own images."""
+        cut = self.tiles.cut(len(self.x), BLOCK_TILES, self.planes)
+
         def work(worker, start, stop):
-            for block in self.tiles.blocks(start, stop, BLOCK_TILES):
+            for block in cut.blocks(start, stop):
                 seen = _transform_images(worker, self.x[block], self.tiles)
                 products = worker.workspace("products", (16, seen.shape[1], self.y.shape[3]), self.y.dtype)
                 self._finish(worker, np.matmul(seen, self.planes, out=products), block, 0)
 
-        self.executor.parallel(len(self.x), work)
+        self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
 
     def by_plane(self):
         """The threads first transform all images, then each multiplies some of the planes."""
@@ -109,7 +110,7 @@ class _Forward:
             self._finish(worker, products, slice(start, stop), start * each)
 
         for items, work in ((count, transform), (16, multiply), (count, finish)):
-            self.executor.parallel(items, work)
+            self.executor.parallel(items, work, seen.size + products.size)
 
     def _finish(self, worker, products, block, first):
         y, index = self.y[block], None if self.index is None else self.index[block]
@@ -127,45 +128,50 @@ class _Backward:
         self.gradient, self.dx, self.dbias = gradient, dx, dbias
 
     def by_image(self):
-        """Each thread sums the planes' gradient over its own images; returns the sum over the threads."""
+        """Each thread sums the planes' gradient over groups of images."""
+        cut = self.tiles.cut(len(self.x), SUM_TILES, self.transformed)
+        sums = blocks.Sums(self.executor, cut, self.transformed.shape, self.dbias, self.x.dtype)
+
         def work(worker, start, stop):
-            sums = blocks.Sums(worker, self.transformed.shape, self.dbias, self.x.dtype)
-            for block in self.tiles.blocks(start, stop, SUM_TILES):
+            for block in cut.blocks(start, stop):
                 gradient = self.gradient.of(worker, block)
-                sums.add_bias(gradient)
+                sums.add_bias(block, gradient)
                 seen = _transform_images(worker, self.x[block], self.tiles)
                 turned = _transform_gradient(worker, gradient, self.tiles)
-                sums.add(turned.transpose(0, 2, 1), seen)
+                sums.add(worker, block, turned.transpose(0, 2, 1), seen)
                 if self.dx is not None:
                     self._to_pixels(worker, np.matmul(turned, self.transformed, out=seen), block, 0)
                 worker.lap("convolution backward")
-            return sums
 
-        return blocks.total(self.executor.parallel(len(self.x), work), self.dbias)
+        self.executor.parallel(len(self.x), work, cut.cost, piece=cut.group)
+        return sums.total()
 
     def by_plane(self):
         """The threads first transform a chunk of images, then each multiplies some of the planes: no sums over threads."""
         sums = self.executor.workspace("plane sums", self.transformed.shape, self.x.dtype)
         tiles = max(SUM_TILES, CHUNK_NUMBERS // (16 * sum(self.transformed.shape[1:])))
-        biases = [bias for chunk in self.tiles.blocks(0, len(self.x), tiles) for bias in self._chunk(chunk, sums)]
+        piece = -(-min(len(self.x), tiles // self.tiles.each) // blocks.MOST_PIECES) or 1
+        biases = self.executor.workspace("bias sums", (-(-len(self.x) // piece), sums.shape[1]), self.x.dtype)
+        for chunk in blocks.slices(0, len(self.x), max(1, tiles // self.tiles.each // piece) * piece):
+            self._chunk(chunk, piece, sums, biases)
         if self.dbias is not None:
-            self.dbias[...] = sum(biases[1:], biases[0])
+            self.dbias[...] = blocks.add_up(self.executor, biases)
         return sums
 
-    def _chunk(self, chunk, sums):
-        """Add the planes' gradient of a chunk of images to `sums`; returns each thread's bias gradient."""
+    def _chunk(self, chunk, piece, sums, biases):
+        """Add the planes' gradient of a chunk of images to `sums`; biases: the bias gradient of every `piece` images."""
         count, each, first = chunk.stop - chunk.start, self.tiles.each, chunk.start == 0
         seen, turned = (self.executor.workspace(name, (16, count * each, width), self.x.dtype) for name, width in
                         (("images", self.x.shape[3]), ("products", self.transformed.shape[1])))
 
         def transform(worker, start, stop):
-            block = slice(chunk.start + start, chunk.start + stop)
-            gradient = self.gradient.of(worker, block)
-            bias = None if self.dbias is None else blocks.bias_gradient(gradient)
-            _transform_images(worker, self.x[block], self.tiles, seen, start * each)
-            _transform_gradient(worker, gradient, self.tiles, turned, start * each)
+            for block in blocks.slices(chunk.start + start, chunk.start + stop, piece):
+                gradient, tile = self.gradient.of(worker, block), (block.start - chunk.start) * each
+                if self.dbias is not None:
+                    biases[block.start // piece] = blocks.bias_gradient(gradient)
+                _transform_images(worker, self.x[block], self.tiles, seen, tile)
+                _transform_gradient(worker, gradient, self.tiles, turned, tile)
             worker.lap("convolution backward")
-            return bias
 
         def multiply(worker, start, stop):
             for plane in range(start, stop):
@@ -181,11 +187,11 @@ class _Backward:
             self._to_pixels(worker, seen, slice(chunk.start + start, chunk.start + stop), start * each)
             worker.lap("convolution backward")
 
-        biases = self.executor.parallel(count, transform)
-        self.executor.parallel(16, multiply)
+        cost = seen.size + turned.size
+        self.executor.parallel(count, transform, cost, piece=piece)
+        self.executor.parallel(16, multiply, cost)
         if self.dx is not None:
-            self.executor.parallel(count, scatter)
-        return biases
+            self.executor.parallel(count, scatter, cost)
 
     def _to_pixels(self, worker, planes, block, first):
         rows = worker.workspace("rows", (2, 4, 2 * self.tiles.columns + 2, planes.shape[2]), planes.dtype)

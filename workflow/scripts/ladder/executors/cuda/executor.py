@@ -24,7 +24,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.progress import size
 from ladder.rungs import variants
-from ladder.store import artifacts
+from ladder.store import disk
 
 ALIGNMENT = 256        # bytes, of every buffer
 PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
@@ -397,7 +397,7 @@ def cubin(source, architecture, defines):
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
     if not path.exists():
-        artifacts.write_atomically(path, nvrtc.compile_file(source, architecture, defines).cubin)
+        disk.write_atomically(path, nvrtc.compile_file(source, architecture, defines).cubin)
     return path
 
 

@@ -1,0 +1,19 @@
+"""Every test of a kernel's results runs in both arithmetics that a compiler may choose."""
+
+import pytest
+
+import cuda_emulator
+
+# Parameters and fixtures of tests to which it makes no difference: files that are read or compiled, products always plain.
+ONCE = {"architecture", "file", "source"}
+
+
+def pytest_generate_tests(metafunc):
+    if not ONCE & set(metafunc.fixturenames):
+        metafunc.fixturenames.append("arithmetic")
+        metafunc.parametrize("arithmetic", cuda_emulator.ARITHMETIC, indirect=True)
+
+
+@pytest.fixture
+def arithmetic(request, monkeypatch):
+    monkeypatch.setattr(cuda_emulator, "arithmetic", request.param)

@@ -1,0 +1,109 @@
+"""Kernels at the largest batch that a plan accepts: indices near 2^31 and many million pixels.
+
+Each launch's last block runs on arrays of which the last images alone hold values; everything else takes no memory. Its results
+are those of the same launch in the plan of these images alone.
+"""
+
+import math
+import mmap
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import zoo
+from ladder.errors import UserError
+from ladder.network.optimizers import Optimizer
+from ladder.rungs.variants import VARIANTS
+from ladder.training import parity, plan
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+
+RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+IMAGES = 3   # that hold values
+MAP_NORESERVE = 0x4000   # not in Python's mmap before 3.13
+BEYOND = 9 << 30   # bytes on either side of an array: what an index that overflowed reaches, too
+# Kernels whose results depend on the place in the batch, or its size.
+OF_THE_BATCH = {"dropout_forward", "cross_entropy_rows", "batchnorm_input_grad"}
+
+
+def made_for(network, rung, batch):
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer("momentum"))
+    return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
+
+
+def largest(network, rung):
+    with pytest.raises(UserError) as refused:
+        made_for(network, rung, 2**31)
+    return made_for(network, rung, int(re.search(r"(\d+) or less$", str(refused.value))[1]))
+
+
+class Sparse:
+    """An array whose values are 0 except for those of its last images, and that takes memory only for these."""
+
+    def __init__(self, buffer, batch):
+        size = buffer.bytes + 2 * BEYOND
+        self.memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        bytes_of_all = np.frombuffer(self.memory, np.uint8)
+        self.array = bytes_of_all[BEYOND:BEYOND + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+        self.last = self.array[(slice(None),) * buffer.shape.index(batch) + (slice(-IMAGES, None),)]
+
+
+def at_the_end(name, small, buffer, batch):
+    """The array of a launch at the largest batch, and its part to compare; small: the values of the same buffer."""
+    if batch not in buffer.shape:
+        return small.copy(), None
+    sparse = Sparse(buffer, batch)
+    sparse.last[...] = small + (batch - IMAGES if name == "permutation" else 0)
+    return sparse.array, sparse.last
+
+
+def unwritten(array):
+    return np.isnan(array) if array.dtype.kind == "f" else array == 255
+
+
+def check_last_block(launch, made, small_launch, arrays):
+    """Runs the small launch, too. Returns how many numbers were compared."""
+    names = [name for name in launch.arguments if isinstance(name, str)]
+    written = {name for name, parameter in zip(launch.arguments, emulator_executor.function(launch).parameters, strict=True)
+               if parameter.writable}
+    grows = {name for name in names if made.batch in made.buffers[name].shape}
+    if not written <= grows or launch.entry in OF_THE_BATCH:   # not written <= grows: a sum over the batch
+        emulator_executor.Executor().launch(small_launch, arrays)
+        return 0
+    for name in written:
+        arrays[name][...] = np.nan if arrays[name].dtype.kind == "f" else 255
+    at = {name: at_the_end(name, arrays[name], made.buffers[name], made.batch) for name in set(names)}
+    arguments = []
+    for argument, own in zip(launch.arguments, small_launch.arguments, strict=True):
+        of_the_size = not isinstance(own, np.floating)   # as 1 over the numbers of the batch is not
+        arguments.append(at[argument][0] if isinstance(argument, str) else argument if of_the_size else own)
+    emulator_executor.function(launch)(launch.grid, launch.block, arguments, launch.shared_bytes,
+                                       first_block=math.prod(launch.grid) - 1)
+    emulator_executor.Executor().launch(small_launch, arrays)
+    compared = 0
+    for name in written:
+        found = ~unwritten(at[name][1])
+        np.testing.assert_allclose(at[name][1][found], arrays[name][found], rtol=1e-5, atol=1e-6, err_msg=launch.entry)
+        compared += found.sum()
+    return compared
+
+
+@pytest.mark.parametrize("network", zoo.NETWORKS)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_the_last_block_of_every_launch_of_the_largest_batch(rung, network):
+    network = zoo.NETWORKS[network]
+    made, small = largest(network, rung), made_for(network, rung, IMAGES)
+    executor = emulator_executor.Executor()
+    arrays = executor.allocate(small, executor.place({**parity.random_images(network, IMAGES), **parity.initial(network)}))
+    seen = {}
+    for launch, small_launch in zip(*(launches(each) for each in (made, small)), strict=True):
+        kind = launch.source, launch.entry, launch.defines
+        seen[kind] = seen.get(kind, 0) + check_last_block(launch, made, small_launch, arrays)
+    assert len([kind for kind, compared in seen.items() if compared]) > len(seen) / 3, seen
+
+
+def launches(made):
+    return [launch for step in made.steps for launch in step.launches]

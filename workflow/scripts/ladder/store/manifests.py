@@ -1,0 +1,176 @@
+"""Manifests: what a finished artifact says of itself, and whether that is still true. Standard library only.
+
+A manifest is JSON whose second line is its digest: the sha256 of the file without that line, as in
+
+    grep -v '^ "digest"' manifest.json | sha256sum
+
+Whoever reads a manifest reads it here, so a changed one is never used.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+
+from ladder.errors import UserError
+from ladder.store import disk
+
+MANIFEST = "manifest.json"
+# The same bytes under a name that no rule declares: Snakemake deletes declared outputs before it runs a job, even if another
+# process has finished the artifact in the meantime.
+COMPLETE = ".complete.json"
+VERSION = re.compile(r"[a-z][0-9a-f]{11}")
+LARGEST = 1 << 26   # bytes; a file beyond them is no manifest and is not read into memory
+HEAD = re.compile(rb'\{\n "digest": "([0-9a-f]{64})",\n')
+NUMBER = (int, float)
+# Key -> type of its value, or the keys of an object and their types.
+SHAPE = {
+    "digest": str, "version": str, "spec": {"stage": str, "params": dict, "sources": dict, "parents": dict}, "files": dict,
+    "metrics": dict, "notes": dict, "seconds": NUMBER, "peak_memory_bytes": int, "machine": dict, "libraries": dict,
+    "threads": int, "made": str,
+}
+FILE = {"bytes": int, "sha256": str, "mtime_ns": int}
+
+
+class Damaged(UserError):
+    """A file of a finished artifact is not what was written.
+
+    path: the file; fault: what is wrong with it; brief: both, for a page that names the artifact itself.
+    """
+
+    def __init__(self, path, fault):
+        super().__init__(f"{path} is damaged ({fault}); the command that needs it makes it again")
+        self.path, self.fault, self.brief = path, fault, f"{path.name}: {fault}"
+
+
+def encoded(manifest):
+    """The bytes of a manifest file with this content, its digest included; an old digest is replaced."""
+    rest = _text({key: value for key, value in manifest.items() if key != "digest"})
+    return b"{\n" + f' "digest": "{hashlib.sha256(rest).hexdigest()}",\n'.encode() + rest.removeprefix(b"{\n")
+
+
+def read(folder, names=(MANIFEST, COMPLETE)):
+    """The manifest of a finished artifact, None without one; raises Damaged.
+
+    For a moment it may exist under its second name only: another run that planned to make this artifact has removed its
+    declared output and is about to find the artifact complete.
+    """
+    for name in names:
+        path = pathlib.Path(folder, name)
+        try:
+            manifest = decoded(path)
+        except FileNotFoundError:
+            continue
+        if VERSION.fullmatch(path.parent.name) and manifest["version"] != path.parent.name:   # a copy may have any other name
+            raise Damaged(path, f"it is the manifest of {manifest['version']}")
+        return manifest
+    return None
+
+
+def decoded(path):
+    """The content of a manifest file, of any artifact; raises Damaged, and FileNotFoundError without one."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Damaged(path, error.strerror) from error
+    head = HEAD.match(data)
+    if head is None:
+        raise Damaged(path, "it has no digest of itself")
+    if hashlib.sha256(b"{\n" + data[head.end():]).hexdigest() != head[1].decode():
+        raise Damaged(path, "its digest is not that of its content")
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(path, "it is not JSON") from error
+    if fault := _fault(manifest, SHAPE) or _fault(manifest["files"], dict.fromkeys(manifest["files"], FILE)):
+        raise Damaged(path, fault)
+    return manifest
+
+
+def read_if_whole(folder):
+    """The manifest of a finished artifact, None if there is none or it is damaged."""
+    with contextlib.suppress(Damaged):
+        return read(folder)
+    return None
+
+
+def verify(folder, thoroughly=False):
+    """Check that a finished artifact is whole; a folder without a manifest passes. Raises Damaged at the first fault.
+
+    A file of the recorded size and time counts as whole, unless `thoroughly`. One of another time is read and, if it is whole,
+    gets its time back. A second copy of the manifest that is missing or damaged is written anew.
+    """
+    folder = pathlib.Path(folder)
+    manifest = read(folder)
+    if manifest is None:
+        return
+    if not (folder / MANIFEST).exists():
+        raise Damaged(folder / MANIFEST, "it is missing")
+    for name in manifest["files"]:
+        check(folder, name, manifest["files"], thoroughly)
+    _mend_second_copy(folder)
+
+
+def check(folder, name, files, thoroughly=True):
+    """Check a file of an artifact against `files` of its manifest; raises Damaged."""
+    path, facts = folder / name, files.get(name)
+    if facts is None:
+        raise Damaged(path, "its manifest does not name it")
+    try:
+        found = path.lstat()
+        if not path.is_file():
+            raise Damaged(path, "it is not a file")
+        if found.st_size != facts["bytes"]:
+            raise Damaged(path, f"it has {found.st_size} bytes, not {facts['bytes']}")
+        timely = found.st_mtime_ns == facts["mtime_ns"]
+        if timely and not thoroughly:
+            return
+        whole = disk.sha256(path) == facts["sha256"]
+    except FileNotFoundError:
+        raise Damaged(path, "it is missing") from None
+    except OSError as error:
+        raise Damaged(path, error.strerror) from error
+    # The time tells the next check which files to read, so a damaged file must have another one than the manifest records.
+    if whole != timely:
+        with contextlib.suppress(OSError):   # the results of somebody else
+            os.utime(path, **({"ns": (found.st_atime_ns, facts["mtime_ns"])} if whole else {}))
+    if not whole:
+        raise Damaged(path, "its checksum is not its manifest's")
+
+
+def facts(path):
+    """What a manifest says of a file that is complete."""
+    return {"bytes": path.stat().st_size, "sha256": disk.sha256(path), "mtime_ns": path.stat().st_mtime_ns}
+
+
+def _text(value):
+    return (json.dumps(value, indent=1) + "\n").encode()
+
+
+def _fault(value, shape):
+    """What keeps a value from having a shape, in words; None if nothing does."""
+    if not isinstance(shape, dict):
+        fits = isinstance(value, shape) and not isinstance(value, bool)
+        return None if fits else "a value has the wrong type"
+    if not isinstance(value, dict):
+        return "a value has the wrong type"
+    missing = [key for key in shape if key not in value]
+    if missing:
+        return f"it has no {missing[0]}"
+    return next((f"{key}: {fault}" for key, inner in shape.items() if (fault := _fault(value[key], inner))), None)
+
+
+def _mend_second_copy(folder):
+    written, second = (folder / MANIFEST).read_bytes(), folder / COMPLETE
+    try:
+        if second.stat().st_size == len(written) and second.read_bytes() == written:
+            return
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):   # the results of somebody else, or a folder in its place
+        disk.write_atomically(second, written)

@@ -1,0 +1,50 @@
+"""Limits of a GPU rung's plans: what kernels can index, and the largest grid of a launch."""
+
+import math
+
+from ladder.errors import UserError
+
+# Kernels index with 32 bits. A launch's last block, and a loop whose threads take every n-th number, count up to some thousand
+# numbers beyond the end.
+MOST_INDEXED = 2**31 - 2**12
+INDEXED_WITH_64_BITS = "dataset", "control"   # kinds of buffers
+MOST_BLOCKS = 2**31 - 1, 65_535, 65_535
+
+
+class TooLarge(Exception):
+    """A buffer has more numbers than a kernel can index; most: the largest batch with which it has not, 0 if there is none."""
+
+    def __init__(self, name, most):
+        super().__init__(name)
+        self.name, self.most = name, most
+
+
+def check_indices(name, shape, batch):
+    """TooLarge if the buffer `name` of a plan for `batch` images has too many numbers."""
+    count = math.prod(shape)
+    if count > MOST_INDEXED:
+        raise TooLarge(name, MOST_INDEXED // (count // batch) if batch in shape else 0)
+
+
+def within_indices(made, batch, variant):
+    """made(batch), a plan; UserError naming the largest possible batch if that raises TooLarge."""
+    try:
+        return made(batch)
+    except TooLarge as error:
+        name, most = error.name, error.most
+    while most > 0:
+        try:
+            made(most)
+            break
+        except TooLarge as error:
+            most = min(most - 1, error.most)
+    hint = f"set batch_size to {most} or less" if most > 0 else "no batch_size is small enough"
+    raise UserError(f"batch_size {batch} gives {name} more numbers than {variant} can index; {hint}")
+
+
+def check_grids(launches, layer, variant):
+    """UserError if a launch of the layer has more blocks than any GPU takes."""
+    for launch in launches:
+        if any(blocks > most for blocks, most in zip(launch.grid, MOST_BLOCKS, strict=False)):
+            raise UserError(f"layer {layer} is too large for {variant}, whose {launch.entry} would need a grid of "
+                            f"{' x '.join(map(str, launch.grid))} blocks; make the layer smaller or set variant to cpu")

@@ -69,8 +69,7 @@ def emulated(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
     with pytest.MonkeyPatch.context() as patch:
-        measure = set_up(patch, tmp_path_factory.mktemp("record"), {"rungs": "fake_rung_work", "torch": "pretend_work"})
-        yield measure()
+        return set_up(patch, tmp_path_factory.mktemp("record"), {"rungs": "fake_rung_work", "torch": "pretend_work"})()
 
 
 def measured(record):

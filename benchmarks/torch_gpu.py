@@ -13,7 +13,7 @@ import time
 import torch
 from torch import nn
 
-from cases import CONTENDERS, Case
+from cases import CONTENDERS, OLDEST, Case
 from torch_step import Module
 
 DEVICE = "cuda"
@@ -36,8 +36,9 @@ def machine():
 
 def ceilings():
     """{precision: operations per second of a matrix product}, on random numbers."""
-    found = {}
-    for precision, dtype in (("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)):
+    found, (major, minor) = {}, torch.cuda.get_device_capability()
+    for precision in (name for name, oldest in OLDEST.items() if 10 * major + minor >= oldest):
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         _set_precision(precision)
         left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
         microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
@@ -58,12 +59,13 @@ class Training:
         height, width, channels = self.network.input_shape
         self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(memory_format=layout)
         self.labels = torch.randint(0, 10, (self.batch * BATCHES,), device=DEVICE)
-        self.number, self.loss, self.graph = 0, None, None
-        self.first_loss = float(self.step())
-        for _ in range(WARM_UP):
-            self.step()
+        self.number, self.graph = 0, None
         if contender.graph:
-            self._capture()
+            self.first_loss = self._capture()
+        else:
+            self.first_loss = float(self.step())
+            for _ in range(WARM_UP):
+                self.step()
 
     def step(self):
         """The next step, queued; its loss, which a graph's next step overwrites."""
@@ -97,11 +99,15 @@ class Training:
         return loss.detach()
 
     def _capture(self):
-        """Record a whole step as one CUDA graph, after steps on another stream, as torch.cuda.graph asks for."""
+        """Record a whole step as one CUDA graph; the loss of the first step.
+
+        As torch.cuda.graph asks for, the steps before, which compile and choose algorithms, are on a stream of their own.
+        """
         self.input, self.input_labels = self.images[:self.batch].clone(), self.labels[:self.batch].clone()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
+            first_loss = float(self._step(self.input, self.input_labels))
             for _ in range(WARM_UP):
                 self._step(self.input, self.input_labels)
         torch.cuda.current_stream().wait_stream(stream)
@@ -111,6 +117,7 @@ class Training:
         with torch.cuda.graph(graph):
             self.loss = self._step(self.input, self.input_labels)
         self.graph = graph
+        return first_loss
 
 
 def prepare(case, name):
@@ -190,7 +197,7 @@ def extraction(case, name):
         with torch.autocast(DEVICE, torch.bfloat16, enabled=contender.precision == "bf16"):
             features = forward(x)
         if fetched is None:
-            fetched = torch.empty(features.shape, dtype=torch.float32, pin_memory=DEVICE == "cuda")
+            fetched = torch.empty_like(features, dtype=torch.float32, device="cpu", pin_memory=DEVICE == "cuda")
         fetched.copy_(features)
         return len(features)
 

@@ -74,8 +74,11 @@ class Session:
         self.pythons = {"rungs": sys.executable, "torch": torch_python}
         self._workers, self._state = {}, {}   # _state: of the GPU, after the section before
 
-    def run(self, rungs):
-        """All sections: those never tried, then those that failed in an earlier call. Raises Failed if no rung can run."""
+    def run(self, rungs, wanted=sections):
+        """All wanted sections: those never tried, then those that failed in an earlier call. Raises Failed if no rung can run.
+
+        wanted: see sections.sections.
+        """
         machine = self.call("rungs", "machine", limit=120)
         self.record, reason = Record.open(self.out / "record.json", machine)
         if reason:
@@ -84,7 +87,7 @@ class Session:
         failed = {name for name, section in self.record.data["sections"].items() if "failed" in section}
         waiting, tried = {}, set()
         for skipped in (failed, set()):
-            for section in sections(self.record, rungs, self.pythons["torch"]):
+            for section in wanted(self.record, rungs, self.pythons["torch"]):
                 if self._is_done(section) or section.name in skipped | tried:
                     continue
                 if self.left < section.least or self.left < self.seconds * (1 - section.until) or not self._make(section):
@@ -92,7 +95,7 @@ class Session:
                 else:
                     tried.add(section.name)
                     waiting.pop(section.name, None)
-        self.record.leave_out(list(waiting))
+        self.record.leave_out(list(waiting), tried)
         say(summary(self.record))
 
     def call(self, kind, name, *arguments, limit):
@@ -178,7 +181,7 @@ def brief(outcome):
     if "failed" in outcome:
         return f"FAILED: {outcome['failed']}"
     result = outcome["result"]
-    if "rows" in result:
+    if "failed" in result:   # a race
         rows = sorted(result["rows"], key=lambda row: row["median_us"])
         lost = [f"{name} FAILED: {reason}" for name, reason in result["failed"].items()]
         return "; ".join([*(f"{row['name']} {row['median_us']:.0f} us" for row in rows), *lost])

@@ -47,8 +47,10 @@ class Record:
         self.data["sections"][name] = scrubbed(section)
         self.save()
 
-    def leave_out(self, names):
-        self.data["left_out"] = names
+    def leave_out(self, names, tried):
+        """Note that there was no time for the sections `names`, besides those left out before and not `tried` now."""
+        before = [name for name in self.data["left_out"] if name not in tried and name not in self.data["sections"]]
+        self.data["left_out"] = list(dict.fromkeys([*before, *names]))
         self.save()
 
     def save(self):

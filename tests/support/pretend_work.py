@@ -57,7 +57,7 @@ def streaming(case, variant):
 
 
 def svm():
-    return {"fit_seconds": 30, "predict_seconds": 1}
+    return {"solver": "cuML", "rows": 50_000, "test_rows": 10_000, "fit_seconds": 30, "predict_seconds": 1}
 
 
 def forget():

@@ -1,8 +1,6 @@
 """benchmarks/gpu.py with worker processes on stand-ins for CuPy and PyTorch: what it measures, in which order, what fails."""
 
 import dataclasses
-import json
-import os
 import shutil
 import sys
 
@@ -11,6 +9,7 @@ import pytest
 
 import fake_cupy
 import small_networks
+import synthetic_gpu
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.sources import ROOT
@@ -19,48 +18,19 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cases  # noqa: E402
 import gpu  # noqa: E402
-import race  # noqa: E402
 import record as record_module  # noqa: E402
 import results  # noqa: E402
 import rung_work  # noqa: E402
 import sections  # noqa: E402
 import table  # noqa: E402
-from cases import Case  # noqa: E402
 
-SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
-         "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 2, 7)}
 RACED = "race: small, batch 2"
-
-
-def set_up(patch, folder, modules):
-    """measure(*arguments, rungs, faults) makes a record in `folder` with these worker modules, and returns it.
-
-    The networks are small. faults: see fake_faults.py; a double underscore stands for a space.
-    """
-    (folder / "fake").mkdir()
-    for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
-        patch.setattr(sections, name, value)
-    for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
-        patch.setattr(race, name, value)
-    patch.setattr(gpu, "MODULES", modules)
-    patch.setattr(gpu, "find_torch", lambda: sys.executable)
-    patch.setattr(gpu.variants, "no_gpu", lambda: None)
-    patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
-    patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests/support", ROOT / "workflow/scripts"))))
-    patch.setenv("FAKE_FOLDER", str(folder / "fake"))
-
-    def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
-        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
-        gpu.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
-        return json.loads((folder / "out/record.json").read_text())
-
-    return measure
 
 
 @pytest.fixture
 def measure(monkeypatch, tmp_path):
     """A measure() whose steps take made-up times."""
-    return set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
+    return synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +38,9 @@ def emulated(tmp_path_factory):
     """A record whose rungs run in the emulator."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ (Debian package: g++)")
+    modules = {"rungs": "fake_rung_work", "torch": "pretend_work"}
     with pytest.MonkeyPatch.context() as patch:
-        return set_up(patch, tmp_path_factory.mktemp("record"), {"rungs": "fake_rung_work", "torch": "pretend_work"})()
+        return synthetic_gpu.set_up(patch, tmp_path_factory.mktemp("record"), modules)()
 
 
 def measured(record):
@@ -219,7 +190,7 @@ def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_executor.Executor, "fetch", noisy)
     monkeypatch.setattr(cases.networks, "build", small_networks.build)
     with pytest.raises(RuntimeError, match="two runs of the same steps end in different bytes"):
-        rung_work.prepare(dataclasses.asdict(SMALL["HEADLINES"][0]), "gpu_basic")
+        rung_work.prepare(dataclasses.asdict(synthetic_gpu.SMALL["HEADLINES"][0]), "gpu_basic")
     cuda_executor._cupy.cache_clear()
 
 
@@ -259,8 +230,8 @@ def test_without_a_gpu_there_is_one_line(tmp_path, monkeypatch):
 
 def test_a_measured_record_fills_both_tables(emulated, monkeypatch):
     for module in (table, results):
-        monkeypatch.setattr(module, "HEADLINES", SMALL["HEADLINES"])
-    monkeypatch.setattr(table, "CASE", SMALL["HEADLINES"][0])
+        monkeypatch.setattr(module, "HEADLINES", synthetic_gpu.SMALL["HEADLINES"])
+    monkeypatch.setattr(table, "CASE", synthetic_gpu.SMALL["HEADLINES"][0])
     monkeypatch.setattr(table.networks, "build", small_networks.build)
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in table.table(emulated).splitlines()}
     assert "not measured" not in rows["gpu_gemm"].replace("% of ceiling", "") and "not measured" in rows["gpu_opt_v2"]

@@ -6,7 +6,6 @@ import sanitizer
 import table
 from cases import CONTENDERS, HEADLINES
 from ladder.pages import templates
-from ladder.rungs import variants
 from sections import look_name, parity_name, race_name
 
 NO_TIME = "no time"
@@ -23,7 +22,7 @@ def context(record):
     return {
         "record": record, "machine": record["machine"], "verdict": verdict(record),
         "comparisons": [comparison(one) for one in results.comparisons(record)],
-        "rungs": [rung_row(record, variant) for variant in cases.gpu_rungs()],
+        "batch": HEADLINES[0].batch, "rungs": rung_rows(record),
         "tools": sanitizer.TOOLS if checked else (),
         "sanitized": [[variant, *(sanitized(record, tool, variant) for tool in sanitizer.TOOLS)]
                       for variant in cases.gpu_rungs()],
@@ -46,7 +45,7 @@ def verdict(record):
     for one in results.comparisons(record):
         if one["ratio"]:
             rung, taken = one["rung"], one["ratio"]["median"]
-            sentences.append(f"{rung['name']} trains a batch of {one['batch']} in {rung['median_us']:.0f} us; the fastest "
+            sentences.append(f"{rung['name']} trains a batch of {one['batch']} in {rung['median_us']:.0f} µs; the fastest "
                              f"PyTorch in {one['precision']} takes {taken:.2f} times as long.")
     return " ".join(sentences)
 
@@ -58,6 +57,17 @@ def comparison(one):
             "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else ""}
 
 
+def rung_rows(record):
+    """A row for each rung; `gain`: how many times as fast as the rung before it."""
+    rows, above = [], None
+    for variant in cases.gpu_rungs():
+        measured = results.row(record, HEADLINES[0], variant)
+        gain = f"{above['median_us'] / measured['median_us']:.2f}" if above and measured else ""
+        rows.append({**rung_row(record, variant), "gain": gain})
+        above = measured
+    return rows
+
+
 def rung_row(record, variant):
     """A rung's parity, time of a step, of an epoch and of an extraction, as texts."""
     case = HEADLINES[0]
@@ -65,7 +75,7 @@ def rung_row(record, variant):
     checked, raced = results.result(record, name), results.result(record, race_name(case))
     failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(variant)
     return {
-        "name": variant, "technique": variants.VARIANTS[variant].technique,
+        "name": variant,
         "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
         "deviations": table.deviations(record, case, variant) if checked else "", "failed": failed or "",
         "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
@@ -102,8 +112,8 @@ def streaming(record):
     """Sentences on the copies of streamed images."""
     found = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
              if name.startswith("streaming: ") and "result" in section}
-    return [f"{name}: a step takes {one['device_us']:.0f} us with the images on the GPU and {one['host_us']:.0f} us with "
-            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} us, of which "
+    return [f"{name}: a step takes {one['device_us']:.0f} µs with the images on the GPU and {one['host_us']:.0f} µs with "
+            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} µs, of which "
             f"{templates.percent(one['hidden_share'], 0)} are hidden." for name, one in found.items()]
 
 

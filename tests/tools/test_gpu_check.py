@@ -79,11 +79,11 @@ def test_the_page_says_what_was_found_and_what_failed(check, tool):
     tool("compute-sanitizer", SANITIZER)
     text = page_text.text_of((check(svm="the driver is too old") / "index.html").read_text())
     assert "2 of 4 rungs agree with the cpu rung" in text and "compute-sanitizer reports 3 errors." in text
-    assert "gpu_gemm trains a batch of 2 in 3008 us; the fastest PyTorch in fp32 takes 1.33 times as long." in text
+    assert "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long." in text
     assert "3: Error: Race reported between Read access and Write access" in text
     assert "initcheck: gpu_basic: compute-sanitizer ended with status 1: Error: Device not supported." in text
     assert "svm: RuntimeError: the driver is too old" in text and "fp32 compiled channels_last graph4000 (4000-4000)" in text
-    assert "gpu_gemm: a step takes 1000 us with the images on the GPU" in text
+    assert "gpu_gemm: a step takes 1000 µs with the images on the GPU" in text
 
 
 def test_a_page_of_a_record_without_measurements_can_be_made(check, capsys):

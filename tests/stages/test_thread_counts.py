@@ -27,9 +27,9 @@ TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last o
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
-TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3,
+TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "seed": 1,
             "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
-            "augment_crop": 0, "seed": 1}
+            "augment_crop": 0}
 FEATURES = {"encoder": "network", **AUTOENCODER, "features_layer": "latent", "features_standardize": False,
             "features_pool": "none", "features_flip": False}
 PATCHES = {**AUTOENCODER, "patches_atoms": "kmeans", "patches_samples": [9000, 8500], "patches_whitening": [0.1],
@@ -96,7 +96,7 @@ def test_the_bytes_of_a_stage_do_not_depend_on_the_number_of_threads(stage, tmp_
 def files(folder, make, inputs, params, options, threads):
     """{file: SHA-256} of the artifact that a stage's process with so many threads makes."""
     runtime.set_threads(threads)
-    with artifacts.making(folder, {"stage": "tried", "params": params, "parents": {}}) as work:
+    with artifacts.making(folder, spec("tried", params)) as work:
         work.threads = threads
         make(work, inputs, params, *options)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()
@@ -115,7 +115,7 @@ def parents(folder, stage, params):
               for part, count in (("train", train), ("test", test))}
     images = {f"{part}_images.npy": values.astype(np.uint8) for part, values in pixels.items()}
     found = {"data": made(folder / "data", {**labels, **images}, {"classes": [str(n) for n in range(classes)]})}
-    with artifacts.making(folder / "normalized", {"stage": "normalized"}) as work:
+    with artifacts.making(folder / "normalized", spec("normalized")) as work:
         normalize_images.make(work, {"data": found["data"]}, {"normalization": "standardize"})
     found["normalized"] = artifacts.Artifact(folder / "normalized")
     for number in (1, 2):
@@ -125,15 +125,19 @@ def parents(folder, stage, params):
     found["features"] = found["part1"]
     if "network" in params:
         network = networks.from_params(params)
-        with artifacts.making(folder / "initial", {"stage": "initial"}) as work, work.file(weights.file_name(network)) as path:
+        with artifacts.making(folder / "initial", spec("initial")) as work, work.file(weights.file_name(network)) as path:
             weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
         found["initial"] = found["weights"] = artifacts.Artifact(folder / "initial")
     return found
 
 
 def made(folder, arrays, metrics):
-    with artifacts.making(folder, {"stage": folder.name, "params": {}}) as work:
+    with artifacts.making(folder, spec(folder.name)) as work:
         for name, values in arrays.items():
             work.write_array(name, values)
         work.metrics = metrics
     return artifacts.Artifact(folder)
+
+
+def spec(stage, params=None):
+    return {"stage": stage, "params": params or {}, "sources": {}, "parents": {}}

@@ -17,9 +17,9 @@ ROOT = SCRIPTS.parents[1]
 # The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
 # checksum; executors and variants choose modules, which count themselves; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/libraries", "machine/runtime",
-    "progress", "rungs/variants", "sources", "store/artifacts", "store/disk", "store/manifests", "store/scores",
-    "workflow/stage_script"))
+    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/libraries",
+    "machine/processes", "machine/runtime", "progress", "rungs/variants", "sources", "store/artifacts", "store/disk",
+    "store/manifests", "store/scores", "workflow/stage_script"))
 
 
 def that_count(files):

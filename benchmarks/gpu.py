@@ -54,13 +54,14 @@ def main(arguments=None):
     reason = variants.no_gpu()
     if reason:
         sys.exit(f"benchmarks/gpu.py {reason}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # so that the processes are ended too
     arguments.out.mkdir(parents=True, exist_ok=True)
     session = Session(arguments.out, 60 * arguments.minutes, arguments.torch_python or find_torch())
     try:
         session.run(rungs)
     except Failed as error:
         sys.exit(f"nothing was measured: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
     finally:
         session.close()
 
@@ -73,13 +74,14 @@ class Session:
         self.begun, self.seconds = time.monotonic(), seconds
         self.pythons = {"rungs": sys.executable, "torch": torch_python}
         self._workers, self._state = {}, {}   # _state: of the GPU, after the section before
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))   # an exception, so that the processes are ended too
 
     def run(self, rungs, wanted=sections):
         """All wanted sections: those never tried, then those that failed in an earlier call. Raises Failed if no rung can run.
 
         wanted: see sections.sections.
         """
-        machine = self.call("rungs", "machine", limit=120)
+        machine = self.call("rungs", "machine", limit=240)
         self.record, reason = Record.open(self.out / "record.json", machine)
         if reason:
             say(reason)

@@ -47,6 +47,8 @@ def main(arguments=None):
             session.run(arguments.rungs or cases.gpu_rungs(), wanted)
         except Failed as error:
             sys.exit(f"gpu-check: the GPU cannot be used: {error}")
+        except KeyboardInterrupt:
+            sys.exit("stopped; the same command goes on")
         finally:
             session.close()
     page, sent = write(arguments.out, session.record)

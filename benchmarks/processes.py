@@ -25,11 +25,14 @@ class Worker:
     def __init__(self, python, module, log):
         here, there = socket.socketpair()
         self._pipe = multiprocessing.connection.Connection(here.detach())
-        with there, open(log, "ab") as output:
-            self._process = subprocess.Popen(
-                [python, str(HERE / "worker.py"), str(there.fileno()), module], pass_fds=[there.fileno()],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))})
+        try:
+            with there, open(log, "ab") as output:
+                self._process = subprocess.Popen(
+                    [python, str(HERE / "worker.py"), str(there.fileno()), module], pass_fds=[there.fileno()],
+                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))})
+        except OSError as error:
+            raise Failed(f"{python} cannot be started: {error.strerror}") from None
 
     def call(self, name, *arguments, limit):
         """The result of a function after at most `limit` seconds; raises Failed. After that the process is gone."""

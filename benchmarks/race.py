@@ -29,7 +29,7 @@ def race(case, line_up, session, seconds):
         if not contest.turn():
             break
     rows, failed = contest.rows(), contest.failed
-    if not rows and contest.is_late:
+    if not rows and contest.left < 1:
         raise Failed(LATE, timed_out=True)
     if not rows:
         raise Failed("; ".join(f"{name}: {reason}" for name, reason in failed.items()) or "no rung is right")
@@ -37,71 +37,85 @@ def race(case, line_up, session, seconds):
 
 
 class Contest:
-    """A race in progress. A contestant that fails takes its process with it; the others of that process are entered again."""
+    """A race in progress. A contestant that fails takes its process with it; the others of that process are entered again.
+
+    numbers, turns: by name, what `prepare` and each `turn` returned; failed: reasons; entered: who is ready for a turn.
+    """
 
     def __init__(self, case, session, deadline):
         self.case, self.session, self.deadline = case, session, deadline
-        self.entered, self.failed, self.turns = {}, {}, {}   # by name: what `prepare` returned; reasons; what `turn` returned
+        self.entered, self.numbers, self.turns, self.failed = [], {}, {}, {}
 
     @property
-    def is_late(self):
-        return time.monotonic() > self.deadline - 1
+    def left(self):
+        return self.deadline - time.monotonic()
 
     def enter(self, name):
-        """Prepare a contestant, unless half a minute is left, which the turns need."""
-        limit = min(PREPARE_SECONDS, self.deadline - time.monotonic() - SECONDS / 2)
-        if limit < 1:
-            self.failed[name] = LATE
+        """Prepare a contestant, unless half a minute is left, which the turns need, or little more."""
+        limit = min(PREPARE_SECONDS, self.left - SECONDS / 2)
+        if limit < PREPARE_SECONDS / 6:
+            self.late(name)
             return
         try:
-            self.entered[name] = self.session.call(kind_of(name), "prepare", dataclasses.asdict(self.case), name, limit=limit)
+            described = dataclasses.asdict(self.case)
+            self.numbers[name] = self.session.call(kind_of(name), "prepare", described, name, limit=limit)
+            self.entered.append(name)
         except Failed as error:
-            self.lose(name, error)
+            if error.timed_out and limit < PREPARE_SECONDS:
+                self.late(name)
+            else:
+                self.failed[name] = str(error)
+            self.enter_others(name)
 
-    def lose(self, name, reason):
-        self.failed[name] = str(reason)
-        self.entered.pop(name, None)
-        others = [other for other in self.entered if kind_of(other) == kind_of(name)]
-        for other in others:
-            del self.entered[other]
+    def late(self, name):
+        """There is no time for a contestant; it keeps the turns that it has made before its process was replaced."""
+        if name not in self.turns:
+            self.failed[name] = LATE
+
+    def enter_others(self, name):
+        """The process of a contestant is gone: those who were in it are entered in a new one."""
+        others = [other for other in self.entered if kind_of(other) == kind_of(name) and other != name]
+        self.entered = [other for other in self.entered if kind_of(other) != kind_of(name)]
         for other in others:
             self.enter(other)
 
     def turn(self):
         """One turn of everybody; False where there is no time or nobody left."""
         for name in list(self.entered):
-            limit = min(TURN_LIMIT, self.deadline - time.monotonic())
-            if limit < 1:
-                return False
-            if name not in self.entered:   # lost when its process was
+            if name not in self.entered:   # it could not be entered again
                 continue
+            limit = min(TURN_LIMIT, self.left)
             try:
-                found = self.session.call(kind_of(name), "turn", name, self.steps(name), limit=limit)
-            except Failed as error:
-                self.lose(name, error)
-            else:
+                found = self.session.call(kind_of(name), "turn", name, self.steps(name), limit=max(0, limit))
                 self.turns.setdefault(name, []).append(found)
+            except Failed as error:
+                if error.timed_out and limit < TURN_LIMIT:
+                    return False
+                self.failed[name] = str(error)
+                self.enter_others(name)
         return bool(self.entered)
 
     def steps(self, name):
         """Steps of a turn: TURN_SECONDS of them, but no more than there are new images for."""
-        wanted = int(1e6 * TURN_SECONDS / self.entered[name]["step_us"])
+        wanted = int(1e6 * TURN_SECONDS / self.numbers[name]["step_us"])
         return min(max(FEWEST_STEPS, wanted), self.case.images // self.case.batch)
 
     def rows(self):
         """The times of all who came through; one that beats the arithmetic is put among the failed."""
         rows = []
-        for name, numbers in self.entered.items():
-            turns = self.turns.get(name)
-            row = turns and row_of(name, self.case, numbers, turns)
-            floor = numbers.get("floor_us")
-            if row and floor and row["median_us"] < floor:
-                self.failed[name] = (f"{row['median_us']:.1f} us is impossible: {numbers['flop'] / 1e9:.3g} GFLOP in "
-                                     f"{numbers['precision']} take at least {floor:.1f} us; the kernels did not run, or the "
-                                     "clock is wrong")
-            elif row:
+        for name in self.numbers.keys() - self.failed.keys():
+            if name not in self.turns:
+                self.failed[name] = LATE
+                continue
+            row = row_of(name, self.case, self.numbers[name], self.turns[name])
+            floor = row.get("floor_us")
+            if floor and row["median_us"] < floor:
+                self.failed[name] = (f"{row['median_us']:.1f} us is impossible: {row['flop'] / 1e9:.3g} GFLOP in "
+                                     f"{row['precision']} take at least {floor:.1f} us; the kernels did not run, or the clock "
+                                     "is wrong")
+            else:
                 rows.append(row)
-        return rows
+        return sorted(rows, key=lambda row: list(self.numbers).index(row["name"]))
 
 
 def row_of(name, case, numbers, turns):

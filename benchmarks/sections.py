@@ -34,7 +34,8 @@ class Section:
 def sections(record, rungs, torch_python):
     """All sections. What a later one measures may depend on the results of earlier ones, which the caller has made by then."""
     yield single("ceilings", "rungs", "ceilings")
-    yield single("PyTorch", "torch", "machine") if torch_python else unavailable("PyTorch", "PyTorch is not installed")
+    found = single("PyTorch", "torch", "machine", limit=240)
+    yield found if torch_python else unavailable("PyTorch", "PyTorch is not installed")
     if record.result("PyTorch"):
         yield single("PyTorch's ceilings", "torch", "ceilings")
     yield from parity(HEADLINES[0], rungs)

@@ -3,6 +3,7 @@
 import dataclasses
 import shutil
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cases  # noqa: E402
 import gpu  # noqa: E402
+import processes  # noqa: E402
+import race  # noqa: E402
 import record as record_module  # noqa: E402
 import results  # noqa: E402
 import rung_work  # noqa: E402
@@ -112,6 +115,53 @@ def test_a_contestant_that_fails_in_a_turn_leaves_the_others_in_the_race(measure
     raced = measured(measure(once__turn__gpu_gemm="die"))[RACED]
     assert list(raced["failed"]) == ["gpu_gemm"]
     assert [len(row["turns_us"]) for row in raced["rows"]] == [2] * 4, "the others of its process have entered again"
+
+
+class Calls:
+    """A Session whose calls take no time, but for the last one of `answers`, which the end of the time cuts off."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def call(self, kind, function, *arguments, limit):
+        if not self.answers:
+            raise processes.Failed("was ended", timed_out=True)
+        assert self.answers.pop(0) == function
+        return {"us": [7.0]} if function == "turn" else {"step_us": 7.0, "precision": "fp32", "batch": 2}
+
+
+def test_what_the_end_of_the_time_cuts_off_keeps_the_turns_before_it():
+    contest = race.Contest(synthetic_gpu.SMALL["HEADLINES"][0], Calls(["prepare", "prepare", "turn", "turn", "turn"]),
+                           time.monotonic() + 55)   # less than the time limit of a turn
+    for name in ("gpu_gemm", "gpu_basic"):
+        contest.enter(name)
+    assert contest.turn() and not contest.turn()
+    assert [(row["name"], row["turns_us"]) for row in contest.rows()] == [("gpu_gemm", [7.0, 7.0]), ("gpu_basic", [7.0])]
+    assert contest.failed == {}
+
+
+def test_who_is_prepared_but_has_no_turn_is_late_and_not_wrong():
+    contest = race.Contest(synthetic_gpu.SMALL["HEADLINES"][0], Calls(["prepare"]), time.monotonic() + 55)
+    contest.enter("gpu_gemm")
+    contest.enter("gpu_basic")
+    assert contest.rows() == [] and contest.failed == {"gpu_basic": race.LATE, "gpu_gemm": race.LATE}
+
+
+def test_a_contestant_that_found_no_time_is_entered_in_the_next_call(measure, monkeypatch):
+    monkeypatch.setattr(race, "SECONDS", 1e6)
+    record = measure()
+    assert RACED in record["left_out"] and RACED not in record["sections"]
+    monkeypatch.setattr(race, "SECONDS", 60)
+    enter = race.Contest.enter
+
+    def late_for_basic(contest, name):
+        contest.late(name) if name == "gpu_basic" else enter(contest, name)
+
+    monkeypatch.setattr(race.Contest, "enter", late_for_basic)
+    assert measured(measure())[RACED]["failed"] == {"gpu_basic": "out of time"}
+    monkeypatch.setattr(race.Contest, "enter", enter)
+    found = measured(measure())[RACED]
+    assert found["failed"] == {} and len(found["rows"]) == 5
 
 
 def test_a_section_that_hangs_is_ended_and_recorded(measure, monkeypatch):

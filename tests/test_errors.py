@@ -1,5 +1,7 @@
 """Messages for the user are one line, and of the values they show only as much as a line holds."""
 
+import collections
+
 import pytest
 
 from ladder.errors import MOST, RunFailed, UserError, excerpt
@@ -16,7 +18,8 @@ def test_a_message_is_one_line_that_can_be_printed_with_its_middle_cut_out_where
 
 
 @pytest.mark.parametrize("value, shown", [
-    ("text", "'text'"), (5, "5"), ([1, "a"], "[1, 'a']"), ("a\nb", r"'a\nb'"),
+    ("text", "'text'"), (5, "5"), ([1, "a"], '[1, "a"]'),
+    (collections.OrderedDict(a=[None, {1}]), '{"a": [null, "{1}"]}'), ("a\nb", r"'a\nb'"),
     (10 ** 99, "1" + 79 * "0" + "... (100 characters)"),
     ("\n" * 300, "'" + 39 * r"\n" + "\\... (302 characters)")])
 def test_an_excerpt_is_the_value_or_its_beginning_and_length(value, shown):

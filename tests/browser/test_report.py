@@ -29,7 +29,7 @@ DRAWINGS = {"drawn lenet": ("lenet_5", (28, 28, 1)), "drawn patch net": ("patch_
 
 def report_of(folder, settings):
     run = synthetic_run.make(folder, **settings)
-    return report.page(run, report.summary(run, "r0123456789e", ABLATION if settings.get("ablated") else ()))
+    return report.page(run, report.summary(run, "r0123456789e", {"ablation": ABLATION if settings.get("ablated") else ()}))
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ SECONDS = 120  # for a command to end
 class Record:
     """The file of the kills so far, by their keys."""
 
-    def __init__(self, path, limit):
-        self.path, self.limit = path, limit
+    def __init__(self, path):
+        self.path = path
         self.lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         self._keys = {line["key"]: line for line in self.lines}
 
@@ -51,8 +51,9 @@ class Record:
     def of(self, key):
         return self._keys[key]
 
-    def count(self, kind):
-        return sum(line["key"].startswith(kind) for line in self.lines)
+    def count(self, kind=""):
+        """The number of signals sent."""
+        return sum(len(line["struck"]) - line["struck"].count("") for line in self.lines if line["key"].startswith(kind))
 
     def add(self, key, **facts):
         line = {"key": key, **facts}
@@ -110,7 +111,7 @@ class Stage:
             writes = self._counter.struck_a_write
             if self._is_there():   # then the workflow does not run the stage again
                 break
-        if not self._is_there() and (status := self._run()):
+        if not self._is_there() and (status := self._run()) != 0:
             faults.append(f"ended with {status}: {self._output.read_text().strip()[-300:]}")
         faults += self._project.artifact_faults(self.made)
         if self._project.finished(but=(self.made,)) != before:
@@ -143,30 +144,28 @@ def representatives(project):
     return list(found.values())
 
 
-def kill_stages(project, counter, record, most, seed):
-    """Kill at every operation of every stage, then at operations drawn at random until there are `most` kills of stages."""
+def kill_stages(project, counter, record, seed):
+    """Kill at every operation of every stage, then at operations drawn at random; yields after each experiment."""
     counts = {}
     for made in representatives(project):
         with Stage(project, counter, made) as stage:
             counts[made] = stage.operations()
             for at in range(1, counts[made] + 1):
                 for kill in (Kill(at), Kill(at, torn=True)):
-                    if record.count("stage") >= most:
-                        return
                     key = f"stage {made} {kill}"
                     if key not in record:
                         record.add(key, **stage.kill([kill]))
+                        yield
                     if not record.of(key)["writes"]:
                         break
-    print(f"{sum(counts.values())} operations of {len(counts)} stages, each killed once", flush=True)
-    while record.count("stage") < most:
-        rng = random.Random(f"{seed} {record.count('stage')}")
+    while True:
+        rng = random.Random(f"stage {seed} {len(record.lines)}")
         made = rng.choice(list(counts))
         with Stage(project, counter, made) as stage:
-            for _ in range(min(10, most - record.count("stage"))):
+            for _ in range(10):
                 kills = [Kill(rng.randint(1, counts[made]), rng.choice(SIGNALS)) for _ in range(rng.choice((1, 2)))]
-                key = f"stage {made} {' '.join(map(str, kills))} #{record.count('stage')}"
-                record.add(key, **stage.kill(kills))
+                record.add(f"stage {made} {' '.join(map(str, kills))} #{len(record.lines)}", **stage.kill(kills))
+                yield
 
 
 # Chains.
@@ -242,8 +241,8 @@ class Chain:
         """(description, facts for the record) of a chain with artifacts removed that is killed and run again."""
         name = rng.choice([name for name, (target, *_) in self._project.commands.items()
                            for _ in range(3 if target == "report" else 1)])
-        page = self._project.added[name][-1]
-        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3)))
+        page = (self._project.added[name] or [None])[-1]
+        removed = self._drawn(rng, page, rng.choice((0, 1, 1, 2, 3))) if page else []
         self._remove(removed, page)
         untouched = self._project.finished(but=removed)
         strikes = [Strike.draw(rng, len(removed) + 1) for _ in range(rng.choice((1, 1, 2)))]
@@ -253,13 +252,12 @@ class Chain:
             struck.append(self._strike(name, strike, rng, beside and strike is strikes[-1], faults, sessions))
         self._counter.arm()
         command = self._start(name, "output.txt", sessions)
-        if status := command.wait():
+        if (status := command.wait()) != 0:
             faults.append(f"ended with {status}: {command.last_words()}")
         faults += self._left_processes(sessions) + self._project.faults()
         after = self._project.finished(but=removed)
         faults += [f"{made} was written again" for made in untouched if after.get(made) != untouched[made]]
-        if faults:
-            self._project.restore()
+        self._project.restore()   # pages tell the times of their parents
         what = f"{name} without {' '.join(removed) or 'its page'}: {', then '.join(map(str, strikes))}"
         return what + (" beside another" if beside else ""), {"struck": struck, "faults": faults}
 
@@ -280,7 +278,7 @@ class Chain:
         for made in removed:
             shutil.rmtree(self._project.folder / made)
         for copy in (self._project.folder / "results").glob("*.*"):
-            if not removed and (self._project.folder / page / copy.name).exists():
+            if page and not removed and (self._project.folder / page / copy.name).exists():
                 copy.unlink()
 
     def _strike(self, name, strike, rng, beside, faults, sessions):
@@ -295,16 +293,15 @@ class Chain:
         if beside:
             time.sleep(rng.uniform(0, 1))
             other = self._start(name, "output2.txt", sessions)
-        status = first.wait(SECONDS if at else strike.after)
-        if status is None:
-            target = "group" if strike.target in ("itself", "parent") else strike.target
-            first.kill(number, target, rng)
-            status = first.wait()
-        if other and (ended := other.wait()):
+        status, sent = first.wait(SECONDS if at else strike.after), False
+        if status is None and not self._counter.struck:
+            first.kill(number, "group" if strike.target in ("itself", "parent") else strike.target, rng)
+            status, sent = first.wait(), True
+        if other and (ended := other.wait()) != 0:
             faults.append(f"the other command ended with {ended}: {other.last_words()}")
         if status is None:
             faults.append("did not end")
-        return self._counter.struck if at else f"ended with {status}"
+        return self._counter.struck if at else f"after {strike.after:.1f} s" if sent else ""
 
     def _left_processes(self, sessions):
         """Wait for orphans; name those that do not end."""
@@ -316,30 +313,46 @@ class Chain:
         return []
 
 
-def kill_chains(project, counter, record, most, seed):
+def kill_chains(project, counter, record, seed):
+    """Kill chains; yields after each experiment."""
     with Chain(project, counter) as chain:
-        while (number := record.count("chain")) < most:
+        while True:
+            number = len(record.lines)
             what, facts = chain.kill(random.Random(f"chain {seed} {number}"))
-            record.add(f"chain {number} {what}", **facts)
+            record.add(f"chain {what} #{number}", **facts)
+            yield
+
+
+def operations(record):
+    """Stage -> the number of its operations at which it was killed."""
+    found = collections.Counter()
+    for line in record.lines:
+        kind, made, *kills = line["key"].split()
+        if kind == "stage" and len(kills) == 1 and not kills[0].endswith("½"):
+            found[pathlib.Path(made).parent.name] += 1
+    return found
 
 
 def summary(record):
     """Lines on the kills of the record."""
-    killed = [line for line in record.lines if any(line["struck"])]
-    by = collections.Counter(line["key"].split()[0] for line in killed)
-    faulty = [line for line in killed if line["faults"]]
-    return "\n".join([f"{len(killed)} kills: {by['stage']} of stages, {by['chain']} of chains; {len(faulty)} with faults",
+    faulty = [line for line in record.lines if line["faults"]]
+    each = operations(record)
+    return "\n".join([f"{record.count('stage')} kills of stages and {record.count('chain')} of chains, in {len(record.lines)} "
+                      f"experiments, of which {len(faulty)} ended with faults",
+                      f"Stages were killed at {sum(each.values())} operations, each once: "
+                      f"{', '.join(f'{stage} {count}' for stage, count in each.items())}",
                       *(f"  {line['key']}: {'; '.join(line['faults'])}" for line in faulty)])
 
 
 def main():
     arguments = parse()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    record = Record(arguments.folder / "kills.jsonl", arguments.kills)
+    record = Record(arguments.folder / "kills.jsonl")
     project, counter = kp.Project(arguments.folder, kp.COMMANDS), kp.Counter(arguments.folder)
-    chains = round(SHARE * arguments.kills)
-    kill_stages(project, counter, record, arguments.kills - chains, arguments.seed)
-    kill_chains(project, counter, record, chains, arguments.seed)
+    with contextlib.closing(kill_stages(project, counter, record, arguments.seed)) as stages, \
+            contextlib.closing(kill_chains(project, counter, record, arguments.seed)) as chains:
+        while record.count() < arguments.kills:
+            next(chains if record.count("chain") < SHARE * record.count() else stages)
     print(summary(record))
     return int(any(line["faults"] for line in record.lines))
 

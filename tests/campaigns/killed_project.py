@@ -19,19 +19,22 @@ LENET = (*TINY, "network=lenet_5", "controls=[]")
 # Name -> target and settings of a command.
 COMMANDS = {
     "autoencoder": ("report", *TINY, "autoencoder_filters=[6,4]", "training=patches_then_gradient", "patches_samples=[500]",
-                    "normalization=zca", "evaluations=[linear,ridge,knn]", "seeds=[2]", "features_standardize=true",
-                    "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
-    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2"),
+                    "normalization=zca", "evaluations=[linear,ridge,knn]", "controls=[random]",
+                    "features_standardize=true", "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
+    "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
     "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),
     "multipliers": ("results/multipliers.html", *LENET, "multipliers=[{test_multiplier: [exact, am32]}]"),
-    "search": ("results/search.html", *LENET, "search={keys: {seed: [1, 2]}, budget: 2}"),
+    "search": ("results/search.html", *LENET, "holdout=15", "search={keys: {seed: [1, 2]}, budget: 2}"),
     "network": ("results/network.html", *LENET),
+    "history": ("results/history.html", *LENET),
 }
 PAGES = ("report", "compare", "multipliers", "search")   # stages whose files tell the times of others
 # Copy in results/ -> its stage.
 COPIES = {"report.html": "report", "summary.json": "report", "best.yaml": "search", "network.html": "network",
           **{f"{stage}.{end}": stage for stage in ("compare", "multipliers", "search") for end in ("html", "json", "csv")}}
 SCORES = "results/test_scores.csv"
+OF_NO_STAGE = (SCORES, "results/history.html")
+TOPS = ("results", "logs")
 FINISHED = {".lock", ".complete.json", "manifest.json"}   # in a finished artifact, beside the files that its manifest names
 ITSELF, GROUP, PARENT = range(3)   # whom the counter kills; greater numbers are process ids
 
@@ -89,7 +92,8 @@ class Project:
             _copy(self.folder)
             added = {name: self._made_by(name) for name in commands}
             stages = {made: words for commands in added.values() for made, words in commands.items()}
-            shutil.copytree(self.folder / "results", self._undisturbed)
+            for top in TOPS:
+                shutil.copytree(self.folder / top, self._undisturbed / top)
             found.write_text(json.dumps([stages, {name: list(commands) for name, commands in added.items()},
                                          {made: table(self.folder / made) for made in stages}]))
         self.stages, self.added, self.tables = json.loads(found.read_text())
@@ -101,7 +105,7 @@ class Project:
         if done.returncode:
             sys.exit(f"the undisturbed run of {name} failed:\n{done.stdout}")
         commands = [shlex.split(line.partition(" || ")[0])[3:] for line in done.stdout.splitlines()
-                    if line.startswith("Shell command: python3 workflow/scripts/") and " --spec " in line]
+                    if line.startswith("Shell command: python3 workflow/scripts/") and " --job " in line]
         return {words[words.index("--output") + 1]: words for words in commands}
 
     def arguments(self, name):
@@ -111,24 +115,28 @@ class Project:
 
     def restore_scores(self):
         """Forget that test images were scored again, which pages count."""
-        if (scores := self._undisturbed / pathlib.Path(SCORES).name).exists():
+        if (scores := self._undisturbed / SCORES).exists():
             shutil.copy(scores, self.folder / SCORES)
 
     def restore(self):
         """Begin again from the undisturbed results."""
-        for top in ("results", "logs"):
+        for top in TOPS:
             shutil.rmtree(self.folder / top)
-        shutil.copytree(self._undisturbed, self.folder / "results")
+            shutil.copytree(self._undisturbed / top, self.folder / top)
 
     def parents(self, made):
         """The folders of an artifact's parents."""
         words = self.stages[made]
-        return [value.partition("=")[2] for option, value in zip(words, words[1:], strict=False) if option == "--input"]
+        job = self.folder / words[words.index("--job") + 1]
+        return list(json.loads(job.read_text())["inputs"].values())
 
     def finished(self, but=()):
-        """Folder of each finished artifact -> what tells whether one of its files was written."""
+        """Folder of each finished artifact -> what tells whether one of its files was written.
+
+        Not its manifest, which is written again where Snakemake has removed it to run a stage that finds its work done.
+        """
         return {made: sorted((entry.name, entry.stat().st_ino, entry.stat().st_mtime_ns)
-                             for entry in os.scandir(self.folder / made) if entry.name != ".lock")
+                             for entry in os.scandir(self.folder / made) if entry.name not in FINISHED)
                 for made in self.stages if made not in but and (self.folder / made / "manifest.json").exists()}
 
     def faults(self, exact=()):
@@ -151,14 +159,14 @@ class Project:
     def _others(self):
         """Faults of files that are in no artifact: what is left, and copies in results/ of no artifact."""
         faults = []
-        for path in (path for top in ("results", "logs") for path in (self.folder / top).rglob("*") if path.is_file()):
+        for path in (path for top in TOPS for path in (self.folder / top).rglob("*") if path.is_file()):
             inside = path.relative_to(self.folder)
-            a_log = inside.parts[0] == "logs" and inside.suffix == ".log"
+            a_log = inside.parts[0] == "logs" and inside.suffix in (".log", ".json") and not inside.name.startswith(".")
             if inside.name in COPIES and str(inside.parent) == "results":
                 originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
                 if sha256(path) not in map(sha256, originals):
                     faults.append(f"{inside} is the copy of no artifact")
-            elif not (a_log or str(inside) == SCORES or str(inside.parent) in self.stages):
+            elif not (a_log or str(inside) in OF_NO_STAGE or str(inside.parent) in self.stages):
                 faults.append(f"{inside} is left")
         return faults
 

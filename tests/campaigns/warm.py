@@ -1,13 +1,16 @@
 """Commands in forks of a process that has imported them already, which saves a second of each.
 
-    warm.py stage train_network     serves the runs of one stage's script
-    warm.py snakemake               serves those of Snakemake
+    warm.py train_network     serves the runs of one stage's script
+    warm.py snakemake         serves those of Snakemake
 
-A request is a JSON line. {"start": arguments, "folder": ..., "output": file} starts a command in a session of its own and is
-answered with its process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then.
+A request is a JSON line. {"start": arguments, "output": file} starts a command in a session of its own and is answered with its
+process id; {"wait": process id, "seconds": ...} with its exit status, or null if it has not ended by then. What the first
+command that succeeds has imported is imported for the others.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -24,7 +27,6 @@ class Server:
     """The client's side. name: of a stage's script, or 'snakemake'; environment: beside this process's."""
 
     def __init__(self, name, folder, **environment):
-        self.folder = folder
         self._process = subprocess.Popen([sys.executable, __file__, name], cwd=folder, text=True, env=os.environ | environment,
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -63,14 +65,37 @@ def main(name):
         def command(arguments):
             sys.argv = [str(SCRIPTS / f"{name}.py"), *arguments]
             runpy.run_path(sys.argv[0], run_name="__main__")
+    gc.freeze()   # what no fork looks at is not copied
+    reader, writer = os.pipe()
+    learned = False
     for line in sys.stdin:
         request = json.loads(line)
         answer = _wait(**request) if "wait" in request else os.fork()
         if answer == 0 and "start" in request:
             _detach(request["output"])
+            if not learned:
+                atexit.register(_tell_modules, writer)
             command(request["start"])   # ends in sys.exit or here, so that functions registered with atexit run
             sys.exit(0)
+        if answer == 0 and not learned:
+            learned = True
+            _import(os.read(reader, 1 << 20).decode().split())
+            gc.freeze()
         print(json.dumps(answer), flush=True)
+
+
+def _tell_modules(writer):
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):   # others have failed, and told theirs
+        os.write(writer, "\n".join(name for name in sys.modules if name.isascii()).encode())
+
+
+def _import(names):
+    """Import modules that belong to no project; a stage's own are imported with its script."""
+    for name in names:
+        if name.partition(".")[0] not in ("ladder", "__main__") and name not in sys.modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
 
 
 def _wait(wait, seconds):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC
 
 from ladder.classifiers import ridge as kernel_ridge
 from ladder.classifiers.kernel_functions import Kernel
@@ -25,7 +26,7 @@ def reference(features, labels, others, width, strength):
     """float64 scores of the others."""
     features = features.astype(np.float64)
     targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
-    gamma = width / (features.shape[1] * (features - features.mean(axis=0)).var())
+    gamma = width / (features.shape[1] * features.var())
     fitted = KernelRidge(alpha=strength, kernel="rbf", gamma=gamma).fit(features, targets - targets.mean(axis=0))
     return fitted.predict(others.astype(np.float64)) + targets.mean(axis=0)
 
@@ -76,6 +77,18 @@ def test_the_width_is_independent_of_the_scale_of_the_features():
     one, other = kernel_ridge.fit(features, labels, 1), kernel_ridge.fit(64 * features, labels, 1)
     assert (one.width, one.strength) == (other.width, other.strength)
     assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(other, 64 * others))
+
+
+@pytest.mark.parametrize("standardised", [False, True])
+def test_the_width_is_a_share_of_scikit_learns_gamma_scale(standardised):
+    """Columns of different means, which centred rows do not show."""
+    features, labels, _ = problem(300)
+    features += 3 * np.arange(features.shape[1], dtype=np.float32)
+    if standardised:
+        features = (features - features.mean(axis=0)) / features.std(axis=0)
+    model = kernel_ridge.fit(features, labels, 1)
+    gamma = SVC(gamma="scale").fit(features.astype(np.float64), labels)._gamma
+    assert model.kernel.gamma == pytest.approx(model.width * gamma, rel=1e-5)
 
 
 def test_constant_features_have_no_effect():

@@ -298,6 +298,12 @@ def test_no_more_is_taken_than_a_file_known_by_its_content_can_have(serve, path)
     assert "check some_urls" not in checked_fault([serve(statuses=[404]).url], path)
 
 
+def test_a_folder_in_its_place_is_named_and_kept(path):
+    path.mkdir(parents=True)
+    message = fault([], path, SHA256, len(DATA), setting="cifar10_sha256")
+    assert f"{path} is not the wanted file: it cannot be read (Is a directory); remove it to download it again" in message
+
+
 def test_another_content_put_there_by_hand_is_named_and_kept(path):
     path.parent.mkdir()
     path.write_bytes(b"other")

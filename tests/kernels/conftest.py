@@ -1,4 +1,4 @@
-"""Every test of a kernel's results runs in both arithmetics that a compiler may choose."""
+"""Every test of a kernel's results runs in both arithmetics that a compiler may choose, but for modules with ONE_ARITHMETIC."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ONCE = {"architecture", "file", "source"}
 
 
 def pytest_generate_tests(metafunc):
-    if not ONCE & set(metafunc.fixturenames):
+    if not ONCE & set(metafunc.fixturenames) and not getattr(metafunc.module, "ONE_ARITHMETIC", False):
         metafunc.fixturenames.append("arithmetic")
         metafunc.parametrize("arithmetic", cuda_emulator.ARITHMETIC, indirect=True)
 

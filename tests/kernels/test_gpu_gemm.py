@@ -23,6 +23,7 @@ from rung_checks import (
 )
 
 RUNG = "gpu_gemm"
+ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 NETWORK = networks.build("autoencoder")
 
 # (batch, height, width, channels, filters, kernel, padding), stride

@@ -1,6 +1,7 @@
 """The comparison of runs: the numbers are their reports', and the page shows the differences."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -193,6 +194,18 @@ def test_which_is_best_is_only_said_on_the_same_images(made):
     assert compare.context(runs_of(made, ENTRIES[:2]))["best"]["tested"] == 360
 
 
+@pytest.mark.parametrize("accuracies, said", [
+    ([0.5, 0.9, 0.4, 0.9], "Runs 2 and 4 share the highest test accuracy, 90.0 %, 40.0 points more than run 1."),
+    ([0.9, 0.9, 0.5, 0.9], "Runs 1, 2 and 4 share the highest test accuracy, 90.0 %, 40.0 points more than run 3."),
+    ([0.9, 0.9, 0.9, 0.9], "Runs 1, 2, 3 and 4 share the highest test accuracy, 90.0 %."),
+    ([0.5, 0.5, 0.5, 0.9], "The most accurate is run 4, with a test accuracy of 90.0 %, 40.0 points more than runs 1, 2 and 3"),
+])
+def test_all_runs_that_share_a_place_are_named(made, accuracies, said):
+    runs = [dataclasses.replace(run, overrides={}, summary={**run.summary, "test_accuracy": accuracy})
+            for run, accuracy in zip(runs_of([made[0]] * 4, [({}, number) for number in range(4)]), accuracies, strict=True)]
+    assert said in text_of(compare.page(runs))
+
+
 def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):
     held_out = [synthetic_results.add(results, epochs=2, holdout=180),
                 synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1)]
@@ -218,3 +231,21 @@ def test_the_page_brings_all_it_needs_and_says_no_none(made, entries):
     assert all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
     assert "None" not in text_of(page) and "nan" not in text_of(page)
+
+
+def test_runs_of_weights_as_they_are_stand_beside_trained_ones(results, made):
+    given = synthetic_results.add(results, trained=False, start="theirs.bin")
+    runs = runs_of([made[0], {**given, "train": given["initial"]}], [({}, 0), ({"initial_weights": "theirs.bin"}, 1)])
+    page = compare.page(runs)
+    assert "theirs.bin, sha256 5e5e5e5e5e5e" in text_of(page)
+    assert math.isnan(runs[1].loss) and [row["name"] for row in compare.context(runs)["operations"]["rows"]] == [1]
+    assert compare.context(runs)["has"]["images_per_second"] and len(compare.context(runs)["speed"]) == 1
+    alone = compare.page(runs_of([{**given, "train": given["initial"]}] * 2, [({}, 0), ({"epochs": 0}, 1)]))
+    assert "Training, by operation" not in alone and "Speed-up" not in alone
+
+
+def test_features_learned_with_labels_are_told_by_run(results, made):
+    labelled = synthetic_results.add(results, epochs=2, parts=(0.5,), labelled=True)
+    text = text_of(compare.page(runs_of([made[0], labelled], ENTRIES[:2])))
+    assert "The features of run 2 come, at least in part, from a network that was trained with labels." in text
+    assert "trained with labels" not in text_of(compare.page(runs_of(made, ENTRIES[:2])))

@@ -64,7 +64,7 @@ def test_the_first_difference_is_in_the_first_ancestor_with_one_of_its_own(diffe
     assert found.first.label == "normalized"
     assert found.sentence() == "the first difference is in normalized: normalization unit → zca"
     rows = {row["label"]: row for row in diff.context(found)["lineage"]}
-    assert rows["data"]["same"] and rows["initial"]["same"] and rows["train"]["inherits"] and rows["report"]["inherits"]
+    assert rows["data"]["same"] and rows["initial weights"]["same"] and rows["train"]["inherits"] and rows["report"]["inherits"]
     assert not rows["normalized"]["inherits"]
     assert difference("usual", "svm").first.label == "svm"
     assert "learning_rate 0.001 → 0.01" in difference("usual", "faster", "train").sentence()

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import synthetic_run
-from ladder.pages import evaluations, report
+from ladder.pages import evaluations, report, report_sections
 from ladder.store import scores
 
 ENTRIES = [{"overrides": {"features_flip": False}, "reason": ""}, {"overrides": {"variant": "gpu_basic"}, "reason": "no GPU"}]
@@ -34,9 +34,25 @@ def test_mean_and_interval_over_the_seeds_are_students(run):
     assert score["interval"] == pytest.approx(scipy.stats.t.interval(0.95, 3, np.mean(each), scipy.stats.sem(each)))
 
 
+@pytest.mark.parametrize("each, said", [
+    ((0.8875, 0.9425), "56.6 to 100"), ((0.01, 0.03), "0 to 14.7"), ((0.5, 0.5), "no spread"), ((0.91, 0.92, 0.93), "± 2.5"),
+    ((0.1, 0.9), "0 to 100")])
+def test_an_interval_stays_between_0_and_100_percent(each, said):
+    row, = evaluations.seed_table({"seeds": [1, 2], "scores": {"svm": evaluations._score(list(each))}}, "trained")["rows"]
+    assert row["reach"] == said
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 360, 10_000])
+def test_one_standard_error_stays_there_by_itself(n):
+    """Why reports, comparisons and searches need not cut it."""
+    for right in range(n + 1):
+        error = report_sections.scored(right / n, n)["error"] or 0
+        assert right / n - error >= -1e-12 and right / n + error <= 1 + 1e-12
+
+
 def test_a_run_of_one_seed_has_no_interval(run):
     alone = {role: one for role, one in run.items() if "_seed" not in role}
-    assert evaluations.seeds(alone, own=1) is None and evaluations.seed_table(None) is None
+    assert evaluations.seeds(alone, own=1) is None and evaluations.seed_table(None, "trained") is None
 
 
 def test_a_changed_run_is_held_against_this_one_image_by_image(run):
@@ -70,16 +86,16 @@ def test_looks_at_the_test_images_are_counted_once_each_and_those_held_out_not_a
 
 
 def test_the_tables_say_who_read_what(run):
-    numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", ENTRIES), allow_nan=False))
-    table = evaluations.classifier_table(numbers["evaluations"])
+    numbers = json.loads(json.dumps(report.summary(run, "r0123456789e", {"ablation": ENTRIES}), allow_nan=False))
+    table = evaluations.classifier_table(numbers["evaluations"], "trained")
     assert table["heads"] == ["trained", "untrained", "raw pixels"]
     assert [row["name"] for row in table["rows"]] == ["SVM", "linear", "kernel ridge", "nearest neighbours"]
-    assert evaluations.classifier_table({"svm": 0.5, "svm_random": 0.4, "evaluate": 0.9}) is None
-    rows = evaluations.seed_table(numbers["seeds"])["rows"]
+    assert evaluations.classifier_table({"svm": 0.5, "svm_random": 0.4, "evaluate": 0.9}, "trained") is None
+    rows = evaluations.seed_table(numbers["seeds"], "trained")["rows"]
     assert [(row["name"], row["note"]) for row in rows[:2]] == [("SVM", "trained"), ("SVM", "untrained")]
 
 
 def test_of_a_network_that_classifies_its_own_accuracy_varies_with_the_seed(tmp_path):
     run = synthetic_run.make(tmp_path, "mnist", network="lenet_5", features_layer="fc2_relu", seeds=(5,))
-    row = evaluations.seed_table(evaluations.seeds(run, own=1))["rows"][0]
+    row = evaluations.seed_table(evaluations.seeds(run, own=1), "trained")["rows"][0]
     assert (row["name"], row["note"]) == ("the network itself", "") and len(row["each"]) == 2

@@ -29,7 +29,8 @@ def test_every_option_that_is_on_is_a_step_in_the_order_of_the_work(run):
 
 def test_features_as_a_layer_puts_them_out_have_no_steps(plain):
     part, = feature_sections.parts(plain)
-    assert part == {"steps": [], "dimensions": 8192, "layer": "latent", "weight": None}
+    assert part == {"network": "An autoencoder", "layer": "latent", "how": "trained without labels", "weight": None,
+                    "steps": [], "dimensions": 8192}
     assert feature_sections.parts({role: plain[role] for role in ("data", "train")}) == []
 
 

@@ -135,3 +135,16 @@ def test_the_command_writes_the_page_and_changes_nothing_else(results):
                           capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"{results}/history.html: 4 reports\n")
     assert sorted(results.rglob("*")) == sorted([*before, results / "history.html"])
+
+
+def test_a_file_that_a_run_starts_from_and_labels_behind_its_features_are_told(tmp_path):
+    synthetic_results.add(tmp_path, epochs=2, start="theirs.bin")
+    synthetic_results.add(tmp_path, trained=False, start="theirs.bin")
+    synthetic_results.add(tmp_path, epochs=2, parts=(0.5,), labelled=True)
+    plain = synthetic_results.add(tmp_path, epochs=2)
+    rows = history.rows(tmp_path)
+    assert sorted(row.settings["initial_weights"] for row in rows) == ["none"] * 2 + ["theirs.bin, sha256 5e5e5e5e5e5e"] * 2
+    assert [row.settings["epochs"] for row in rows if row.summary["training"] == "none"] == [0]
+    page = page_of(tmp_path)
+    assert page.count("<small>features learned with labels</small>") == 1 and "theirs.bin, sha256" in text_of(page)
+    assert plain["report"].version in page

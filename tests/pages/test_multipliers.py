@@ -10,6 +10,7 @@ import yaml
 
 import compare_multipliers
 import manifest_files
+import synthetic_results
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.pages import multiplier_runs, templates
@@ -285,3 +286,18 @@ def test_no_two_colours_look_alike_to_any_eye(scheme, vision):
 def test_every_colour_stands_out_from_the_paper(scheme):
     paper, *colours = palette(scheme) @ [0.2126, 0.7152, 0.0722]
     assert min((max(one, paper) + 0.05) / (min(one, paper) + 0.05) for one in colours) >= 3   # WCAG 2, for graphics
+
+
+def test_arms_of_weights_as_they_are_have_accuracies_but_neither_times_nor_curves(tmp_path, monkeypatch):
+    def run(self, settings, accuracy, *_):
+        made = synthetic_results.add(tmp_path, dataset="mnist", network="lenet_300_100", trained=False, start="their.weights",
+                                     accuracy=accuracy, name=settings["test_multiplier"])
+        return {**made, "train": made["initial"]}
+
+    monkeypatch.setattr(Cells, "_run", run)
+    cells = Cells(tmp_path).add("exact", 1, 0.95).add("exact", 1, 0.91, test_multiplier="mit16")
+    rows = multiplier_runs.rows(groups_of(cells))
+    assert [row["train_seconds"] for row in rows] == [row["final_loss"] for row in rows] == [None, None]
+    assert rows[1]["difference"] == pytest.approx(-0.04, abs=2e-3)
+    page = multipliers_page.page(groups_of(cells))
+    assert "Training loss" not in page and "Test accuracy" in page and "None" not in text_of(page)

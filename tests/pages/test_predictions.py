@@ -11,6 +11,7 @@ from PIL import Image
 
 import answering_run
 import make_predictions
+import synthetic_run
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions, templates
 from ladder.pages.predictions import Skipped
@@ -113,3 +114,12 @@ def test_bars_of_a_network_are_its_largest_probabilities():
     scores = {name: share for name, share in zip("abcdefg", [0.01, 0.6, 0.02, 0.3, 0.04, 0.02, 0.01], strict=True)}
     rows = predictions._bars({"margins": None, "scores": scores})
     assert [row["name"] for row in rows] == ["b", "d", "e", "c", "f"] and rows[0]["length"] == 60
+
+
+@pytest.mark.parametrize("settings, said", [
+    ({}, "trained on digits"), ({"fitted": True}, "trained on digits"), ({"network": "patch_net", "fitted": True},
+                                                                         "fitted to patches of digits"),
+    ({"trained": False}, "not trained, with random weights"),
+    ({"trained": False, "start": "theirs.bin"}, "not trained, with the weights of theirs.bin")])
+def test_where_the_weights_come_from_is_told(tmp_path, settings, said):
+    assert predictions._weights(synthetic_run.make(tmp_path, **settings), "digits") == said

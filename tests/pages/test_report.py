@@ -16,10 +16,11 @@ from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
 from page_text import joined_sentences, text_of
 
-KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
-        "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy", "per_class",
-        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
-        "seeds", "ablation", "test_scores"]
+KEYS = ["dataset", "holdout", "network", "variant", "device", "training", "start", "features", "batch_size", "epochs", "steps",
+        "seed", "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy",
+        "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
+        "evaluations", "seeds", "ablation", "test_scores"]
+PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
 
@@ -46,7 +47,7 @@ def resnet(tmp_path_factory):
 
 
 def page_of(run):
-    return report.page(run, report.summary(run, "r0123456789e"))
+    return report.page(run, report.summary(run, "r0123456789e", PARAMS))
 
 
 def without(run, *roles):
@@ -69,7 +70,7 @@ def test_the_summary_is_plain_json_and_repeats_the_manifests(digits):
     assert numbers["peak_memory_bytes"]["svm"] == digits["svm"].manifest["peak_memory_bytes"]
     assert numbers["svm"] == {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": 0.000481,
                               "support_vectors": 1022, "accuracy": digits["svm"].metrics["accuracy"]}
-    assert set(numbers["versions"]) == {*digits, "initial", "report"}
+    assert set(numbers["versions"]) == {*digits, "report"}
     assert numbers["versions"]["initial"] == digits["train"].manifest["spec"]["parents"]["initial"]
     assert numbers["weights"].endswith(f"train/{digits['train'].version}/weights.bin")
 
@@ -104,7 +105,7 @@ def test_the_page_speaks_of_the_controls_that_there_are(digits, left_out, said, 
 
 
 def test_a_network_without_an_svm_has_null_and_no_sections_for_it(digits):
-    run = {role: digits[role] for role in ("data", "normalized", "train")}
+    run = {role: digits[role] for role in ("data", "normalized", "initial", "train")}
     numbers = report.summary(run, "r0123456789e")
     assert numbers["svm"] is None and numbers["test_accuracy"] is None and numbers["confusion"] is None
     page = report.page(run, numbers)
@@ -120,7 +121,7 @@ def test_the_numbers_of_a_network_that_classifies_are_its_own(lenet):
     assert numbers["svm"]["accuracy"] == svm["accuracy"]
     assert numbers["control_accuracy"] == lenet["svm_random"].metrics["accuracy"]
     assert numbers["accuracy"] == lenet["train"].metrics["accuracy"]
-    assert set(numbers["versions"]) == {*lenet, "initial", "report"}
+    assert set(numbers["versions"]) == {*lenet, "report"}
     assert numbers["weights"].endswith("/weights.safetensors")
 
 
@@ -147,7 +148,7 @@ def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet)
 
 
 def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
-    page = page_of({role: lenet[role] for role in ("data", "normalized", "train", "evaluate")})
+    page = page_of({role: lenet[role] for role in ("data", "normalized", "initial", "train", "evaluate")})
     text = text_of(page)
     assert "SVM" not in text and "control" not in text and "reconstruct" not in text and "None" not in text
     for section in SECTIONS:
@@ -337,9 +338,10 @@ def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
 
 
 def test_the_features_are_the_output_of_a_layer(digits, tmp_path):
-    assert "The output of layer latent." in text_of(page_of(digits))
+    assert "The output of layer latent of an autoencoder, trained without labels." in text_of(page_of(digits))
     joined = text_of(page_of(synthetic_run.make(tmp_path, parts=(0.5,), options={"features_flip": True})))
-    assert "Part 2, 8,192 features, multiplied by 0.5: the output of layer latent, processed in these steps:" in joined
+    assert "Part 2, 8,192 features, multiplied by 0.5: the output of layer latent of an autoencoder, trained without labels; " \
+           "processed in these steps:" in joined
 
 
 def test_the_steps_of_a_point_are_told(lenet):
@@ -361,8 +363,8 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
 
 
 @pytest.mark.parametrize("scores, said", [
-    ({"rows": "test", "run": 1, "all": 3}, "1 classifier of this training had been scored on the test images, and 3 of all"),
-    ({"rows": "test", "run": 2, "all": 3}, "2 classifiers of this training had been scored on the test images, and 3 of all"),
+    ({"rows": "test", "run": 1, "all": 3}, "1 classifier of these weights had been scored on the test images, and 3 of all"),
+    ({"rows": "test", "run": 2, "all": 3}, "2 classifiers of these weights had been scored on the test images, and 3 of all"),
 ])
 def test_the_number_of_test_scores_is_told(digits, scores, said):
     assert said in text_of(report.page(digits, report.summary(digits, "r0123456789e") | {"test_scores": scores}))
@@ -394,3 +396,86 @@ def test_a_network_that_is_only_fitted_has_a_report_without_training(tmp_path):
     assert 'id="training"' not in page and 'id="reconstructions"' not in page and "None" not in text
     assert numbers["training"] == "patches" and numbers["loss"] is numbers["epochs"] is numbers["images_per_second"] is None
     assert numbers["weights"].endswith("weights.safetensors")
+
+
+# ---- what the run started from
+
+START = {"file": "results/train/t0123456789a/weights.bin", "sha256": "5e" * 6}
+
+
+def text_and_numbers(results, *dataset, **settings):
+    run = synthetic_run.make(results, *dataset, **settings)
+    return text_of(page_of(run)), report.summary(run, "r0123456789e", PARAMS)
+
+
+def test_a_run_that_starts_from_a_file_names_it_and_calls_only_the_random_draw_untrained(tmp_path):
+    text, numbers = text_and_numbers(tmp_path, start=START["file"])
+    assert numbers["start"] == START and numbers["versions"]["initial"] != numbers["versions"]["initial_random"]
+    lead = text.partition("learns from")[2].partition("Result")[0]
+    assert f"It started from the weights of {START['file']} (sha256 {START['sha256']})." in lead
+    assert f"Compared with random weights, the weights of {START['file']} and training the encoder from there raised" in text
+    assert f"well under 1 % is still practically as in {START['file']}, however" in text.replace("\xa0", " ")
+    assert f"The run did not train on them; what {START['file']} had been trained on is not known here." in text
+    assert "practically random" not in text and "Neither the network nor the SVM was trained on them" not in text
+    assert f"Initial weights{START['file']}sha256 {START['sha256']}" in text
+
+
+def test_a_run_that_starts_from_random_weights_says_so(digits):
+    text, numbers = text_of(page_of(digits)), report.summary(digits, "r0123456789e")
+    assert numbers["start"] is None and numbers["training"] == "gradient" and "Initial weightsrandomseed 1" in text
+    assert "is still practically random, however" in text and "Neither the network nor the SVM was trained on them." in text
+
+
+def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
+    text, numbers = text_and_numbers(tmp_path, start="theirs.bin", trained=False)
+    assert "An autoencoder on handwritten digits" in text and "learns from" not in text
+    assert f"751,875 parameters was not trained: its weights are those of theirs.bin (sha256 {START['sha256']})." in text
+    assert "Given encoderthis run" in text and "Untrained encodercontrol" in text
+    assert "Compared with random weights, the weights of theirs.bin raised the accuracy" in text
+    assert "correctly only with the given encoder" in text and "The given weights are" in text
+    assert numbers["training"] == "none" and numbers["loss"] is numbers["device"] is numbers["layer_movement"] is None
+    assert numbers["features"] == [{"network": "autoencoder", "layer": "latent", "weight": None, "learned": "nothing",
+                                    "file": {**START, "file": "theirs.bin"}}]
+    assert "None" not in text and not re.search(r"\btrained encoder", text, re.I)
+
+
+def test_random_weights_are_their_own_control(tmp_path):
+    text, numbers = text_and_numbers(tmp_path, trained=False, controls=("pixels",))
+    assert "was not trained: its weights are random, drawn with seed 1." in text and "Untrained encoderthis run" in text
+    assert numbers["control_accuracy"] is None and numbers["seed"] == 1 and not re.search(r"\btrained encoder", text, re.I)
+    alone, _ = text_and_numbers(tmp_path / "alone", trained=False, controls=())
+    assert "These random weights are what other runs have as their control." in alone
+
+
+def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
+    text, numbers = text_and_numbers(tmp_path, "mnist", network="lenet_5", start="theirs.safetensors", trained=False)
+    assert "its weights are those of theirs.safetensors" in text and "It classified" in text and "None" not in text
+    assert "Training accuracy" not in text and "is trained with the labels" not in text
+    assert numbers["test_accuracy"] and numbers["weights"].endswith("weights.safetensors") and "/initial/" in numbers["weights"]
+
+
+def test_features_learned_with_labels_are_said_to_be(tmp_path):
+    run = synthetic_run.make(tmp_path, parts=(0.5,), labelled=True)
+    text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")
+    assert "An autoencoder and LeNet-5 learn from handwritten digits" in text
+    lead = text.partition("learn from")[2].partition("Result")[0]
+    assert "Labels were also used for the features: the output of fc2_relu of LeNet-5, which was trained with labels" in lead
+    assert "The labels are used by the SVM, and by the training of LeNet-5, whose output is part of the features." in text
+    assert "multiplied by 0.5: the output of layer fc2_relu of LeNet-5, trained with labels" in text
+    assert "the output of layer latent of an autoencoder, trained without labels" in text
+    assert [(part["network"], part["layer"], part["weight"], part["learned"]) for part in numbers["features"]] == [
+        ("autoencoder", "latent", 1, "without labels"), ("lenet_5", "fc2_relu", 0.5, "with labels")]
+
+
+def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(lenet, digits_page):
+    assert "the output of layer fc2_relu, which was learned with the labels: 8,192 features" in text_of(page_of(lenet))
+    assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
+    plain = text_of(digits_page)
+    assert "Labels were also used" not in plain and "Only the SVM uses the labels; the network does not." in plain
+
+
+@pytest.mark.parametrize("settings", [
+    {"start": "theirs.bin"}, {"start": "theirs.bin", "trained": False}, {"trained": False}, {"parts": (0.5,), "labelled": True},
+    {"start": "theirs.bin", "fitted": True, "epochs": 1}])
+def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
+    assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []

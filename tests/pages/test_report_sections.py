@@ -124,10 +124,10 @@ def test_classes_that_are_nearly_perfect_are_drawn_by_what_is_missing(lenet, mon
 
 
 def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = report_sections._accuracy(0.9926, 10_000), report_sections._accuracy(0.9926, 1000)
+    sharp, blunt = report_sections.scored(0.9926, 10_000), report_sections.scored(0.9926, 1000)
     assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
     assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert report_sections._accuracy(1.0, 1000)["error_text"] == ""
+    assert report_sections.scored(1.0, 1000)["error_text"] == ""
 
 
 def test_the_movement_of_many_layers_is_folded_on_one_scale():

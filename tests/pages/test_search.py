@@ -14,11 +14,13 @@ import synthetic_results
 from ladder.pages import compare, search
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config
+from ladder.workflow import config, stages
+from ladder.workflow import search as workflow_search
 from page_text import text_of
 
 SEARCH = {"strategy": "random", "budget": 5, "seed": 1, "metric": "auto", "holdout": 180,
-          "keys": {"learning_rate": {"min": 0.0001, "max": 0.1, "scale": "log"}, "autoencoder_filters": [[256, 128], [8]]}}
+          "keys": {"learning_rate": {"min": 0.0001, "max": 0.1, "scale": "log"}, "autoencoder_filters": [[256, 128], [8]]},
+          "settings": {}}
 FAILURE = "the loss is nan at step 3 (epoch 1) with learning rate 0.1; try a smaller learning_rate, or a gradient_clip"
 ENTRIES = [({"learning_rate": 0.001, "autoencoder_filters": [256, 128]}, ""),
            ({"learning_rate": 0.01, "autoencoder_filters": [256, 128]}, ""),
@@ -42,9 +44,13 @@ def failed(results, reason):
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def inputs(results):
     """The inputs for ENTRIES: two runs, of which the second is better, and one that failed."""
-    results = tmp_path_factory.mktemp("results")
     runs = [accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.001), 0.9),
             accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.01, noise=0.1), 0.95),
             failed(results, FAILURE)]
@@ -67,9 +73,38 @@ def test_the_best_is_first_and_what_has_no_result_last(inputs):
     assert "One run failed. One could not run." in text
 
 
+OVERRIDES = {"batch_size": 32, "normalization": "zca", "features_concatenate": [{"features_layer": "enc1_pool", "weight": 0.5}],
+             "cifar10_sha256": "null", "learning_rate": 0.3, "name": "of the search alone"}
+
+
+def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_made_with(inputs):
+    here = yaml.safe_load((ROOT / "config.yaml").read_text())
+    searched = config.load(here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "holdout": 180}})
+    best = next(entry for entry in workflow_search.entries(searched) if entry.overrides == {"learning_rate": 0.01})
+    written = yaml.safe_load(search.best_yaml(found(inputs, settings=workflow_search.params(searched)["settings"])))
+    edited = here | {"batch_size": 16, "seed": 9, "features_pool": 4}   # config.yaml, changed after the search
+
+    def versions(settings):
+        return {role: keyed.version for role, keyed in stages.chain(settings).items() if role != "report"}   # it has the name
+
+    again = config.resolve(config.load(edited | written | {"holdout": 180}))
+    assert again["autoencoder_filters"] == [256, 128] and versions(again) == versions(best.settings)
+    assert written["holdout"] == 0, "the command scores on the test images"
+
+
+def test_runs_that_share_the_best_score_are_all_named(results, inputs):
+    of = found({**inputs, "report0": inputs["report1"], "train0": inputs["train1"]}, ENTRIES)
+    text = text_of(search.page(of))
+    assert "The best is run 1 with a hold-out accuracy of 95.0 %, which run 2 shares; it is the first of those" in text
+    worse = accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.05), 0.9)
+    entries = [*ENTRIES[:2], ({"learning_rate": 0.05, "autoencoder_filters": [256, 128]}, "")]
+    text = text_of(search.page(found({**inputs, "report2": worse["report"], "train2": worse["train"]}, entries)))
+    assert "The best is run 2 with a hold-out accuracy of 95.0 %, 5.0 points more than runs 1 and 3." in text
+
+
 def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
     text = search.best_yaml(found(inputs))
-    assert yaml.safe_load(text) == ENTRIES[1][0]
+    assert yaml.safe_load(text) == ENTRIES[1][0] == yaml.safe_load(text.split("\n\n")[0])
     assert "hold-out accuracy 95.0 % on 180 training images held out" in text
     config.load(yaml.safe_load((ROOT / "config.yaml").read_text()) | yaml.safe_load(text))
     assert search.preset(found(inputs)) in search.page(found(inputs))

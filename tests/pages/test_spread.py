@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ladder.pages.spread import Spread, paired, spread
+from ladder.pages.spread import DIFFERENCES, SHARES, Spread, paired, spread
 
 
 def test_mean_and_sample_deviation():
@@ -25,6 +25,13 @@ def test_the_interval_is_students(n, quantile):
     assert (low, high) == pytest.approx((0.1 - quantile * 0.02 / math.sqrt(n), 0.1 + quantile * 0.02 / math.sqrt(n)), abs=1e-5)
 
 
+def test_the_interval_of_an_accuracy_ends_where_accuracies_do():
+    found = spread([0.8875, 0.9425], SHARES)
+    assert found.interval == (pytest.approx(0.915 - 12.706 * 0.0275, abs=1e-5), 1.0)
+    assert spread([0.01, 0.03], SHARES).interval[0] == 0 and spread([0.9, 0.91, 0.92, 0.93], SHARES).interval[1] < 1
+    assert paired({1: 0.0, 2: 1.0}, {1: 1.0, 2: 0.0}).interval == (-1.0, 1.0)
+
+
 def test_pairs_take_out_what_a_seed_does_to_both():
     exact = {1: 0.90, 2: 0.95, 3: 0.85}
     found = paired({seed: value - 0.01 - 0.001 * seed for seed, value in exact.items()}, exact)
@@ -33,7 +40,7 @@ def test_pairs_take_out_what_a_seed_does_to_both():
 
 def test_only_seeds_of_both_are_paired():
     found = paired({1: 0.5, 2: 0.6, 7: 0.1}, {2: 0.7, 1: 0.7, 9: 0.9})
-    assert found == Spread(pytest.approx(-0.15), pytest.approx(0.0707107), 2)
+    assert found == Spread(pytest.approx(-0.15), pytest.approx(0.0707107), 2, DIFFERENCES)
     assert paired({1: 0.5}, {2: 0.5}) is None
 
 

@@ -27,7 +27,8 @@ def add(results, made="2026-01-31T12:34:56Z", name=None, tags=None, faster=1.0, 
     own = {key: settings.pop(key) for key in list(settings) if key in synthetic_run.Settings.__dataclass_fields__}
     fresh = pathlib.Path(results, ".fresh")
     run = synthetic_run.make(fresh, **own)
-    _change_training(run["train"], faster, noise, loss, {key: value for key, value in settings.items() if key not in ADDED})
+    if "train" in run:
+        _change_training(run["train"], faster, noise, loss, {key: value for key, value in settings.items() if key not in ADDED})
     _report(fresh, run, {key: value for key, value in (("name", name), ("tags", tags)) if value})
     renamed = {}
     order = {one.version: one for one in run.values()} | {synthetic_run.version("report"): None}
@@ -58,7 +59,9 @@ def _change_training(train, faster, noise, loss, params):
 
 def _report(results, run, extra):
     inputs = {role: artifacts.Artifact(one.folder) for role, one in run.items()}
-    params = {key: inputs["train"].manifest["spec"]["params"][key] for key in ("network", "variant", "batch_size", "seed")}
+    made = inputs.get("train", inputs["initial"]).manifest["spec"]["params"]
+    params = {"variant": "cpu", "batch_size": 64, "seed": 1} | {
+        key: made[key] for key in ("network", "variant", "batch_size", "seed") if key in made}
     spec = {"stage": "report", "params": {**params, "dataset": inputs["data"].manifest["spec"]["params"]["dataset"], **extra},
             "sources": {"workflow/scripts/make_report.py": "0" * 16},
             "parents": {role: one.version for role, one in inputs.items()}}

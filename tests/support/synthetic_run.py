@@ -28,10 +28,12 @@ class Settings:
     """steps: None for whole epochs; holdout: if not 0, size of a hold-out set instead of `test` images; features_layer: None
     for a network that classifies without an SVM.
 
-    fitted: whether the encoder is fitted to patches, so that only the decoder is trained.
+    start: name of the file that the run starts from, None for random weights; fitted: whether the encoder is fitted to patches,
+    so that only the decoder is trained; trained: whether there is a training.
     accuracy: of a network that classifies, None for that of ACCURACIES.
     evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of ablation entries; options:
-    further options of the features; parts: weights of features joined to the run's own; mapped: number of images in the map.
+    further options of the features; parts: weights of features joined to the run's own; labelled: whether the last part comes
+    from LeNet-5; mapped: number of images in the map.
     """
 
     dataset: str = "digits"
@@ -43,13 +45,16 @@ class Settings:
     test: int = 360
     holdout: int = 0
     features_layer: str | None = None
+    start: str | None = None
     fitted: bool = False
+    trained: bool = True
     accuracy: float | None = None
     evaluations: tuple = ()
     seeds: tuple = ()
     ablated: int = 0
     options: dict = dataclasses.field(default_factory=dict)
     parts: tuple = ()
+    labelled: bool = False
     mapped: int = 0
 
 
@@ -61,19 +66,20 @@ def make(results, dataset="digits", **settings):
     layer = settings.features_layer or (None if network.classifies else network.features)
     run = {"data": _data(results, settings)}
     run["normalized"] = _normalized(results, run["data"])
+    run |= _initial(results, network, params, settings)
     if settings.fitted:
         run["patches"] = _fit(results, network, params, random)
-    if network.trains:
+    if network.trains and settings.trained:
         run["train"] = _train(results, run["data"], network, params, settings, random)
     if network.classifies:
-        run["evaluate"] = _evaluate(results, run["data"], params, settings, random)
+        run["evaluate"] = _evaluate(results, run, params, settings, random)
     if layer:
         for kind in ("", *settings.controls):
             suffix = f"_{kind}" if kind else ""
             of = {**params, "variant": "cpu", "features_layer": layer, **settings.options}
-            run[f"features{suffix}"] = read = _features(results, suffix, of)
+            run[f"features{suffix}"] = read = _features(results, suffix, of, _weights(run, kind))
             if settings.parts and kind != "pixels":
-                run |= _joined(results, suffix, read, of, settings)
+                run |= _joined(results, suffix, run, of, settings)
                 read = run[f"joined{suffix}"]
             run[f"svm{suffix}"] = _svm(results, suffix, run["data"], settings, random)
             for name in settings.evaluations:
@@ -140,6 +146,23 @@ def _normalized(results, data):
     statistics = {"scale": np.full(channels, 1 / 255, np.float32), "offset": np.zeros(channels, np.float32)}
     work.write_tensors("statistics.safetensors", statistics)
     return finish()
+
+
+def _initial(results, network, params, settings):
+    """The initial weights by role, with those of the control if the run starts from a file."""
+    kinds = {"initial": {"seed": 1}}
+    if settings.start:
+        kinds = {"initial": {"file_sha256": "5e" * 32}}
+        kinds |= {"initial_random": {"seed": 1}} if "random" in settings.controls else {}
+    found = {}
+    for role, source in kinds.items():
+        work, finish = _artifact(results, "initial", {**params, **source}, {}, 0.1, role.removeprefix("initial"))
+        with work.file(weights.file_name(network)) as path:
+            weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
+        work.metrics = {"parameters": network.parameter_count, "network": network.table,
+                        **({"file": settings.start} if role == "initial" and settings.start else {})}
+        found[role] = finish()
+    return found
 
 
 def _fit(results, network, network_params, random):
@@ -224,9 +247,11 @@ def _history(network, sizes, random):
     return {"losses": 0.02 + 2.3 * fallen, "hits": np.rint(sizes * np.clip(1 - fallen, 0, 1)).astype(float)}
 
 
-def _evaluate(results, data, network_params, settings, random):
+def _evaluate(results, run, network_params, settings, random):
+    data = run["data"]
     work, finish = _artifact(results, "evaluate", {**network_params, "variant": "cpu"},
-                             {"normalized": version("normalized"), "data": data.version, "weights": version("train")}, 1.3)
+                             {"normalized": version("normalized"), "data": data.version,
+                              "weights": _weights(run, "").version}, 1.3)
     accuracy = settings.accuracy or ACCURACIES[settings.dataset]["evaluate"]
     predictions = _predictions(data, accuracy, random)
     sure = random.uniform(0.4, 1, len(predictions))
@@ -238,11 +263,16 @@ def _evaluate(results, data, network_params, settings, random):
     return finish()
 
 
-def _features(results, suffix, params):
+def _weights(run, kind):
+    """The artifact with the weights behind the features of this kind; None for pixels."""
+    own = run["patches" if "patches" in run else "train" if "train" in run else "initial"]
+    return {"": own, "random": run.get("initial_random", run["initial"]), "pixels": None}[kind]
+
+
+def _features(results, suffix, params, made):
     pixels = {"encoder": "pixels", **{key: params[key] for key in ("features_flip", "features_pca") if key in params}}
     params = pixels if suffix == "_pixels" else {"encoder": "network", **params}
-    parents = {"": {"weights": version("train")}, "_random": {"weights": version("initial")},
-               "_pixels": {}}[suffix.partition("_part")[0]]
+    parents = {"weights": made.version} if made else {}
     work, finish = _artifact(results, "features", params, {"normalized": version("normalized"), **parents}, 6.0, suffix)
     work.write_array("train.npy", np.zeros((4, 3), np.float32))
     work.metrics = {"dimensions": 3072 if suffix == "_pixels" else 8192, "images_per_second": 731.5}
@@ -272,14 +302,30 @@ def _score(results, stage, suffix, read, data, settings, random):
     return finish()
 
 
-def _joined(results, suffix, own, params, settings):
-    """The artifacts of joined features by role, the parts and the whole."""
-    numbers = range(2, 2 + len(settings.parts))
-    parts = {f"features{suffix}_part{number}": _features(results, f"{suffix}_part{number}", params) for number in numbers}
+def _joined(results, suffix, run, params, settings):
+    """The artifacts of joined features by role, the parts, the network of a labelled one, and the whole."""
+    made, parts, others = _weights(run, suffix.removeprefix("_")), {}, {}
+    for number in range(2, 2 + len(settings.parts)):
+        last = number == 1 + len(settings.parts)
+        if settings.labelled and last:
+            others = _lenet(results, number)
+            params = {**others[f"train_part{number}"].manifest["spec"]["params"], "features_layer": "fc2_relu"}
+            made = others[f"initial_part{number}" if suffix else f"train_part{number}"]
+        parts[f"features{suffix}_part{number}"] = _features(results, f"{suffix}_part{number}", params, made)
+    own = run[f"features{suffix}"]
     names = {f"part{number}": one.version for number, one in enumerate([own, *parts.values()], 1)}
     work, finish = _artifact(results, "joined", {"weights": [1, *settings.parts]}, names, 0.4, suffix)
     work.metrics = {"dimensions": 8192 * len(names), "parts": [8192] * len(names)}
-    return {**parts, f"joined{suffix}": finish()}
+    return {**others, **parts, f"joined{suffix}": finish()}
+
+
+def _lenet(results, number):
+    """The weights of a LeNet-5 before and after a training with labels, as part `number`."""
+    params = {"network": "lenet_5", "image": [32, 32, 3], "classes": 10}
+    _, finish = _artifact(results, "initial", {**params, "seed": 1}, {}, 0.1, f"_part{number}")
+    initial = finish()
+    _, finish = _artifact(results, "train", {**params, "seed": 1}, {"initial": initial.version}, 1.0, f"_part{number}")
+    return {f"initial_part{number}": initial, f"train_part{number}": finish()}
 
 
 def _map(results, data, settings, random):

@@ -1,5 +1,6 @@
 """The real chain on a few digits: from config.yaml to the report; interrupted, on a full disk, and with damaged artifacts."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -19,10 +20,10 @@ import snakemake_server
 from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
-SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "batch_size", "epochs", "steps", "seed",
-           "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy", "raw_pixel_accuracy",
-           "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
-           "evaluations", "seeds", "ablation", "test_scores"]
+SUMMARY = ["dataset", "holdout", "network", "variant", "device", "training", "start", "features", "batch_size", "epochs",
+           "steps", "seed", "versions", "loss", "accuracy", "test_loss", "test_accuracy", "control_accuracy",
+           "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds", "images_per_second",
+           "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores"]
 
 
 def copy_project(folder, source=ROOT):
@@ -201,8 +202,34 @@ def test_a_network_that_classifies_goes_through_the_same_chain(done, tmp_path):
     status, output = run(project, "report", *LENET, "features_layer=fc1", f"initial_weights={summary['weights']}")
     assert status == 0, output
     again = json.loads((project / "results/summary.json").read_text())
+    assert again["start"]["file"] == summary["weights"] and again["features"][0]["learned"] == "with labels"
     assert again["svm"] and 0 <= again["control_accuracy"] <= 1
     assert again["loss"][0] < summary["loss"][0]
+
+    status, output = run(project, "report", *LENET, "steps=0", f"initial_weights={summary['weights']}")
+    assert status == 0, output
+    given = json.loads((project / "results/summary.json").read_text())
+    assert "train" not in given["versions"] and given["loss"] is given["accuracy"] is None
+    assert (given["test_accuracy"], given["test_loss"]) == (summary["test_accuracy"], summary["test_loss"])
+
+
+def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tmp_path):
+    project, small = shutil.copytree(done, tmp_path / "project"), ("autoencoder_filters=[8,6]", "controls=[random]")
+    status, output = run(project, "report", *small)
+    assert status == 0, output
+    trained = json.loads((project / "results/summary.json").read_text())
+    given = project / "theirs.bin"
+    shutil.copy(project / trained["weights"], given)
+    status, output = run(project, "report", *small, "steps=0", "initial_weights=theirs.bin")
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and summary["training"] == "none" and "train" not in summary["versions"]
+    assert summary["start"] == {"file": "theirs.bin", "sha256": hashlib.sha256(given.read_bytes()).hexdigest()[:12]}
+    assert summary["test_accuracy"] == trained["test_accuracy"], "the same weights as after the training"
+    assert summary["versions"]["features_random"] == trained["versions"]["features_random"]
+    features = [np.load(project / "results/features" / of["versions"][role] / "test.npy")
+                for of, role in ((summary, "features"), (trained, "features"), (trained, "features_random"))]
+    assert np.array_equal(*features[:2]) and not np.array_equal(features[0], features[2])
 
 
 FITTED = ("patches_samples=[2000]", "autoencoder_filters=[8,6]", "normalization=standardize", "controls=[]")

@@ -96,8 +96,9 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("batch_size", True, "batch_size is True"), ("batch_size", "many", "batch_size is 'many'"),
     ("batch_size", None, "batch_size is empty"),
     ("learning_rate", "nan", "learning_rate is 'nan', but must be a number above 0"), ("learning_rate", "inf", "'inf'"),
-    ("learning_rate", 0, "learning_rate is 0"), ("learning_rate", [1], "learning_rate is [1]"),
-    ("epochs", 0, "epochs is 0"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
+    ("learning_rate", 0, "(epochs 0 trains nothing)"),
+    ("learning_rate", [1], "learning_rate is [1]"),
+    ("epochs", -1, "epochs is -1"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
     ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
     ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
     ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
@@ -107,7 +108,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
-    ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 1 and at most 1,000,000,000"),
+    ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 0 and at most 1,000,000,000"),
     ("epochs", str(10 ** 400), "0... (403 characters), but must be a whole number"), ("steps", float("inf"), "steps is inf"),
     ("seed", "9" * 5000, "but must be a whole number"),
     ("learning_rate", 10 ** 400, "but must be a number above 0 and at most 3.4e+38"),
@@ -153,7 +154,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
 
 
 def test_a_number_that_python_does_not_write_out_is_refused(raw):   # nor would pytest write it out
-    for key in ("epochs", "learning_rate", "train_limit"):
+    for key in ("epochs", "learning_rate", "train_limit", "optimizer", "name", "search", "compare", "svm_gamma"):
         with pytest.raises(UserError, match=f"{key} is too large to be shown, but must be"):
             config.load(raw | {key: 10 ** 5000})
 

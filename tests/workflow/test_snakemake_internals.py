@@ -11,6 +11,10 @@ import pytest
 
 # The expressions of common.smk, evaluated like there in an input function.
 SNAKEFILE = """
+import atexit
+
+atexit.register(lambda: print("ended", workflow.is_main_process, workflow.scheduler is None, workflow.dryrun, workflow.touch))
+
 def look(wildcards):
     print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
           bool(workflow.dag_settings.forcetargets), bool(workflow.dag_settings.forceall),
@@ -86,3 +90,16 @@ def test_jobs_of_a_cluster_are_counted_in_resource_settings_nodes():
     from snakemake.settings.types import ResourceSettings
 
     assert ResourceSettings(nodes=5).nodes == 5
+
+
+@pytest.mark.parametrize("arguments, ended", [
+    (["page.html"], "ended True False False False"), (["page.html", "-n"], "ended True False True False"),
+    (["page.html", "--touch"], "ended True False False True"), (["--list"], "ended True True False False"),
+    (["--summary"], "ended True True False False")])
+def test_at_the_end_the_workflow_tells_whether_it_ran_jobs(seen, tmp_path, arguments, ended):
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    (tmp_path / "page.html").touch()
+    for _ in range(2):   # the second time there is nothing to be done
+        done = subprocess.run([sys.executable, "-m", "snakemake", "--cores", "1", *arguments], cwd=tmp_path, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.stdout.splitlines()[-1] == ended, done.stdout

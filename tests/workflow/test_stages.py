@@ -183,7 +183,7 @@ def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
     assert joined.spec["params"] == {"weights": [1, 0.5, 0.5]}
     assert list(joined.parents) == ["part1", "part2", "part3"] and chain["svm"].parents["features"] is joined
     assert {"train_part2", "features_part3", "joined"} < chain["report"].parents.keys()
-    assert not {"initial", "initial_part2"} & chain["report"].parents.keys()
+    assert {"initial", "initial_part2"} < chain["report"].parents.keys(), "the report says what each network started from"
     assert chain["svm_pixels"].parents["features"] is chain["features_pixels"], "pixels have no layers to join"
 
 
@@ -247,6 +247,68 @@ def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
     assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
     assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)
     assert "svm" not in changed(settings | {"svm_kernel": "linear"}, svm_gamma=0.1)
+
+
+FILE = {"file_sha256": "5e" * 32}
+
+
+def behind(chain, role):
+    """The role of the weights behind a role's features."""
+    weights = chain[role].parents["weights"]
+    return next(name for name, keyed in chain.items() if keyed is weights)
+
+
+@pytest.mark.parametrize("keys", [{}, {"training": "patches"}, {"training": "patches_then_gradient"}, {"epochs": 0}])
+def test_the_random_control_is_a_random_draw_whatever_the_run_starts_from(settings, keys):
+    drawn, given = stages.chain(settings | keys | {"epochs": 10}), stages.chain(settings | keys | FILE)
+    assert behind(given, "features_random") == "initial_random" and given["initial"].spec["params"]["file_sha256"]
+    assert given["features_random"].version == drawn["features_random"].version, "that of the run without a file"
+    start = given["patches" if "patches" in given else "train"].parents["initial"] if "epochs" not in keys else given["initial"]
+    assert start is given["initial"] is not given["initial_random"]
+    assert {"initial", "initial_random"} < given["report"].parents.keys()
+    assert "initial_random" not in stages.chain(settings | keys | FILE | {"controls": ["pixels"]})
+
+
+def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
+    from ladder.network import networks, weights
+
+    network = networks.from_params({"network": "autoencoder", "autoencoder_filters": [256, 128], "autoencoder_norm": False,
+                                    "image": [32, 32, 3]})
+    weights.save(tmp_path / "weights.bin", network, weights.initialize(network, 7))
+    part = {"initial_weights": str(tmp_path / "weights.bin"), "normalization": "zca"}
+    joined = stages.chain(resolved(features_concatenate=[part]))["joined_random"]
+    assert all("seed" in part.parents["weights"].spec["params"] for part in joined.parents.values())
+
+
+@pytest.mark.parametrize("none", [{"epochs": 0}, {"steps": 0}])
+def test_without_a_step_the_weights_are_the_initial_ones(settings, none):
+    chain = stages.chain(settings | none)
+    assert "train" not in chain and behind(chain, "features") == "initial"
+    assert "features_random" not in chain and "svm_pixels" in chain, "it is its own random control"
+    given = stages.chain(settings | none | FILE)
+    assert behind(given, "features") == "initial" and behind(given, "features_random") == "initial_random"
+    assert changed(settings | none, batch_size=32, learning_rate=0.5) == {"report"}
+    lenet = stages.chain(settings | none | {"network": "lenet_5", "features_layer": None} | FILE)
+    assert behind(lenet, "evaluate") == "initial" and "train" not in lenet
+    assert stages.prediction_roles(given) == ["data", "normalized", "initial", "features", "svm"]
+    assert "initial" not in stages.prediction_roles(stages.chain(settings))
+    entry = config.Entry({}, settings | none, "")
+    assert stages.comparison([entry]).parents["train0"] is not None
+
+
+def test_features_joined_to_random_ones_have_a_control_only_if_something_was_learned():
+    learned = {"features_concatenate": [{"epochs": 3}]}
+    chain = stages.chain(resolved(epochs=0, **learned))
+    assert [one.parents["weights"].stage for one in chain["joined"].parents.values()] == ["initial", "train"]
+    assert [one.parents["weights"].stage for one in chain["joined_random"].parents.values()] == ["initial", "initial"]
+    assert "joined_random" not in stages.chain(resolved(epochs=0, features_concatenate=[{"seed": 5}]))
+    both = stages.chain(resolved(features_concatenate=[{"epochs": 0, "seed": 5}]))
+    assert both["joined_random"].parents["part2"].version == both["joined"].parents["part2"].version
+
+
+def test_a_joint_training_without_a_step_is_one_line():
+    with pytest.raises(UserError, match="epochs is 0, but training is patches_then_gradient; set training to patches"):
+        resolved(training="patches_then_gradient", epochs=0)
 
 
 def test_a_multiplier_counts_where_it_makes_products(settings):

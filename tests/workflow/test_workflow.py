@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import platform
 import random
 import re
 import shutil
@@ -305,10 +306,11 @@ def test_what_is_damaged_is_named_and_made_again_from_what_is_whole(project):
 
 
 def test_a_damaged_second_copy_of_a_manifest_is_written_anew(project):
-    first, second, third = sorted(project.folder.glob("results/features/*/.complete.json"))
-    flip(first), second.unlink(), third.write_text("")
+    copies = sorted(project.folder.glob("results/*/*/.complete.json"))
+    for copy, damage in zip(copies, (flip, pathlib.Path.unlink, in_place_of, lambda path: path.write_text("")), strict=False):
+        damage(copy)
     assert "Nothing to be done" in project.snakemake()
-    for path in (first, second, third):
+    for path in copies:
         assert path.read_bytes() == path.with_name("manifest.json").read_bytes()
 
 
@@ -327,6 +329,37 @@ def test_damage_that_keeps_size_and_time_is_named_by_its_reader_and_the_same_com
     assert reasons(project.snakemake("-n", *command))["train"].startswith(f"damaged: {shown}")
     assert project.snakemake(*command) and project.status == 0
     assert project.ran() == ["features", "train"] and path.read_bytes() == before
+
+
+def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
+    for name in ("report.html", "summary.json"):
+        path = project.folder / "results" / name
+        whole = path.read_bytes()
+        in_place_of(path)
+        output = project.snakemake()
+        assert project.status != 0 and "Traceback" not in output
+        assert output.splitlines()[-1] == f"results/{name} is a folder; move it away: a page goes there"
+        assert (path / "file").read_text() == "in the way"
+        shutil.rmtree(path)
+        path.write_bytes(whole)
+
+
+def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
+    copy, (made,) = project.folder / "results/summary.json", project.folder.glob("results/report/*/summary.json")
+    whole = made.read_bytes()
+    flip(copy)
+    project.snakemake()
+    assert copy.read_bytes() == whole and project.ran() == []
+    os.utime(made, ns=flip(made))
+    damaged = made.read_bytes()
+    assert f"damaged: {made.relative_to(project.folder)} (its checksum" in project.snakemake("-n")
+    project.snakemake()
+    assert copy.read_bytes() == made.read_bytes() == whole != damaged and project.ran() == ["report"]
+    flip(made)
+    made.write_bytes(whole)
+    copy.unlink()
+    assert project.snakemake() and project.status == 0
+    assert copy.read_bytes() == whole and project.ran() == [], "it was put right by hand"
 
 
 def test_results_of_another_machine_open_where_their_backend_cannot_run(project):
@@ -448,6 +481,20 @@ def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
     assert project.ran() == ["train"]
     project.snakemake("report", "-R", "fit_svm")
     assert project.ran() == ["report", "svm", "svm", "svm"]
+
+
+def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(project):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    forms = ("logs/.errors.{}", "logs/.command.{}", "logs/train/.t.json.{}.tmp", "results/.report.html.{}.tmp")
+    gone, kept = ([project.folder / form.format(f"{machine}.{process}") for form in forms]
+                  for machine, process in ((platform.node(), ended.pid), ("elsewhere", ended.pid)))
+    kept += [project.folder / form.format(f"{platform.node()}.{os.getpid()}") for form in forms]
+    for path in (*gone, *kept):
+        path.touch()
+    assert project.snakemake("-n") and project.status == 0
+    assert [path.exists() for path in gone] == [False] * len(gone)
+    assert [path.exists() for path in kept] == [True] * len(kept)
 
 
 def test_two_runs_at_once_share_the_work(fresh):
@@ -685,7 +732,7 @@ def test_a_wrong_entry_names_the_list_it_is_in(project):
 
 
 @pytest.mark.parametrize("entry, words", [("{batch_sise: 3}", "did you mean batch_size? (entry 1 of compare)"),
-                                          ("{epochs: [3, 0]}", "epochs is '0', but must be")])
+                                          ("{epochs: [3, -1]}", "epochs is '-1', but must be")])
 def test_a_wrong_entry_of_the_compare_list_is_one_line(project, entry, words):
     output = project.snakemake("results/compare.html", "--config", f"compare=[{entry}]")
     assert project.status == 1 and words in output.splitlines()[-1]
@@ -717,6 +764,81 @@ def test_a_failed_run_ends_with_its_message_also_after_a_list_kept_it(project, t
     project.ran()
     project.snakemake(*alone)
     assert project.ran() == [], "it is known to fail"
+
+
+# ---- pages that the configuration has left behind
+
+@pytest.fixture
+def shown(project):
+    """The project whose report is a page with a body; returns (project, path of the page, its bytes)."""
+    page = project.folder / "results/report.html"
+    (own,) = (project.folder / "results/report").glob("*/report.html")
+    own.write_text(f"<body>\n{own.read_text()}")
+    page.write_bytes(own.read_bytes())
+    project.ran()
+    return project, page, page.read_bytes()
+
+
+def notice(page):
+    """The text of the notice at the top of a page, '' without one."""
+    found = re.search(r"<body>\n<!--of another configuration-->(.*)<!--end-->\n", page.read_text())
+    return re.sub("<[^>]+>", "", found[1]) if found else ""
+
+
+def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(shown):
+    project, page, before = shown
+    summary = (project.folder / "results/summary.json").read_bytes()
+    version = next((project.folder / "results/report").iterdir()).name
+    project.snakemake("train", "--config", "batch_size=32")
+    assert re.fullmatch(rf"This page shows {version}\. The latest command \([-\d]+ [\d:]+ UTC\) was for another configuration: "
+                        r"batch_size 64 → 32\. \.venv/bin/snakemake results/report\.html, with the settings of that command "
+                        r"line, makes the page anew\.", notice(page)), page.read_text()[:900]
+    project.snakemake("train", "--config", "batch_size=16")
+    assert "batch_size 64 → 16" in notice(page) and page.read_bytes().endswith(before.partition(b"<body>\n")[2])
+    assert "Nothing to be done" in project.snakemake("train") and page.read_bytes() == before
+    assert (project.folder / "results/summary.json").read_bytes() == summary
+    assert "Nothing to be done" in project.snakemake()
+
+
+def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
+    project, page, before = shown
+    config = project.folder / "config.yaml"
+    config.write_text(config.read_text().replace("svm_C: 10\n", "svm_C: 7\n"))
+    project.snakemake(FAIL="svm")
+    assert project.status != 0 and "svm_C" not in notice(page) and ": C 10 → 7. .venv/bin/snakemake results/report.html makes" \
+        in notice(page)
+    project.snakemake()
+    assert project.status == 0 and not notice(page) and page.read_bytes() != before
+    config.write_text(config.read_text().replace("svm_C: 7\n", "svm_C: 10\n"))
+    project.snakemake()
+    assert page.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [["-n", "train", "--config", "batch_size=32"], ["train", "--config", "batch_size=0"],
+                                       ["--config", "svm_backend=cuml"], ["--touch"], ["--summary", "--config", "seed=2"]])
+def test_a_command_that_runs_nothing_puts_no_notice_on_a_page(shown, arguments):
+    project, page, before = shown
+    project.snakemake(*arguments)
+    assert page.read_bytes() == before and project.ran() == []
+
+
+def test_a_page_that_shows_what_is_no_longer_there_says_that(shown):
+    project, page, before = shown
+    shutil.rmtree(next((project.folder / "results/report").iterdir()))
+    project.snakemake("train", "--config", "batch_size=32")
+    assert "This page shows an artifact that is no longer there." in notice(page)
+    project.snakemake()
+    assert not notice(page)
+
+
+def test_a_list_that_was_given_on_an_earlier_command_line_has_left_nothing(project):
+    project.snakemake("results/compare.html", "--config", "compare=[{svm_C: 3}]")
+    page = project.folder / "results/compare.html"
+    page.write_text("<body>\n")
+    project.snakemake("train")
+    assert not notice(page)
+    project.snakemake("train", "--config", "compare=[{svm_C: 4}]")
+    assert notice(page)
 
 
 SEARCH = ("results/search.html", "--config", "controls=[]")

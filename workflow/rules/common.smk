@@ -26,8 +26,8 @@ from ladder.workflow import config as configuration, places, search, stages
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
 ENVIRONMENT = ENVIRONMENT.replace("{", "{{").replace("}", "}}")
-# Fixed names by role: copies of the artifact's files. `report` always shows the active configuration; the others stay until
-# they are requested again: `variant: auto` reads results/parity.json.
+# Fixed names by role: copies of the artifact's files. They stay until they are requested again; `variant: auto` reads
+# results/parity.json.
 FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
@@ -69,6 +69,12 @@ class Command:
     @property
     def forces_all(self):
         return bool(workflow.dag_settings.forceall)
+
+    @property
+    def runs(self):
+        """Whether jobs run, where there are any: not with -n or --touch, and not inside a job. For use at the end."""
+        idle = workflow.scheduler is None or workflow.dryrun or workflow.touch
+        return workflow.is_main_process and not idle
 
 
 def runs_elsewhere():
@@ -136,7 +142,7 @@ def stop_unless(check, *arguments):
 
 def remove_leftovers():
     """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
-    for pattern in ("logs/.command.*", "logs/.errors.*", "results/.*.tmp"):
+    for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
         for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -246,6 +252,8 @@ def outdated(role):
     def inputs(wildcards):
         folder = pathlib.Path(CHAIN[role].folder)
         copies = [pathlib.Path(copy) for copy in FIXED[role] if os.path.exists(copy)]
+        for folder_there in filter(pathlib.Path.is_dir, copies):
+            sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
         same = all(
             (folder / copy.name).exists()
@@ -311,6 +319,24 @@ def settle(*paths):
     for path in paths:
         if os.path.exists(path) and os.path.getmtime(path) > time.time():
             os.utime(path)
+
+
+# Pages in results/ that the configuration has left behind.
+
+
+@atexit.register
+def mark_pages_of_other_configurations():
+    """Put a notice on each page that shows another version than this command's; parity measures a machine, not a run."""
+    if not COMMAND.runs:
+        return
+    from ladder.workflow import notices
+
+    given = any(option.startswith(("--config", "-C")) for option in sys.argv)
+    for role in FIXED.keys() - {"parity"}:
+        page, keyed = FIXED[role][0], CHAIN[role]
+        # A list that is empty now was given on an earlier command line.
+        if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
+            notices.update(page, keyed, given)
 
 
 # Parameters of a stage's command line.

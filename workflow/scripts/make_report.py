@@ -5,7 +5,7 @@ from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    numbers = report.summary(inputs, work.folder.name, params.get("ablation", ()))
+    numbers = report.summary(inputs, work.folder.name, params)
     page = report.page(inputs, numbers)
     work.write_json("summary.json", numbers)
     work.write_bytes("report.html", page.encode())

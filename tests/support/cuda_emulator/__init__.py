@@ -109,8 +109,8 @@ class Function:
     def __call__(self, grid, block, args, shared_mem=0, order="forward", first_block=0):
         """Run the kernel. Arrays must be C-contiguous and are changed in place; scalars are NumPy scalars.
 
-        order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks before it do not run. Raises
-        KernelFault; accesses are not watched.
+        order: a name in ORDERS or the seed (above 1) of a random one; first_block: the blocks before it, along x, do not run.
+        Raises KernelFault; accesses are not watched.
         """
         library = self.module.plain
         _check_arguments(self.name, _parameters(library, self.name), args)

@@ -115,7 +115,7 @@ struct Launch {
     void** arguments;
     uint32_t order;          // 0 forward, 1 reverse, otherwise the seed of a random order
     uint32_t buffer_count;   // 0: run without watching memory
-    uint64_t first_block;    // the earlier ones do not run
+    uint64_t first_block;    // along x; the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;

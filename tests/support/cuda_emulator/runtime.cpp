@@ -414,8 +414,9 @@ static bool accepted(const Launch& launch) {
 
 static void run_blocks() {
     std::mt19937 random(running->order);
-    std::vector<unsigned> blocks(size_t(running->grid[0]) * running->grid[1] * running->grid[2] - running->first_block);
-    for (unsigned i = 0; i < blocks.size(); i++) blocks[i] = running->first_block + i;
+    std::vector<unsigned> blocks;
+    for (unsigned line = 0; line < running->grid[1] * running->grid[2]; line++)
+        for (unsigned x = running->first_block; x < running->grid[0]; x++) blocks.push_back(line * running->grid[0] + x);
     arrange(blocks, random);
     for (unsigned number : blocks) {
         begin_block(number, random);

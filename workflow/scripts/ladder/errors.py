@@ -1,5 +1,7 @@
 """The exceptions whose message is meant for the user, and how their messages show values."""
 
+import json
+
 MOST = 1000      # characters of a message
 MOST_SHOWN = 80  # characters of a value in a message
 
@@ -27,7 +29,10 @@ def one_line(text, most=MOST):
 def excerpt(value):
     """A value as messages show it: text in quotes, and of anything long its beginning and its length."""
     try:
-        text = f"'{value}'" if isinstance(value, str) else str(value)
+        if isinstance(value, (list, dict)):
+            text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+        else:
+            text = f"'{value}'" if isinstance(value, str) else str(value)
     except (ValueError, RecursionError):   # a number of more than 4,300 digits, or nested too deep
         text = "too large to be shown"
     shown = one_line(text[:MOST_SHOWN])

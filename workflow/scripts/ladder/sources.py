@@ -48,9 +48,10 @@ def libraries(files):
 
 def loaded():
     """The project's Python files that this process has imported, relative to the root."""
-    files = {pathlib.Path(module.__file__).resolve() for module in list(sys.modules.values())
-             if getattr(module, "__file__", None)}
-    return {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(SCRIPTS)}
+    files = [pathlib.Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
+    folders = {folder: folder.resolve() for folder in {file.parent for file in files}}   # a tenth as many as files
+    return {(folders[file.parent] / file.name).relative_to(ROOT).as_posix() for file in files
+            if folders[file.parent].is_relative_to(SCRIPTS)}
 
 
 @functools.cache

@@ -58,7 +58,7 @@ def fit(features, labels, seed, threads=1):
     if not np.isfinite(center).all():
         raise RunFailed(NOT_FINITE.format(""))
     rows = features - center
-    gamma = resolve_gamma("scale", rows)
+    gamma = resolve_gamma("scale", features)   # of the rows as they are: minus their mean they lose the columns' differences
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
     validation = _validate(rows, codes, targets, gamma, seed, threads)
     width, strength = max(validation, key=validation.get)

@@ -63,7 +63,10 @@ def fetch(urls, path, sha256, size=None, setting="sha256"):
     wanted = sha256.lower()
 
     def fault(file):
-        found = disk.sha256(file)
+        try:
+            found = disk.sha256(file)
+        except OSError as error:
+            return f"it cannot be read ({error.strerror})"
         held = file.stat().st_size
         length = f"it is {held:,} bytes, not {size:,}, and " if size and held != size else ""
         return f"{length}its sha256 is {found}, not {wanted}" if found != wanted else ""

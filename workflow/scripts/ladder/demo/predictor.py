@@ -52,7 +52,7 @@ class Predictor:
     def __init__(self, inputs, threads, data_residency="auto", multiplier="exact"):
         self.inputs, self._threads = inputs, threads
         self._options = {"data_residency": data_residency, "multiplier": multiplier}
-        made = inputs.get("train", inputs.get("patches"))
+        made = next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
         self.network = networks.from_params(made.manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
@@ -67,7 +67,7 @@ class Predictor:
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
-            self._encode = self._layer_encoder()
+            self._encode = self._layer_encoder(made)
             log.info("features of %d training images, to find the nearest among them", len(images))
             training = self._encode(images)
         self.compared = len(training)
@@ -97,9 +97,9 @@ class Predictor:
 
         return encode
 
-    def _layer_encoder(self):
+    def _layer_encoder(self, made):
         """As _encoder, for the last layer before the scores of a network that classifies."""
-        model = self._model(self._tested, self.inputs["train"], self._statistics, self.layer)
+        model = self._model(self._tested, made, self._statistics, self.layer)
 
         def encode(images):
             rows = stored(images, self._statistics)

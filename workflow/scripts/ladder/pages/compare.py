@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import functools
 import io
+import itertools
 import math
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from ladder.classifiers import metrics
 from ladder.network import networks, weights
-from ladder.pages import figures, report_sections, roles, templates
+from ladder.pages import feature_sections, figures, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
 COLOURS = 8        # runs and parts that colours can distinguish
@@ -156,6 +157,7 @@ def context(runs):
         "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
         "rows": [_row(run, keys, series, ran) for run in runs],
         "scored_on": _scored_on(ran),
+        "labelled": [run.number for run in ran if feature_sections.with_labels(run.summary["features"])],
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
         "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
         "charts": _charts(ran, series, labels),
@@ -196,16 +198,25 @@ def label(run, keys):
 
 
 def _best(ran):
-    """The most accurate run and its lead over the next one; None if the accuracies are not comparable."""
+    """The most accurate runs and their lead over the next ones; None if the accuracies are not comparable."""
     accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
                       key=lambda run: -run.summary["test_accuracy"])
     if len(accurate) < 2 or not _one_dataset(accurate):
         return None
-    first, second = accurate[:2]
-    ahead = first.summary["test_accuracy"] - second.summary["test_accuracy"]
-    errors = [report_sections.standard_error(run.summary["test_accuracy"], run.tested) or 0 for run in (first, second)]
-    return {"number": first.number, "text": templates.percent(first.summary["test_accuracy"]), "points": 100 * ahead,
-            "next": second.number, "within_chance": ahead <= 2 * math.hypot(*errors), "tested": first.tested}
+    first, *others = (list(some) for _, some in itertools.groupby(accurate, lambda run: run.summary["test_accuracy"]))
+    found = {"numbers": [run.number for run in first], "text": report_sections.scored(*_score(first[0]))["text"],
+             "tested": first[0].tested, "next": [], "within_chance": False}
+    if others:
+        ahead = _score(first[0])[0] - _score(others[0][0])[0]
+        errors = [report_sections.standard_error(*_score(run)) or 0 for run in (first[0], others[0][0])]
+        found |= {"next": [run.number for run in others[0]], "points": 100 * ahead,
+                  "within_chance": ahead <= 2 * math.hypot(*errors)}
+    return found
+
+
+def _score(run):
+    """(accuracy, number of images)"""
+    return run.summary["test_accuracy"], run.tested
 
 
 def _one_dataset(ran):
@@ -233,12 +244,12 @@ def _row(run, keys, series, ran):
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
     best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
     speed = run.summary["images_per_second"]   # None where nothing was trained
-    error = report_sections.standard_error(run.summary["test_accuracy"], run.tested) if run.summary["test_accuracy"] else None
+    own = {} if run.summary["test_accuracy"] is None else report_sections.scored(*_score(run))
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
-        "accuracies": {key: {"value": value, "text": "" if value is None else templates.percent(value)}
+        "accuracies": {key: {"value": value, "text": "" if value is None else report_sections.scored(value, run.tested)["text"]}
                        for key, value in accuracies.items()},
-        "error": f"± {100 * error:.1f}" if error else "",
+        "error": own.get("error_text", ""),
         "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "",
                  "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
@@ -275,7 +286,7 @@ def _charts(ran, series, labels):
     """Line charts of the training losses, one for each kind of loss, and of the training accuracies."""
     shown = [(quantity, [run for run in ran if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
     shown.append((ACCURACY, [run for run in ran if run.network.classifies]))
-    charts = [_chart(quantity, some, series, labels) for quantity, some in shown]
+    charts = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
     return [chart for chart in charts if chart]
 
 
@@ -323,6 +334,7 @@ def _stage_row(run, stages, labels):
 
 def _operations(ran, labels):
     """Stacked bars of the training time by operation: {"rows", "parts"}; operations without a colour are 'all other'."""
+    ran = [run for run in ran if "seconds_by_operation" in run.train.metrics]   # without the runs of weights as they were
     spent = {run.number: {name: value for name, value in run.train.metrics["seconds_by_operation"].items() if value > 0}
              for run in ran}
     largest = {}

@@ -310,10 +310,11 @@ def _machines(of):
 
 def _weights(of):
     """The distance between the weights of the two: {"role", "fault", "same", "bars"}; None if one has no weights."""
-    pair = next((pair for label in ("train", "initial") for pair in of.pairs if pair.label == label), None)
+    pair = next((pair for stage in ("train", "initial") for pair in of.pairs
+                 if pair.label in (stage, roles.TITLES[stage]) and pair.stage == stage), None)
     if pair is None or not (pair.a and pair.b):
         return None
-    found = {"role": pair.label, "a": pair.a, "b": pair.b, "fault": "", "same": pair.same, "bars": []}
+    found = {"role": pair.stage, "a": pair.a, "b": pair.b, "fault": "", "same": pair.same, "bars": []}
     if pair.same:
         return found
     try:

@@ -37,7 +37,7 @@ def seeds(inputs, own):
 
 
 def _score(values):
-    over = spread.spread(values)
+    over = spread.spread(values, spread.SHARES)
     return {"each": values, "mean": over.mean, "interval": over.interval and list(over.interval)}
 
 
@@ -69,42 +69,51 @@ def test_scores(inputs):
     dataset = data.manifest["spec"]["params"]["dataset"]
     scored = [line for line in scores.lines(data.folder.parent.parent)
               if line["rows"] == "test" and line["dataset"] == dataset]
-    weights = {inputs[role].version for role in ("patches", "train") if role in inputs}
+    weights = {inputs[role].version for role in ("patches", "train") if role in inputs} or {inputs["initial"].version}
     own = {line["version"] for line in scored if line["weights"] in weights}
     return {"rows": scores.kind(data), "run": len(own), "all": len({line["version"] for line in scored})}
 
 
 # Tables, for the page.
 
-def classifier_table(accuracies):
+def classifier_table(accuracies, made):
     """{"heads", "rows": [{"name", "cells"}]}: a row for each classifier of the features; None if the SVM is the only one."""
     rows = [name for name in roles.CLASSIFIERS if name != "evaluate" and name in accuracies]
     if len(rows) < 2:
         return None
     heads = [tail for tail in roles.ENCODERS if f"svm{tail}" in accuracies]
-    return {"heads": [roles.ENCODERS[tail] for tail in heads],
+    return {"heads": [roles.encoder(tail, made) for tail in heads],
             "rows": [{"name": roles.CLASSIFIERS[name],
                       "cells": [templates.percent(accuracies[f"{name}{tail}"]) for tail in heads]}
                      for name in rows]}
 
 
-def seed_table(numbers):
-    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; reach: half of the interval."""
+def seed_table(numbers, made):
+    """{"seeds", "rows": [{"name", "note", "each", "mean", "reach"}]} from `seeds`; made: how the run got its weights.
+
+    reach: the interval in words.
+    """
     if numbers is None:
         return None
     return {"seeds": numbers["seeds"], "rows": [
-        {**_named(role), "each": [templates.percent(value) for value in score["each"]],
-         "mean": templates.percent(score["mean"]), "reach": _reach(score["interval"])}
+        {**_named(role, made), "each": [templates.percent(value) for value in score["each"]],
+         "mean": templates.percent(score["mean"]), "reach": _reach(score)}
         for role, score in numbers["scores"].items()]}
 
 
-def _reach(interval):
-    return f"± {50 * (interval[1] - interval[0]):.1f}" if interval else "no spread"
+def _reach(score):
+    """The interval of a mean in percent: '± 0.4', or '56.6 to 100' where it is cut at one end."""
+    if not score["interval"]:
+        return "no spread"
+    low, high = score["interval"]
+    if low > 0 and high < 1:
+        return f"± {50 * (high - low):.1f}"
+    return " to ".join(f"{100 * end:.0f}" if end in (0, 1) else f"{100 * end:.1f}" for end in (low, high))
 
 
-def _named(role):
+def _named(role, made):
     classifier, _, encoder = role.partition("_")
-    note = "" if classifier == "evaluate" else roles.ENCODERS[encoder and f"_{encoder}"]
+    note = "" if classifier == "evaluate" else roles.encoder(encoder and f"_{encoder}", made)
     return {"name": roles.CLASSIFIERS[classifier], "note": note}
 
 

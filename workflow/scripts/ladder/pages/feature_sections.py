@@ -6,29 +6,71 @@ inputs are artifacts by role, as in report.py.
 import numpy as np
 
 from ladder.pages import figures, report_sections, templates
+from ladder.store import lineage
 
 NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity", "features_polarity_scale"}
 
 
-def parts(inputs):
-    """The run's features and those joined to them: [{"steps", "dimensions", "weight", "layer"}].
+# How a network got the weights behind its features, in words after its name.
+LEARNED = {"with labels": "trained with labels", "without labels": "trained without labels",
+           "from patches": "fitted to patches without labels", "nothing": "not trained"}
 
-    steps: in words, in the order of the processing; weight: None for a single part.
+
+def origins(inputs):
+    """Where the features of the run's parts come from, JSON-able: [{"network", "layer", "weight", "learned", "file"}].
+
+    weight: its factor, None for a single part; learned: a key of LEARNED; file: as report_sections.start, of its network.
     """
-    if "features" not in inputs:
-        return []
-    if "joined" not in inputs:
-        return [_part(inputs["features"], None)]
-    spec = inputs["joined"].manifest["spec"]
     found = {artifact.version: artifact for artifact in inputs.values()}
-    return [_part(found[spec["parents"][f"part{number}"]], weight)
-            for number, weight in enumerate(spec["params"]["weights"], 1)]
+    return [_origin(features, weight, found) for features, weight in _joined(inputs)]
 
 
-def _part(features, weight):
-    params = features.manifest["spec"]["params"]
-    return {"steps": _steps(params, features.metrics), "dimensions": features.metrics["dimensions"],
-            "layer": params["features_layer"], "weight": weight}
+def with_labels(origins):
+    """Those of `origins` whose networks were trained with labels."""
+    return [origin for origin in origins if origin["learned"] == "with labels"]
+
+
+def _joined(inputs):
+    """[(artifact of features, its factor)]"""
+    if "joined" not in inputs:
+        return [(inputs["features"], None)] if "features" in inputs else []
+    spec, found = inputs["joined"].manifest["spec"], {artifact.version: artifact for artifact in inputs.values()}
+    return [(found[spec["parents"][f"part{number}"]], weight) for number, weight in enumerate(spec["params"]["weights"], 1)]
+
+
+def _origin(features, weight, found):
+    params, made = features.manifest["spec"]["params"], found[features.manifest["spec"]["parents"]["weights"]]
+    learned = {"patches": "from patches", "initial": "nothing"}.get(made.manifest["spec"]["stage"])
+    started = _initial(made, found)
+    return {"network": params["network"], "layer": params["features_layer"], "weight": weight,
+            "learned": learned or ("with labels" if "classes" in params else "without labels"),
+            "file": lineage.start_file(started.manifest)}
+
+
+def _initial(made, found):
+    """The artifact of stage `initial` that an artifact with weights comes from."""
+    while made.manifest["spec"]["stage"] != "initial":
+        parents = made.manifest["spec"]["parents"]
+        made = found[parents.get("patches", parents.get("initial"))]
+    return made
+
+
+def parts(inputs):
+    """The run's features and those joined to them: [{"network", "layer", "how", "weight", "steps", "dimensions"}].
+
+    network: its title; how: it got its weights; weight: None for a single part; steps: in words, in the order of the work.
+    """
+    return [{"network": templates.network_title(origin["network"]), "layer": origin["layer"], "weight": origin["weight"],
+             "how": _how(origin), "steps": _steps(features.manifest["spec"]["params"], features.metrics),
+             "dimensions": features.metrics["dimensions"]}
+            for origin, (features, _) in zip(origins(inputs), _joined(inputs), strict=True)]
+
+
+def _how(origin):
+    learned, file = LEARNED[origin["learned"]], origin["file"]
+    if not file:
+        return learned
+    return f"{learned}, {'with the weights of' if origin['learned'] == 'nothing' else 'starting from'} {file['file']}"
 
 
 def _steps(params, metrics):

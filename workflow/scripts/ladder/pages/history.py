@@ -8,7 +8,7 @@ import os
 import pathlib
 
 from ladder import progress
-from ladder.pages import templates
+from ladder.pages import feature_sections, templates
 from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
@@ -114,8 +114,16 @@ def _shown(row, usual, below):
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
     return {**shown, **{key: of[key] for key in COLUMNS},
             "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
-                         "note": "hold-out" if of.get("holdout") else ""},
+                         "note": ", ".join(_notes(of))},
             "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
+
+
+def _notes(summary):
+    """What an accuracy must not be taken for: one on test images, or one of features learned without labels."""
+    if summary.get("holdout"):
+        yield "hold-out"
+    if feature_sections.with_labels(summary.get("features", [])) and summary.get("test_loss") is None:
+        yield "features learned with labels"
 
 
 def _last(losses):

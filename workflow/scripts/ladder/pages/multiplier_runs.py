@@ -95,12 +95,13 @@ class Group:
         return {seed: cell.run.summary["test_accuracy"] for seed, cell in self.cells.get(arm, {}).items()}
 
     def seconds(self, arm):
-        """Seed -> training time in seconds."""
-        return {seed: cell.run.summary["seconds"]["train"] for seed, cell in self.cells.get(arm, {}).items()}
+        """Seed -> training time in seconds, of those that trained."""
+        return {seed: cell.run.summary["seconds"]["train"] for seed, cell in self.cells.get(arm, {}).items()
+                if "train" in cell.run.summary["seconds"]}
 
     def losses(self, arm):
-        """Seed -> training loss of the last epoch."""
-        return {seed: cell.run.loss for seed, cell in self.cells.get(arm, {}).items()}
+        """Seed -> training loss of the last epoch, of those that trained."""
+        return {seed: cell.run.loss for seed, cell in self.cells.get(arm, {}).items() if cell.run.summary["loss"]}
 
 
 def rank(multiplier):

@@ -75,15 +75,16 @@ def _group(group, told):
     """A group as the template draws it; told: arm -> its label, number and colour."""
     drawn = [{**told[arm], "row": row(group, arm)} for arm in group.arms]
     there = [one for one in drawn if one["arm"] in group.cells]
+    trained = [one for one in there if one["row"]["train_seconds"] is not None]
     network, dataset = group.settings["network"], group.settings["dataset"]
     return {
         "title": f"{templates.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
         "settings": {key: templates.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
-        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": there,
+        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": trained,
         "rows": [_table_row(group, one) for one in drawn],
         "dots": _dots(group, there) if there else None,
-        "curves": _curves(group, there) if there else None,
-        "times": _times(there),
+        "curves": _curves(group, trained) if trained else None,
+        "times": _times(trained),
     }
 
 
@@ -98,7 +99,8 @@ def _table_row(group, one):
         "accuracy": _cell(of, "test_accuracy", lambda value: f"{100 * value:.2f}"),
         "difference": _cell(of, "difference", points),
         "verdict": verdict(of, arm == group.exact, group.exact is not None),
-        "seconds": {"text": templates.duration(of["train_seconds"]) if seeds else "", "value": of["train_seconds"]},
+        "seconds": {"text": "" if of["train_seconds"] is None else templates.duration(of["train_seconds"]),
+                    "value": of["train_seconds"]},
         "ratio": {"text": _multiple(of["train_seconds_ratio"]), "value": of["train_seconds_ratio"]},
         "loss": _cell(of, "final_loss", "{:.4g}".format),
     }
@@ -193,7 +195,7 @@ def _curves(group, there):
         losses, width = _losses(group.cells[one["arm"]].values())
         told = [(middle, value, f"{one['label']}, step {last:,}: {value:.4g}") for middle, last, value in losses]
         lines.append({"name": one["label"], "points": told})
-    last = max(cell.run.train.metrics["steps"] for cell in group.ran)
+    last = max(cell.run.train.metrics["steps"] for cell in group.ran if cell.run.summary["loss"])
     chart = figures.line_chart(lines, last, figures.log_scale)
     for drawn, one in zip(chart["lines"], there, strict=True):
         drawn |= {"series": one["series"], "run": one["id"], "dense": True}

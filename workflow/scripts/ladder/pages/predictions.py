@@ -10,6 +10,7 @@ import numpy as np
 
 from ladder.data import pictures
 from ladder.pages import figures, templates
+from ladder.store import lineage
 
 SHOWN = 5   # classes with a bar
 
@@ -118,10 +119,20 @@ def context(predictor):
 
 
 def _sentence(known, predictor):
-    title = templates.network_title(predictor.network.name)
+    title, how = templates.network_title(predictor.network.name), _weights(predictor.inputs, known["dataset"])
     if predictor.network.classifies:
-        return f"{title}, trained on {known['dataset']}, classifies the pictures."
-    return f"{title}, trained on {known['dataset']}, computes features, and an SVM classifies them."
+        return f"{title}, {how}, classifies the pictures."
+    return f"{title}, {how}, computes features, and an SVM classifies them."
+
+
+def _weights(inputs, dataset):
+    """Where the network's weights come from, in words."""
+    if "train" in inputs:
+        return f"trained on {dataset}"
+    if "patches" in inputs:
+        return f"fitted to patches of {dataset}"
+    file = lineage.start_file(inputs["initial"].manifest)
+    return f"not trained, with the weights of {file['file']}" if file else "not trained, with random weights"
 
 
 def shown(predictor, answer, name):

@@ -8,6 +8,7 @@ scores of other runs (see evaluations.py). Results that a stage has measured are
 
 import math
 import pathlib
+import re
 
 from ladder import sources
 from ladder.classifiers import metrics
@@ -17,15 +18,17 @@ from ladder.pages import evaluations, feature_sections, report_sections, roles, 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # keys that are not the common name
 
 
-def summary(inputs, version, ablation=()):
+def summary(inputs, version, params=None):
     """The run's numbers, JSON-able; None for a number that the run does not have.
 
-    version: of the report; ablation: the entries of that list, {"overrides", "reason"} each.
+    version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
+    start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
+    from (feature_sections.origins).
     loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
     else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
     """
-    train, network = report_sections.made_by(inputs), report_sections.network(inputs)
-    settings = train.manifest["spec"]["params"]
+    train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
+    settings = {**params, **train.manifest["spec"]["params"]}
     verdict = report_sections.verdict(inputs)
     found = verdict.metrics if verdict else {}
     return {
@@ -33,14 +36,15 @@ def summary(inputs, version, ablation=()):
         "holdout": inputs["data"].manifest["spec"]["params"].get("holdout", 0),
         "network": settings["network"],
         "variant": settings["variant"],
-        "device": train.metrics["device"],
-        "training": settings.get("training", "gradient") if "train" in inputs else "patches",
-        "batch_size": settings.get("batch_size"),
+        "device": train.metrics.get("device"),
+        "training": settings.get("training", "gradient") if "train" in inputs else "patches" if "patches" in inputs else "none",
+        "start": report_sections.start(inputs),
+        "features": feature_sections.origins(inputs),
+        "batch_size": train.manifest["spec"]["params"].get("batch_size"),
         "epochs": train.metrics.get("epochs"),
         "steps": train.metrics.get("steps"),
         "seed": settings["seed"],
-        "versions": {**{role: one.version for role, one in _made(inputs)},
-                     "initial": inputs.get("patches", train).manifest["spec"]["parents"]["initial"], "report": version},
+        "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
@@ -49,7 +53,7 @@ def summary(inputs, version, ablation=()):
         "raw_pixel_accuracy": _accuracy(inputs, "svm_pixels"),
         "per_class": found.get("per_class"),
         "confusion": found.get("confusion"),
-        "layer_movement": train.metrics["layer_movement"],
+        "layer_movement": train.metrics.get("layer_movement"),
         "seconds": {role: one.manifest["seconds"] for role, one in _made(inputs)},
         "images_per_second": train.metrics.get("images_per_second"),
         "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
@@ -57,7 +61,7 @@ def summary(inputs, version, ablation=()):
         "weights": _from_root(train.folder / weights.file_name(network)),
         "evaluations": evaluations.accuracies(inputs),
         "seeds": evaluations.seeds(inputs, settings["seed"]),
-        "ablation": evaluations.ablation(inputs, ablation),
+        "ablation": evaluations.ablation(inputs, params.get("ablation", ())),
         "test_scores": evaluations.test_scores(inputs),
     }
 
@@ -80,7 +84,11 @@ def context(inputs, numbers):
         "image": templates.shape(data.array("train_images.npy").shape[1:3]),
         "longest_name": max(len(name) for name in names),
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
-        "network_title": templates.network_title(numbers["network"]),
+        "networks": _networks(numbers),
+        "how": report_sections.how(inputs),
+        "labelled": [] if "evaluate" in inputs else [
+            {**one, "network": templates.network_title(one["network"])}
+            for one in feature_sections.with_labels(numbers["features"])],
         "smoke_test": numbers["dataset"] == "digits",
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
@@ -105,9 +113,9 @@ def context(inputs, numbers):
         "confusion": report_sections.confusion(numbers["confusion"], names),
         "confused": report_sections.most_confused(inputs),
         "mistakes": report_sections.mistakes(inputs),
-        "classifiers": evaluations.classifier_table(numbers["evaluations"]),
+        "classifiers": evaluations.classifier_table(numbers["evaluations"], report_sections.how(inputs)),
         "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
-        "seeds": evaluations.seed_table(numbers["seeds"]),
+        "seeds": evaluations.seed_table(numbers["seeds"], report_sections.how(inputs)),
         "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
         "feature_parts": feature_sections.parts(inputs),
         "pixels": feature_sections.pixels(inputs),
@@ -120,6 +128,13 @@ def context(inputs, numbers):
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
     }
+
+
+def _networks(numbers):
+    """The titles of the run's network and of those whose features are joined to its own, each once."""
+    titles = map(templates.network_title, [numbers["network"], *(one["network"] for one in numbers["features"])])
+    first, *others = dict.fromkeys(titles)
+    return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
 
 
 def _made(inputs):

@@ -10,6 +10,7 @@ import numpy as np
 from ladder.classifiers import metrics
 from ladder.network import networks, weights
 from ladder.pages import figures, roles, templates
+from ladder.store import lineage
 
 SAMPLES = 8        # training images shown per class
 MISTAKES = 16      # misclassified images shown
@@ -28,8 +29,22 @@ def verdict(inputs):
 
 
 def made_by(inputs):
-    """The artifact with the run's final weights: of the training, or of the fit if nothing is trained."""
-    return inputs.get("train", inputs.get("patches"))
+    """The artifact with the run's final weights: of the training, of the fit if nothing is trained, or the initial ones."""
+    return next(inputs[role] for role in ("train", "patches", "initial") if role in inputs)
+
+
+def how(inputs):
+    """How the run got its weights, before 'encoder' or 'network': 'fitted', 'trained', 'given' by a file, or 'untrained'."""
+    if "patches" in inputs:
+        return "fitted"
+    if "train" in inputs:
+        return "trained"
+    return "given" if start(inputs) else "untrained"
+
+
+def start(inputs):
+    """The file whose weights the run started from, {"file", "sha256"}; None if they were random."""
+    return lineage.start_file(inputs["initial"].manifest)
 
 
 def network(inputs):
@@ -44,18 +59,19 @@ def headline(inputs):
     if verdict(inputs) is None:
         return None
     accuracy, n = verdict(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
-    return {**_accuracy(accuracy, n), "wrong": n - round(accuracy * n)}
+    return {**scored(accuracy, n), "wrong": n - round(accuracy * n)}
 
 
 def accuracies(inputs):
     """The accuracies of the SVM, its controls and, if it classifies, the network on one axis; None without an SVM."""
     if "svm" not in inputs:
         return None
-    labels = roles.CLASSIFYING if "evaluate" in inputs else roles.FITTED if "patches" in inputs else roles.AUTOENCODER
+    labels = roles.CLASSIFYING if "evaluate" in inputs else roles.AUTOENCODER
+    made = how(inputs) if "evaluate" in inputs else how(inputs).capitalize()
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
-    return figures.interval_chart([{"key": "own" if role == own else "", "name": name, "note": note,
-                                    **_accuracy(inputs[role].metrics["accuracy"], n)}
+    return figures.interval_chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
+                                    **scored(inputs[role].metrics["accuracy"], n)}
                                    for role, (name, note) in labels.items() if role in inputs])
 
 
@@ -64,7 +80,8 @@ def standard_error(accuracy, n):
     return math.sqrt(accuracy * (1 - accuracy) / n) if 0 < accuracy < 1 else None
 
 
-def _accuracy(value, n):
+def scored(value, n):
+    """An accuracy on n images with its standard error, as numbers and in words, with as many digits as that has."""
     error = standard_error(value, n)
     digits = 1 if error is None or error >= 0.001 else 2
     return {"value": value, "error": error, "text": templates.percent(value, digits),
@@ -198,7 +215,7 @@ def loss_curve(inputs, average_image):
 
 def accuracy_curve(inputs):
     """The training accuracy by step, as in loss_curve; None if the network does not classify."""
-    if "evaluate" not in inputs:
+    if "evaluate" not in inputs or "train" not in inputs:
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
     return _curve(inputs, "training accuracy", hits, figures.share_scale,
@@ -373,6 +390,9 @@ def _lengths(parts):
 
 
 def operation_times(train):
+    """Bars of the seconds of each operation of the training or the fit; None if there was neither."""
+    if "seconds_by_operation" not in train.metrics:
+        return None
     values = {name: value for name, value in train.metrics["seconds_by_operation"].items() if value > 0}
     total = sum(values.values())
     rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
@@ -386,11 +406,12 @@ def operation_times(train):
 def layers(metrics):
     """The network's layers, in one part or, if there are many, one per stage: {"parts", "parameters", "macs", "count"}.
 
+    metrics: of an artifact with weights; initial weights have no kernels.
     `rows` of a layer: number of layers, from this one on, that its kernel computes together (0 inside such a group).
     """
     every = {layer["layer"]: layer for layer in metrics["network"]}
     folded = templates.in_stages(every) if len(every) > LONG else [("", list(every))]
-    parts = [_part(stage, [every[name] for name in names], metrics["kernels"]) for stage, names in folded]
+    parts = [_part(stage, [every[name] for name in names], metrics.get("kernels", [])) for stage, names in folded]
     templates.add_cells(parts, {"parameters": templates.count, "macs": templates.large})
     return {"parts": parts, "count": len(every), **_totals(every.values())}
 

@@ -3,7 +3,9 @@
 from ladder.store import lineage
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
-STAGES = {"data": "data", "normalized": "normalized", "patches": "fit to patches", "train": "train", "evaluate": "evaluate"}
+STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
+          "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
+          "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "svm": "svm", "linear": "linear", "ridge": "ridge",
             "knn": "knn"}
 CONTROLS = dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))
@@ -17,13 +19,12 @@ CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 # In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
 CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
                "knn": "nearest neighbours"}
-ENCODERS = {"": "trained", "_random": "untrained", "_pixels": "raw pixels"}
+ENCODERS = ("", "_random", "_pixels")
 
-# In the chart of accuracies: role -> (name, note), by the kind of network.
-AUTOENCODER = {"svm": ("Trained encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
+# In the chart of accuracies: role -> (name, note), by the kind of network; {}: how the run got its weights.
+AUTOENCODER = {"svm": ("{} encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
                "svm_pixels": ("Raw pixels", "control")}
-FITTED = AUTOENCODER | {"svm": ("Fitted encoder", "this run")}
-CLASSIFYING = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, trained network", "its features"),
+CLASSIFYING = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, {} network", "its features"),
                "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
 
 
@@ -37,6 +38,11 @@ def title(role):
     """The role's title; 'features, part 2' of features_part2."""
     _, _, part = role.partition("_part")
     return TITLES[_whole(role)] + (f", part {part}" if part else "")
+
+
+def encoder(tail, made):
+    """The encoder of a role's tail in tables; made: how the run got its weights, 'trained'."""
+    return {"": made, "_random": "untrained", "_pixels": "raw pixels"}[tail]
 
 
 def _whole(role):

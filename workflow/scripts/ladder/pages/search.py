@@ -59,17 +59,23 @@ def csv_text(found):
 
 def preset(found):
     """The best run's hyperparameters as YAML; '' if there is none."""
-    lines = [yaml.safe_dump({key: value}, default_flow_style=None if isinstance(value, list) else False, width=1000)
-             for key, value in (found.best.overrides.items() if found.best else ())]
-    return "".join(lines)
+    return _yaml(found.best.overrides) if found.best else ""
+
+
+def _yaml(settings):
+    """A line for each setting, as in config.yaml."""
+    return "".join(yaml.safe_dump({key: value}, default_flow_style=None if isinstance(value, list) else False, width=10_000,
+                                  allow_unicode=True, sort_keys=False) for key, value in settings.items())
 
 
 def best_yaml(found):
-    """The preset as the content of a file for --configfile."""
+    """The preset as the content of a file for --configfile, with all other settings of the search after a blank line."""
     if not found.best:
         return "# No run of the search has a result.\n{}\n"
+    rest = {key: value for key, value in found.search["settings"].items() if key not in found.best.overrides}
     return (f"# The best of {len(found.runs)} runs: {verdict(found)}.\n# To score it on the test images, which the "
-            f"search did not use, with the rest of the configuration unchanged:\n#     {COMMAND}\n{preset(found)}")
+            f"search did not use:\n#     {COMMAND}\n{preset(found)}\n"
+            f"# The other settings of the search: this file depends neither on config.yaml nor on other files.\n{_yaml(rest)}")
 
 
 def verdict(found):
@@ -99,19 +105,20 @@ def context(found):
 
 
 def _best(found):
-    """The best run and its lead over the next one; None if no run has a score."""
+    """The best run, those with the same score, and its lead over the next ones; None if no run has a score."""
     if not found.scored:
         return None
-    first = found.best
-    score, error = found.score(first), report_sections.standard_error(found.score(first), first.tested)
-    best = {"number": first.number, "text": templates.percent(score), "error": f"± {100 * error:.1f}" if error else "",
-            "tested": first.tested, "settings": compare.label(first, list(first.overrides)), "next": None}
-    if len(found.scored) > 1:
-        second = found.scored[1]
-        ahead = score - found.score(second)
-        errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, second)]
-        best |= {"next": second.number, "points": 100 * ahead, "within_chance": ahead <= 2 * math.hypot(*errors),
-                 "alike": sum(found.score(run) == score for run in found.scored)}
+    first, score = found.best, found.score(found.best)
+    alike = [run for run in found.scored if found.score(run) == score and run is not first]
+    lower = found.scored[1 + len(alike):]
+    best = {"number": first.number, "text": report_sections.scored(score, first.tested)["text"], "tested": first.tested,
+            "alike": sorted(run.number for run in alike), "smallest_loss": all(first.loss < run.loss for run in alike),
+            "next": [], "points": 0, "within_chance": False}
+    if lower:
+        ahead = score - found.score(lower[0])
+        errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, lower[0])]
+        best |= {"next": sorted(run.number for run in lower if found.score(run) == found.score(lower[0])),
+                 "points": 100 * ahead, "within_chance": ahead <= 2 * math.hypot(*errors)}
     return best
 
 
@@ -128,9 +135,9 @@ def _row(found, run, keys):
     score = found.score(run)
     if score is None:
         return row
-    error = report_sections.standard_error(score, run.tested)
+    told = report_sections.scored(score, run.tested)
     return {**row, "report": run.summary["versions"]["report"], "best": run is found.best,
-            "score": {"value": score, "text": templates.percent(score), "error": f"± {100 * error:.1f}" if error else ""},
+            "score": {"value": score, "text": told["text"], "error": told["error_text"]},
             "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
             "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 

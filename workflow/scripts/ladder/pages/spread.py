@@ -1,4 +1,9 @@
-"""Results over several seeds: mean, standard deviation and confidence interval, also of paired differences."""
+"""Results over several seeds: mean, standard deviation and confidence interval, also of paired differences.
+
+The interval is Student's t, cut where the mean itself cannot be: accuracies are between 0 and 1. Cutting leaves the coverage as
+it is, because only values are left out that the mean never has (M. Mandelkern, "Setting Confidence Intervals for Bounded
+Parameters", Statistical Science 17, 2002).
+"""
 
 import dataclasses
 import math
@@ -7,15 +12,17 @@ import statistics
 import scipy.special
 
 CONFIDENCE = 0.95
+ANY, SHARES, DIFFERENCES = (-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0)   # the smallest and the largest possible mean
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """deviation: the sample standard deviation (n - 1 degrees of freedom); None for a single number."""
+    """deviation: the sample standard deviation (n - 1 degrees of freedom), None for a single number; within: possible means."""
 
     mean: float
     deviation: float | None
     n: int
+    within: tuple = ANY
 
     @property
     def interval(self):
@@ -23,15 +30,16 @@ class Spread:
         if not self.deviation:
             return None
         reach = scipy.special.stdtrit(self.n - 1, (1 + CONFIDENCE) / 2) * self.deviation / math.sqrt(self.n)
-        return self.mean - float(reach), self.mean + float(reach)
+        least, most = self.within
+        return max(least, self.mean - float(reach)), min(most, self.mean + float(reach))
 
 
-def spread(values):
+def spread(values, within=ANY):
     """The Spread of numbers; None if there are none."""
     values = list(values)
     if not values:
         return None
-    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values), within)
 
 
 def paired(values, references):
@@ -39,4 +47,4 @@ def paired(values, references):
 
     Differences are rounded to 12 decimals, so that equal numbers of images give equal differences despite rounding errors.
     """
-    return spread(round(values[seed] - references[seed], 12) for seed in values if seed in references)
+    return spread((round(values[seed] - references[seed], 12) for seed in values if seed in references), DIFFERENCES)

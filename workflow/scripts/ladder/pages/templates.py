@@ -28,8 +28,8 @@ def render(template, context):
 def _environment():
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"count": count, "percent": percent, "duration": duration, "size": size, "large": large,
-                            "setting": setting, "moment": moment, "rate": rate}
+    environment.filters |= {"count": count, "listed": listed, "percent": percent, "duration": duration, "size": size,
+                            "large": large, "setting": setting, "moment": moment, "rate": rate}
     environment.globals |= {"script": script, "script_digest": script_digest}
     return environment
 
@@ -93,6 +93,12 @@ def add_cells(items, costs):
 def count(value):
     """1437 -> '1,437'."""
     return f"{value:,}"
+
+
+def listed(items):
+    """[2, 4, 7] -> '2, 4 and 7'."""
+    *most, last = map(str, items)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def percent(fraction, digits=1):

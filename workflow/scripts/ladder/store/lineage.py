@@ -12,7 +12,8 @@ from ladder.store import manifests
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
         "initial": {"file_sha256": "initial_weights"}}
-UNSAID = {"data": {"holdout": 0}}   # defaults that a stage's parameters omit
+UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
+DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
 CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as the setting `controls` names them
 
@@ -70,7 +71,7 @@ class Store:
     def settings(self, report):
         """Configuration key -> value, for all keys that can change the run of a report version."""
         roles = {"report": report, **self.parents(report)}
-        if made := roles.get("patches", roles.get("train")):
+        if "initial" not in roles and (made := roles.get("patches", roles.get("train"))):   # reports of earlier releases
             roles["initial"] = self.parents(made).get("initial")
         found = {}
         for role, version in roles.items():
@@ -79,9 +80,22 @@ class Store:
                 found |= UNSAID.get(role, {})
                 names = KEYS.get(role, {})
                 found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+                if role == "initial" and (file := start_file(manifest)):
+                    found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
+        if roles.keys().isdisjoint({"train", "patches"}):
+            found["epochs"] = 0
         if "svm" in roles:
             found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
         return found
+
+
+def start_file(manifest):
+    """{"file": name, "sha256": its first DIGITS} of the file that an artifact of stage `initial` was read from.
+
+    None for random weights. An earlier release did not record the name.
+    """
+    sha256 = manifest["spec"]["params"].get("file_sha256")
+    return {"file": manifest.get("metrics", {}).get("file", "a file"), "sha256": sha256[:DIGITS]} if sha256 else None
 
 
 def _below(folder):

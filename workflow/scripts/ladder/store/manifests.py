@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 
 from ladder.errors import UserError
 from ladder.store import disk
@@ -172,5 +173,7 @@ def _mend_second_copy(folder):
             return
     except OSError:
         pass
-    with contextlib.suppress(OSError):   # the results of somebody else, or a folder in its place
+    with contextlib.suppress(OSError):   # the results of somebody else
+        if second.is_dir():
+            shutil.rmtree(second)
         disk.write_atomically(second, written)

@@ -308,9 +308,12 @@ def _readings(value, rule):
             return _numbers(value, rule["type"])
         case "boolean":
             words = {"true": True, "yes": True, "false": False, "no": False}
-            return [value] if isinstance(value, bool) else [words[word] for word in [str(value).lower()] if word in words]
+            word = value.lower() if isinstance(value, str) else ""
+            return [value] if isinstance(value, bool) else [words[word]] if word in words else []
         case "null":
             return [None] if value in (None, "null") else []
+        case "object":
+            return [value] if isinstance(value, dict) else []
         case "string":   # without line breaks and what Python makes of bytes that are no text
             return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
     return [value]
@@ -374,6 +377,9 @@ def _check_training(config):
     if training != "patches" and not network.trains:
         raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
                         "patches")
+    key = "epochs" if config["steps"] == "none" else "steps"
+    if training == "patches_then_gradient" and not config[key]:
+        raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")
 
 
 def _training_images(config):

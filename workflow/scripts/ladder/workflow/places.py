@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 from ladder.errors import UserError
+from ladder.machine import processes
 
 PROBE = 2 ** 16   # bytes, more than Snakemake writes into any of its own files before the first stage starts
 
@@ -39,7 +40,7 @@ def write(path, text):
         if path.exists() and path.read_text() == text:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{path.name}.{processes.owner()}.tmp")
         temporary.write_text(text)
         os.replace(temporary, path)
     except OSError as error:

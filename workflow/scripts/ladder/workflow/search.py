@@ -23,6 +23,9 @@ DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
 FIXED = {"dataset", "train_limit", "test_limit", "holdout", "cifar10_urls", "cifar10_sha256", "mnist_urls", "name", "tags",
          "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
+# Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
+NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
+                "keep", "confirm", "mnist_urls"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +104,17 @@ def _check_holdout(base):
 
 
 def params(config):
-    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, metric, holdout, keys."""
+    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, metric, holdout, keys, settings.
+
+    settings: all settings of the configuration that can change a run, whether they come from config.yaml, another file or the
+    command line, but without a hold-out set: the best run is complete with them and scored on the test images.
+    """
     search = config["search"]
     images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
             "metric": search.get("metric", "auto"), "keys": keys,
+            "settings": {key: value for key, value in config.items() if key not in NOT_OF_A_RUN} | {"holdout": 0},
             "holdout": search.get("holdout") or config["holdout"] or round(HOLDOUT * images)}
 
 

@@ -24,6 +24,7 @@ from ladder.store import manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
+DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
 
 
 # Stage -> the rule that makes its artifacts, which is also the name of the script that the rule runs.
@@ -128,9 +129,10 @@ def chain(config):
 
     A network that classifies by itself is evaluated; features and their SVM exist if the configuration names a layer for them.
     If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
+    Without a training step the features and the evaluation come from the initial weights.
     """
     roles, network, strict = {}, network_params(config), config["strict_versions"]
-    trains, classifies = (getattr(networks.from_params(network), name) for name in ("trains", "classifies"))
+    classifies, kinds = networks.from_params(network).classifies, _kinds(config)
     labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
 
     def add(role, stage, params, **parents):
@@ -139,16 +141,18 @@ def chain(config):
     add("data", "data", data_params(config))
     add("normalized", "normalized", _pick(config, "normalization"), data="data")
     add("initial", "initial", {**network, **_initial(config)})
+    if config["file_sha256"] and "_random" in kinds:   # the control is a random draw, whatever the run starts from
+        add(DRAWN, "initial", {**network, **_pick(config, "seed")})
     if fitted:
         add("patches", "patches", {**network, **_fit(config)}, normalized="normalized", initial="initial")
-    if trains:
+    if trains(config):
         start = {"patches": "patches"} if fitted else {"initial": "initial"}
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights="train")
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=_weights(config))
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
-    for kind, weights in _kinds(config).items():
+    for kind, weights in kinds.items():
         classified = f"features{kind}"
         if weights:
             add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
@@ -166,8 +170,7 @@ def chain(config):
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
-    shown = {role: keyed for role, keyed in roles.items() if keyed.stage != "initial"}
-    roles["report"] = _keyed("report", "report", run, strict, **shown, **_scores_of_others(config))
+    roles["report"] = _keyed("report", "report", run, strict, **roles, **_scores_of_others(config))
     return roles
 
 
@@ -178,8 +181,8 @@ def prediction_roles(chain):
     while wanted:
         keyed = wanted.pop()
         needed.add(keyed.version)
-        wanted += keyed.parents.values()
-    return [role for role, keyed in chain.items() if keyed.version in needed and keyed.stage != "initial"]
+        wanted += (parent for name, parent in keyed.parents.items() if name != "initial")   # the start of a training or a fit
+    return [role for role, keyed in chain.items() if keyed.version in needed]
 
 
 def _scores_of_others(config):
@@ -195,23 +198,44 @@ def _scores_of_others(config):
 
 
 def _kinds(config):
-    """Role suffix of each kind of features -> the role of its weights; None for raw pixels."""
+    """Role suffix of each kind of features -> the role of its weights; None for raw pixels.
+
+    A run of random weights is its own control.
+    """
     if not config["features_layer"]:
         return {}
-    controls = {"random": ("_random", "initial"), "pixels": ("_pixels", None)}
-    own = "patches" if config["training"] == "patches" else "train"
-    return {"": own, **dict(of for name, of in controls.items() if name in config["controls"])}
+    controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
+    asked = set(config["controls"]) - ({"random"} if _random(config) else set())
+    return {"": _weights(config), **dict(of for name, of in controls.items() if name in asked)}
+
+
+def trains(config):
+    """Whether the run makes a training step, of the decoder alone included."""
+    length = config["epochs"] if config["steps"] == "none" else config["steps"]
+    return networks.from_params(network_params(config)).trains and bool(config["training"] != "gradient" or length)
+
+
+def _weights(config):
+    """The role of the weights that the run's features and evaluation come from."""
+    return "patches" if config["training"] == "patches" else "train" if trains(config) else "initial"
+
+
+def _random(config):
+    """Whether all features of the run, those joined to its own included, come from random weights."""
+    own = _weights(config) == "initial" and not config["file_sha256"]
+    return own and all(_random(part.settings) for part in config["parts"])
 
 
 def _joined(kind, roles, parts, weights, strict):
     """The role of this kind's features concatenated with those of other chains (the parts), and their ancestors' roles."""
     own, found = f"features{kind}", {}
-    for number, part in enumerate(parts, 2):
-        for keyed in _ancestry(part[own]):
+    joined_to = [part.get(own, part["features"]) for part in parts]   # a part of random weights has no control beside it
+    for number, features in enumerate(joined_to, 2):
+        for keyed in _ancestry(features):
             if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
                 found[f"{keyed.role}_part{number}"] = keyed
     joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]}, strict,
-                    part1=roles[own], **{f"part{number}": part[own] for number, part in enumerate(parts, 2)})
+                    part1=roles[own], **{f"part{number}": features for number, features in enumerate(joined_to, 2)})
     return {**found, joined.role: joined}
 
 
@@ -236,7 +260,7 @@ def multiplier_comparison(entries):
 
 
 def _runs_together(stage, entries, params):
-    """The parents of entry n are report<n> and train<n> (the fitted patches if the network is not trained).
+    """The parents of entry n are report<n> and train<n>, the weights (fitted or initial ones if the network is not trained).
 
     An entry that cannot run here has none.
     """
@@ -244,7 +268,7 @@ def _runs_together(stage, entries, params):
     for number, entry in enumerate(entries):
         if not entry.reason:
             roles = chain(entry.settings)
-            made = roles["train"] if "train" in roles else roles["patches"]
+            made = next(roles[role] for role in ("train", "patches", "initial") if role in roles)
             parents |= {f"report{number}": roles["report"], f"train{number}": made}
     return _keyed(stage, stage, params, **parents)
 
@@ -428,14 +452,43 @@ def _kind(spec, results, known):
     return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
 
 
-def _differences(old, new, stages):
-    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
+def changes(keyed, version, results="results"):
+    """How `keyed` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
+
+    Files of the program count as one change; ancestors that are no longer there say nothing.
+    """
+    settings, others, seen = {}, {}, set()
+
+    def visit(one, version):
+        spec = _read_spec(results, one.stage, version)
+        if version == one.version or (one.version, version) in seen or not spec:
+            return
+        seen.add((one.version, version))
+        settings.update(dict.fromkeys(_changed_params(spec, one.spec)))
+        others.update({"the program": None} if spec["sources"] != one.spec["sources"] else {})
+        others.update({f"with {name}": None for name in one.parents.keys() - spec["parents"].keys()})
+        others.update({f"without {name}": None for name in spec["parents"].keys() - one.parents.keys()})
+        for name, parent in one.parents.items():
+            if name in spec["parents"]:
+                visit(parent, spec["parents"][name])
+
+    visit(keyed, version)
+    return [*settings, *sorted(others)]
+
+
+def _changed_params(old, new):
     words = []
     for key in sorted(old["params"].keys() | new["params"].keys()):
         before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
         if before != after:
             text = f"{key} {before} -> {after}"
             words.append(text if len(text) <= LEGIBLE else f"{key} changed")
+    return words
+
+
+def _differences(old, new, stages):
+    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
+    words = _changed_params(old, new)
     edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
               if old["sources"].get(path) != new["sources"].get(path)]
     if edited:

@@ -1,0 +1,148 @@
+"""Every documented choice of every key, several in a run, goes through the stages' own functions on a few digits."""
+
+import importlib
+import inspect
+import pathlib
+
+import pytest
+import yaml
+
+from ladder.arithmetic import multipliers
+from ladder.classifiers import backends
+from ladder.machine import runtime
+from ladder.rungs import variants
+from ladder.sources import ROOT
+from ladder.store import artifacts
+from ladder.workflow import config, stages
+
+SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "warmup_steps": 1, "threads": 1, "controls": [],
+         "feature_map": False, "autoencoder_filters": [4, 3], "resnet_width": 1, "patch_net_filters": [6, 5, 4, 6],
+         "patches_samples": [300], "patches_iterations": 2, "schedule_step_epochs": 1, "features_fit_rows": 20, "knn_k": 3,
+         "variant": "cpu", "svm_backend": "sklearn", "multiplier_in": []}
+# The choices of each run; the others are those of SMALL and config.yaml.
+RUNS = [
+    {"normalization": "unit", "autoencoder_norm": True, "optimizer": "sgd", "gradient_scale": "mean", "schedule": "constant",
+     "augment_flip": True, "features_flip": True, "features_standardize": True, "features_two_polarity": 0.5,
+     "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
+     "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
+     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True},
+    {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",
+     "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
+     "features_two_polarity": 0, "features_polarity_scale": "none", "features_pool": 2, "svm_kernel": "linear",
+     "svm_backend": "sklearnex", "evaluations": ["knn"], "knn_distance": "euclidean", "data_residency": "device"},
+    {"training": "patches", "patches_atoms": "kmeans", "optimizer": "rmsprop", "schedule": "cosine",
+     "features_two_polarity": "none", "features_pool": "none", "features_pca": "none", "features_flip": False,
+     "features_standardize": False, "svm_kernel": "poly", "svm_gamma": "auto", "data_residency": "host"},
+    {"network": "lenet_5", "training": "gradient", "optimizer": "adam", "multiplier": "am16", "multiplier_in": ["forward"],
+     "features_layer": "fc1", "svm_gamma": 0.1},
+    {"network": "lenet_5", "multiplier": "fp16", "multiplier_in": ["input_grad"], "test_multiplier": "exact", "steps": 1},
+    {"network": "small_cnn", "multiplier": "mit16", "multiplier_in": ["weight_grad"], "test_multiplier": "acc16", "steps": 1},
+    {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
+    {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},
+    {"network": "lenet_300_100", "steps": 1},
+    {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
+    {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
+    {"network": "patch_net", "training": "patches"},
+]
+# Settings that no stage's parameters name, because their value means "off" or only the way of working.
+UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
+           "multiplier": "exact", "feature_map": False, "data_residency": None, "strict_versions": None}
+NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend"}   # of a key, in the parameters
+
+
+def documented():
+    """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
+    unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
+        name for name in backends.BACKENDS if backends.unavailable(name)}
+    left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"), ("threads", "all"),
+                ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True),
+                ("confirm", False), ("normalization", "zca")}   # the last has a test of its own
+    found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
+    for key, rule in config.load_schema()["properties"].items():
+        found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]
+    return [one for one in found if one not in left_out and one[1] not in unavailable]
+
+
+def choices(rule):
+    """The fixed values of a JSON schema without alternatives."""
+    return [True, False] if rule.get("type") == "boolean" else rule.get("enum", [rule["const"]] if "const" in rule else [])
+
+
+def resolved(run):
+    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
+    if backends.unavailable(run.get("svm_backend", "sklearn")):
+        run = {**run, "svm_backend": "sklearn"}
+    return config.resolve(config.load({**raw, **SMALL, **run}))
+
+
+def test_every_documented_choice_is_in_a_run():
+    every = [resolved(run) for run in RUNS]
+    chosen = [(key, choice) for run in every for key, value in run.items()
+              for choice in (value if isinstance(value, list) else [value])]
+    assert [one for one in documented() if one not in chosen] == []
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("choices")
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: ",".join(str(value) for value in list(run.values())[:3]))
+def test_a_run_makes_every_stage_with_its_choices(run, results, monkeypatch):
+    monkeypatch.chdir(results)
+    settings = resolved(run)
+    runtime.set_threads(1)
+    chain = stages.chain(settings)
+    for keyed in chain.values():
+        make(keyed, settings)
+    assert [key for key in run if not named(chain, key, settings)] == []
+    score = artifacts.Artifact(chain.get("svm", chain.get("evaluate")).folder).metrics["accuracy"]
+    assert 0 <= score <= 1
+
+
+def test_small_images_are_whitened(results, monkeypatch):   # those of a data set take as long as all other tests together
+    monkeypatch.chdir(results)
+    settings = resolved({"normalization": "zca"})
+    data, normalized = (stages.chain(settings)[role] for role in ("data", "normalized"))
+    make(data, settings)
+    whole = artifacts.Artifact(data.folder)
+    with artifacts.making("small", data.spec) as work:
+        for name in whole.manifest["files"]:
+            values = whole.array(name)
+            work.write_array(name, values[:, 8:16, 8:16] if values.ndim == 4 else values)
+        work.metrics = whole.metrics
+    monkeypatch.setattr(stages.Keyed, "folder", property(lambda keyed: "small" if keyed.stage == "data" else "whitened"))
+    make(normalized, settings)
+    assert normalized.spec["params"] == {"normalization": "zca"}
+    assert artifacts.Artifact("whitened").array("train.npy").shape == (40, 8, 8, 3)
+
+
+def make(keyed, settings):
+    """Make an artifact by its stage's function, unless another run has made it."""
+    if pathlib.Path(keyed.manifest).exists():
+        return
+    multiplier = settings["multiplier" if keyed.stage == "train" else "test_multiplier"]
+    options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings["data_residency"], "monitor": "1",
+               "multiplier": multiplier}
+    function = importlib.import_module(stages.RULES[keyed.stage]).make
+    inputs = {name: artifacts.Artifact(parent.folder) for name, parent in keyed.parents.items()}
+    takes_options = len(inspect.signature(function).parameters) > 3
+    with artifacts.making(keyed.folder, keyed.spec) as work:
+        work.threads = 1
+        function(work, inputs, keyed.spec["params"], *([options] if takes_options else []))
+
+
+def named(chain, key, settings):
+    """Whether a stage of the chain was made with the setting: it is in its parameters, or it is the stage."""
+    value, params = settings[key], [keyed.spec["params"] for keyed in chain.values()]
+    if key in ("evaluations", "controls"):
+        return all(any(role in (name, f"svm_{name}") for role in chain) for name in value)
+    if key == "feature_map":
+        return value == ("map" in chain)
+    if key == "test_multiplier":
+        return value == "exact" or chain["evaluate"].spec["params"]["multiplier"] == value
+    if key == "training" and "train" not in chain:
+        return value == "patches" and "patches" in chain
+    if UNNAMED.get(key, ...) in (None, value) or key == "multiplier_in" and settings["multiplier"] == "exact":
+        return True
+    return any(one.get(NAMES.get(key, key)) == value for one in params)

@@ -1,0 +1,74 @@
+"""A notice at the top of a page in results/ that shows something else than the latest command was configured for.
+
+A page in results/ is a copy of an artifact's file. The notice stands between two marks, in the copy alone: without it the copy
+is the artifact's file again, byte for byte. Publishing the page removes it. Standard library only.
+"""
+
+import contextlib
+import filecmp
+import html
+import os
+import pathlib
+import time
+
+from ladder.workflow import stages
+
+TOP = b"<body>\n"
+BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
+STYLE = ("background:#fbf0d9;color:#1d1f23;border-bottom:2px solid #d9a441;padding:.8rem 1.25rem;"
+         "font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere")
+MOST = 4   # changes that are named
+
+
+def update(page, keyed, options):
+    """Put the notice on `page`, the copy of a file of an artifact of this stage, unless it shows `keyed`; then take it off.
+
+    keyed: the stages.Keyed of the configuration; options: whether the command had options with settings. A page that cannot be
+    read or written stays as it is.
+    """
+    page = pathlib.Path(page)
+    with contextlib.suppress(OSError):
+        planned = pathlib.Path(keyed.folder, page.name)
+        if planned.exists() and filecmp.cmp(page, planned, shallow=False):
+            return
+        before, text = page.stat(), page.read_bytes()
+        plain = without(text)
+        shown = None if _holds(planned, plain) else notice(page, keyed, _version(keyed.stage, page.name, plain), options)
+        wanted = _with(plain, shown) if shown else plain
+        if wanted != text and os.path.samestat(before, page.stat()):   # not published meanwhile
+            new = page.with_name(f"{page.name}.notice")
+            new.write_bytes(wanted)
+            os.replace(new, page)
+
+
+def without(text):
+    """The bytes of a page without its notice."""
+    start, mark, rest = text.partition(BEGIN)
+    return start + rest.partition(END)[2] if mark else text
+
+
+def _with(plain, words):
+    head, top, rest = plain.partition(TOP)
+    return head + top + BEGIN + words.encode() + END + rest if top else plain
+
+
+def _holds(path, content):
+    return path.exists() and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
+def _version(stage, name, content):
+    """The version of the artifact whose file `name` has this content; None if there is none."""
+    found = (path for path in pathlib.Path("results", stage).glob(f"*/{name}") if _holds(path, content))
+    return next((path.parent.name for path in found), None)
+
+
+def notice(page, keyed, version, options):
+    """The notice as HTML; version: of what the page shows, None if that is unknown."""
+    shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
+    changes = stages.changes(keyed, version) if version else []
+    named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
+    how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
+    moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    return (f'<div role="note" style="{STYLE}"><strong>This page shows {shows}. The latest command ({moment} UTC) was for '
+            f"another configuration{how}.</strong> <code>.venv/bin/snakemake {html.escape(str(page))}</code>"
+            f"{', with the settings of that command line,' if options else ''} makes the page anew.</div>")

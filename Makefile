@@ -76,6 +76,7 @@ profile: gpu-environment
 gpu-environment:
 	@nvidia-smi -L >/dev/null 2>&1 || \
 	    { echo "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here"; exit 1; }
+	@cmp -s envs/gpu.txt .venv/installed-gpu.txt || echo "the packages for a GPU are several GB"
 	@envs/install cpu gpu
 
 docs:

@@ -8,15 +8,27 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/s
 
 import spread  # noqa: E402
 from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
 from sections import parity_name, race_name  # noqa: E402
 
 RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
 
 
 def records(folder=RECORDS):
-    """The records in `folder`, newest first."""
-    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    return sorted((record for record in found if record.get("kind") == "gpu"), key=lambda record: record["made"], reverse=True)
+    """The records in `folder`, newest first. Raises UserError, naming the file, for one that is none."""
+    return sorted((_read(path) for path in folder.glob("*.json")), key=lambda record: record["made"], reverse=True)
+
+
+def _read(path):
+    try:
+        record = json.loads(path.read_text())
+        known = record["kind"] == "gpu" and isinstance(record["made"], str) and isinstance(record["sections"], dict)
+        known = known and isinstance(record["machine"]["gpu"], str)
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise UserError(f"{path.name} in {path.parent.name} is no record of benchmarks/gpu.py")
+    return record
 
 
 def by_card(found):

@@ -1,5 +1,6 @@
 """What gpu.py measures of the rungs; its functions run in a process of their own (worker.py) and return what JSON can hold."""
 
+import functools
 import gc
 import hashlib
 import os
@@ -15,7 +16,7 @@ from ladder.data import normalization
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
-from ladder.network import optimizers, weights
+from ladder.network import networks, optimizers, weights
 from ladder.training import measure_rungs, plan, training
 from ladder.training.inference import Inference
 from timing import roofline
@@ -57,8 +58,8 @@ def ceilings():
 
 def check(case, variant):
     """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
-    network, threads = Case.of(case).network, os.cpu_count()
-    return measure_rungs.check(network, variant, threads, measure_rungs.references(network, threads))
+    case = Case.of(case)
+    return measure_rungs.check(case.network, variant, os.cpu_count(), _references(case.name, case.input_shape, case.options))
 
 
 def prepare(case, variant):
@@ -182,6 +183,12 @@ def forget():
     """Free what was prepared."""
     _prepared.clear()
     gc.collect()
+
+
+@functools.lru_cache(maxsize=1)   # they are gigabytes for a deep network
+def _references(name, input_shape, options):
+    """The cpu rung's results, the same for all rungs."""
+    return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count())
 
 
 def _bind(executor, case, variant, steps):

@@ -19,6 +19,7 @@ import results  # noqa: E402
 import roofline  # noqa: E402
 from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
 from ladder.rungs import variants  # noqa: E402
 from ladder.training import plan  # noqa: E402
@@ -40,7 +41,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say whether the tables are up to date")
     arguments = parser.parse_args()
-    for path, wanted in wanted_texts(results.records()).items():
+    try:
+        texts = wanted_texts(results.records())
+    except UserError as error:
+        sys.exit(str(error))
+    for path, wanted in texts.items():
         if arguments.check and path.read_text() != wanted:
             sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/table.py")
         if not arguments.check:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -97,6 +98,15 @@ def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "gpu_count", lambda: 0)
     with pytest.raises(SystemExit, match="^gpu-check needs an NVIDIA GPU and no driver answers here$"):
         gpu_check.main(["--out", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize("target", ["gpu-check", "profile"])
+def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, target):
+    tool("nvidia-smi", "#!/bin/sh\nexit 9\n")
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    ended = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.stdout == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"
+    assert ended.returncode != 0 and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_gpu_that_no_process_can_use_ends_in_one_line(check):

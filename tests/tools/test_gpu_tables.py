@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ladder.errors import UserError
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -49,7 +50,6 @@ RECORD = {"kind": "gpu", "made": "2026-02-01T00:00:00Z", "machine": {"gpu": "NVI
 def test_measured_columns_come_from_the_newest_record(tmp_path):
     (tmp_path / "old.json").write_text(json.dumps(RECORD | {"made": "2026-01-01T00:00:00Z", "sections": {}}))
     (tmp_path / "new.json").write_text(json.dumps(RECORD))
-    (tmp_path / "cpu.json").write_text(json.dumps({"rows": []}))
     found = results.records(tmp_path)
     assert [record["made"][:7] for record in found] == ["2026-02", "2026-01"]
     made = table.table(found[0])
@@ -57,6 +57,13 @@ def test_measured_columns_come_from_the_newest_record(tmp_path):
     assert basic.endswith("| 4000 (3600-4400) | 1980 | 16.5 | 28 | 75 |  | 1.0e-04 / 2e-03 |")
     assert "| 2000 (1800-2200) | 1980 |" in better and "| 150 | 2.00 | not measured |" in better
     assert "Measured 2026-02-01 on NVIDIA H200, driver 580." in made and "resnet18" not in made
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(RECORD | {"kind": "cpu"}), json.dumps(RECORD | {"machine": 3})])
+def test_a_file_that_is_no_record_is_named(tmp_path, text):
+    (tmp_path / "mine.json").write_text(text)
+    with pytest.raises(UserError, match="^mine.json in .* is no record of benchmarks/gpu.py$"):
+        results.records(tmp_path)
 
 
 def test_each_card_has_its_newest_record_in_one_table():

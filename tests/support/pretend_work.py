@@ -9,6 +9,7 @@ import os
 import fake_faults
 from cases import CONTENDERS, precision
 
+_prepared = set()
 
 def machine():
     return {"gpu": "Fake", "device": "Fake, driver 1.0", "architecture": "sm_80", "driver": "1.0", "nvrtc": [12, 9],
@@ -36,11 +37,14 @@ def screen(case, name):
 
 
 def prepare(case, name):
+    _prepared.add(name)
     found = {"batch": case["batch"], "precision": precision(name), "step_us": microseconds(name)}
     return found if name in CONTENDERS else found | {"flop": 1e9, "floor_us": float(os.environ.get("FLOOR_US", 1))}
 
 
 def turn(name, steps):
+    if name not in _prepared:
+        raise KeyError(f"{name} is not prepared in this process")
     return {"us": [microseconds(name)] * steps}
 
 
@@ -61,7 +65,7 @@ def svm():
 
 
 def forget():
-    return None
+    _prepared.clear()
 
 
 globals().update(fake_faults.faulty({name: globals()[name] for name in (

@@ -83,7 +83,7 @@ rule stage:
     shell:
         "python3 {params.script} --job {params.job} {params.options} {params.remake}"
         " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?;"
-        ' [ $status -le 128 ] || [ $status = 130 ] || echo killed {rule} >> "$LADDER_ERRORS"; exit $status; }}'
+        ' [ $status -le 128 ] || [ $status = 130 ] || echo killed {params.script} >> "$LADDER_ERRORS"; exit $status; }}'
 
 
 # Images.

@@ -19,7 +19,7 @@ LENET = (*TINY, "network=lenet_5", "controls=[]")
 # Name -> target and settings of a command.
 COMMANDS = {
     "autoencoder": ("report", *TINY, "autoencoder_filters=[6,4]", "training=patches_then_gradient", "patches_samples=[500]",
-                    "normalization=zca", "evaluations=[linear,ridge,knn]", "controls=[random]",
+                    "normalization=standardize", "evaluations=[linear,ridge,knn]", "controls=[random]",
                     "features_standardize=true", "features_pca=4", "features_concatenate=[{features_layer: enc1_pool}]"),
     "classifier": ("report", *LENET, "features_layer=fc1", "augment_crop=2", "seeds=[2]"),
     "compare": ("results/compare.html", *LENET, "compare=[{seed: [1, 2]}]"),

@@ -24,8 +24,8 @@ def test_snakemake_comes_to_the_same_verdict(campaign):
         message = settings.check(overrides)
         assert bool(message) == in_a_file
         settings.check_by_snakemake(campaign.project, overrides, message, in_a_file)
-    with pytest.raises(AssertionError, match="'another verdict', but by Snakemake 'config: epochs is 0, but must be"):
-        settings.check_by_snakemake(campaign.project, {"epochs": 0}, "another verdict", in_a_file=True)
+    with pytest.raises(AssertionError, match="'another verdict', but by Snakemake 'config: epochs is -1, but must be"):
+        settings.check_by_snakemake(campaign.project, {"epochs": -1}, "another verdict", in_a_file=True)
 
 
 @pytest.mark.parametrize("raised, words", [

@@ -26,7 +26,7 @@ from ladder.workflow import stages
 from permissions import unprivileged
 
 SCRIPT = '''
-import os, time
+import json, os, time
 from ladder.errors import RunFailed, UserError
 from ladder.workflow import stage_script
 
@@ -58,7 +58,10 @@ def make(work, inputs, params, options):
               "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
               "search": ("search.html", "search.json", "search.csv", "best.yaml")}
     for name in copied.get(work.spec["stage"], ()):
-        work.write_json(name, params)
+        if name == "report.html":
+            work.write_bytes(name, b"<body>\\n" + json.dumps(params).encode())
+        else:
+            work.write_json(name, params)
 
 if __name__ == "__main__":
     stage_script.run(make, takes_failed=TAKES_FAILED)
@@ -102,7 +105,7 @@ class Project:
         raise AssertionError(f"{stage} did not start")
 
     def page(self):
-        return json.loads((self.folder / "results/report.html").read_text())
+        return json.loads((self.folder / "results/report.html").read_text().splitlines()[-1])   # below a notice
 
     def edit(self, path, text):
         with open(self.folder / path, "a") as file:
@@ -342,6 +345,14 @@ def test_a_folder_in_the_place_of_a_page_is_one_line_and_stays(project):
         assert (path / "file").read_text() == "in the way"
         shutil.rmtree(path)
         path.write_bytes(whole)
+
+
+def test_a_folder_in_the_place_of_the_history_is_one_line_and_stays(fresh):
+    (fresh.folder / "results/history.html/mine").mkdir(parents=True)
+    output = fresh.snakemake("results/history.html")
+    assert fresh.status != 0 and "Traceback" not in output
+    assert output.splitlines()[-1] == "cannot write results/history.html: Is a directory"
+    assert (fresh.folder / "results/history.html/mine").is_dir()
 
 
 def test_a_page_that_was_changed_is_copied_again_and_one_changed_in_its_artifact_is_made_again(project):
@@ -770,12 +781,8 @@ def test_a_failed_run_ends_with_its_message_also_after_a_list_kept_it(project, t
 
 @pytest.fixture
 def shown(project):
-    """The project whose report is a page with a body; returns (project, path of the page, its bytes)."""
+    """(project, path of its report, its bytes)"""
     page = project.folder / "results/report.html"
-    (own,) = (project.folder / "results/report").glob("*/report.html")
-    own.write_text(f"<body>\n{own.read_text()}")
-    page.write_bytes(own.read_bytes())
-    project.ran()
     return project, page, page.read_bytes()
 
 
@@ -803,13 +810,13 @@ def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(sh
 def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
     project, page, before = shown
     config = project.folder / "config.yaml"
-    config.write_text(config.read_text().replace("svm_C: 10\n", "svm_C: 7\n"))
+    config.write_text(config.read_text().replace("batch_size: 64\n", "batch_size: 32\n"))
     project.snakemake(FAIL="svm")
-    assert project.status != 0 and "svm_C" not in notice(page) and ": C 10 → 7. .venv/bin/snakemake results/report.html makes" \
-        in notice(page)
+    assert project.status != 0
+    assert "configuration: batch_size 64 → 32. .venv/bin/snakemake results/report.html makes the page anew." in notice(page)
     project.snakemake()
     assert project.status == 0 and not notice(page) and page.read_bytes() != before
-    config.write_text(config.read_text().replace("svm_C: 7\n", "svm_C: 10\n"))
+    config.write_text(config.read_text().replace("batch_size: 32\n", "batch_size: 64\n"))
     project.snakemake()
     assert page.read_bytes() == before
 

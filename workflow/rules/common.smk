@@ -549,7 +549,7 @@ def pictures_are_there(wildcards):
 
 
 # A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
-# a signal other than Ctrl-C has ended it, its shell command writes "killed" and the rule's name.
+# a signal other than Ctrl-C has ended it, its shell command writes "killed" and the script, which has the rule's name.
 ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
 os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
@@ -566,7 +566,7 @@ def repeat_errors():
     if ERRORS.exists():
         lines = [
             (
-                KILLED.format(line.removeprefix("killed "))
+                KILLED.format(pathlib.Path(line).stem)
                 if line.startswith("killed ")
                 else line
             )

@@ -142,7 +142,8 @@ rule history:
     message:
         "{output}: every run in results/"
     shell:
-        "python3 workflow/scripts/make_history.py --output {output} | tee {log:q}"
+        "python3 workflow/scripts/make_history.py --output {output}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
 
 
 rule predictions:

@@ -11,6 +11,7 @@ import os
 import pathlib
 import time
 
+from ladder.store import disk
 from ladder.workflow import stages
 
 TOP = b"<body>\n"
@@ -36,9 +37,7 @@ def update(page, keyed, options):
         shown = None if _holds(planned, plain) else notice(page, keyed, _version(keyed.stage, page.name, plain), options)
         wanted = _with(plain, shown) if shown else plain
         if wanted != text and os.path.samestat(before, page.stat()):   # not published meanwhile
-            new = page.with_name(f"{page.name}.notice")
-            new.write_bytes(wanted)
-            os.replace(new, page)
+            disk.write_atomically(page, wanted)
 
 
 def without(text):

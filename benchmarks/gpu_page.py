@@ -1,10 +1,17 @@
-"""The page of `make gpu-check`, from a record of gpu.py."""
+"""The page of `make gpu-check`, from a record of gpu.py; needs no GPU.
+
+    python benchmarks/gpu_page.py RECORD.json PAGE.html
+"""
+
+import pathlib
+import sys
 
 import cases
 import results
 import sanitizer
 import table
 from cases import CONTENDERS, HEADLINES
+from ladder.errors import UserError
 from ladder.pages import templates
 from sections import look_name, parity_name, race_name
 
@@ -120,3 +127,16 @@ def streaming(record):
 def _seconds(record, work, name):
     found = results.wholes(record, work)
     return f"{found[name]:.2f} s" if name in found else ""
+
+
+def main(source, target):
+    try:
+        pathlib.Path(target).write_text(page(results.read(pathlib.Path(source))))
+    except (UserError, OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -9,6 +9,7 @@ import socket
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
+ENDING_SECONDS = 10   # in which a process that was killed is gone
 
 
 class Failed(Exception):
@@ -52,18 +53,18 @@ class Worker:
         return value
 
     def stop(self):
-        """End the process and those that it has started."""
+        """End the process and those that it has started. One that waits for a hung GPU cannot end: it is left behind."""
         self._pipe.close()
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
+            self._process.wait(ENDING_SECONDS)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
             pass
-        self._process.wait()
 
     def _death(self):
         """How the process ended by itself."""
         try:
-            status = self._process.wait(10)
+            status = self._process.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             status = None
         self.stop()

@@ -60,6 +60,7 @@ def profile(ncu, step):
     metrics = chosen(known_metrics(ncu))
     with tempfile.NamedTemporaryFile(suffix=".csv") as log:
         status, output = tools.run([ncu, "--csv", "--page", "raw", "--profile-from-start", "off", "--clock-control", "none",
+                                    "--print-units", "base",
                                     "--metrics", ",".join(metrics.values()), "--log-file", log.name, *step], SECONDS)
         with open(log.name, errors="replace") as file:
             text = file.read()
@@ -93,9 +94,9 @@ def kernels(lines, metrics):
     names, units = rows[0], rows[1]
     found = []
     for row in rows[2:]:
-        values = dict(zip(names, row, strict=True))
+        values = dict(zip(names, row, strict=False))
         one = {quantity: number(values[name]) for quantity, name in metrics.items()}
-        one["us"] *= MICROSECONDS[units[names.index(metrics["us"])]]
+        one["us"] *= MICROSECONDS.get(units[names.index(metrics["us"])], 1e-3)
         found.append({"kernel": values["Kernel Name"], **one})
     return found
 

@@ -16,10 +16,11 @@ RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
 
 def records(folder=RECORDS):
     """The records in `folder`, newest first. Raises UserError, naming the file, for one that is none."""
-    return sorted((_read(path) for path in folder.glob("*.json")), key=lambda record: record["made"], reverse=True)
+    return sorted((read(path) for path in folder.glob("*.json")), key=lambda record: record["made"], reverse=True)
 
 
-def _read(path):
+def read(path):
+    """The record at `path`; see `records`."""
     try:
         record = json.loads(path.read_text())
         known = record["kind"] == "gpu" and isinstance(record["made"], str) and isinstance(record["sections"], dict)

@@ -19,20 +19,23 @@ def find(name):
     return next((str(path) for path in reversed(candidates) if path.is_file()), None)
 
 
-def run(command, seconds, cwd=None):
+def run(command, seconds):
     """(status, output lines) of a command that is ended after `seconds`, with what it has started; status None then."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", cwd=cwd, start_new_session=True) as process:
-        try:
-            output, status = process.communicate(timeout=seconds)[0], process.returncode
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            output, status = process.communicate()[0], None
-        except BaseException:   # Ctrl-C
-            _kill(process)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True)
+    try:
+        output = process.communicate(timeout=seconds)[0]
+    except BaseException as error:   # Ctrl-C too
+        os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
             raise
-    return status, output.splitlines()
+        return None, _rest(process)
+    return process.returncode, output.splitlines()
 
 
-def _kill(process):
-    os.killpg(process.pid, signal.SIGKILL)
+def _rest(process):
+    """What a killed process printed; nothing of one that waits for a hung GPU and cannot end."""
+    try:
+        return process.communicate(timeout=10)[0].splitlines()
+    except subprocess.TimeoutExpired:
+        return []

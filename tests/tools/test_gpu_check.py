@@ -127,6 +127,15 @@ def test_only_tools_that_are_installed_are_called(monkeypatch, tool):
         f"{name}: gpu_basic" for name in ("memcheck", "racecheck", "synccheck", "initcheck")]
 
 
+def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
+    out = check()
+    sent, = out.glob("Fake-*.json")
+    gpu_page.main(sent, tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text() == (out / "index.html").read_text()
+    with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu.py$"):
+        gpu_page.main(out / "index.html", tmp_path / "again.html")
+
+
 def test_a_verdict_counts_only_rungs_that_passed():
     checked = {"parity": {"sgd": {"largest": 1.0, "tolerance": 1e-3}}, "same_bytes": True, "passed": False}
     record = {"sections": {"parity: autoencoder, gpu_basic": {"result": checked}}}

@@ -14,6 +14,7 @@ from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import gpu  # noqa: E402
 import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
 import sanitizer  # noqa: E402
@@ -134,6 +135,16 @@ def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
     assert (tmp_path / "again.html").read_text() == (out / "index.html").read_text()
     with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu.py$"):
         gpu_page.main(out / "index.html", tmp_path / "again.html")
+
+
+def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
+    machine = {"pci_address": "0000:00:1E.0"}
+    tool("nvidia-smi", f"#!/bin/sh\necho $* > {tmp_path}/asked\necho '1980, 3201, 41, [N/A], 700.00, 97'\n")
+    assert gpu.state(machine) == {"clocks.sm": "1980", "clocks.mem": "3201", "temperature.gpu": "41", "power.draw": "[N/A]",
+                                  "power.limit": "700.00", "utilization.gpu": "97"}
+    assert "--id=0000:00:1E.0" in (tmp_path / "asked").read_text()
+    tool("nvidia-smi", "#!/bin/sh\necho 'Unable to determine the device handle'\nexit 15\n")
+    assert gpu.state(machine) == {}
 
 
 def test_a_verdict_counts_only_rungs_that_passed():

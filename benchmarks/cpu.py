@@ -3,7 +3,8 @@
     python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python [--networks lenet_5,...] [--threads 2] [--out FILE.json]
 
 Both train the same networks, built from the same table of layers, with Adam on random images, float32, same batch, same
-threads. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
+threads; where the CPU multiplies bfloat16 numbers, PyTorch also with bfloat16 activations (autocast), which the cpu rung does
+not have. They run in turns, each turn in a new process, so that a noisy machine affects both; a figure is the median step over
 all turns. A step of the cpu rung includes loading its batch, one of PyTorch does not.
 """
 
@@ -30,6 +31,7 @@ import numpy as np  # noqa: E402
 MNIST, CIFAR = (28, 28, 1), (32, 32, 3)
 WARM_UP = 3
 OURS = "Kernel Ladder, cpu"
+BFLOAT16 = {"avx512_bf16", "amx_bf16"}   # flags in /proc/cpuinfo of CPUs that multiply bfloat16 numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +77,10 @@ def main():
 
 def rows(case, arguments):
     """Measurements of a case, one row per contender; `ladder_is_faster_by` is the ratio of medians over all turns."""
-    contenders = commands(case, arguments)
-    steps = {name: [] for name in contenders}
+    found = commands(case, arguments)
+    steps = {name: [] for name in found}
     for _ in range(arguments.turns):
-        for name, command in contenders.items():
+        for name, command in found.items():
             steps[name] += measure(command)
     ours = statistics.median(steps[OURS])
     for name, seconds in steps.items():
@@ -93,10 +95,16 @@ def commands(case, arguments):
     described = dataclasses.asdict(case)
     found = {OURS: [sys.executable, __file__, "--worker", json.dumps(described), "--threads", str(arguments.threads)]}
     if arguments.torch_python:
-        for layout in ("channels_last", "contiguous"):
-            told = {**described, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
-            found[f"PyTorch fp32 {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(told)]
+        for precision, layout in contenders():
+            told = {**described, "precision": precision, "layout": layout, "threads": arguments.threads, "warm_up": WARM_UP}
+            found[f"PyTorch {precision} {layout}"] = [arguments.torch_python, str(HERE / "torch_step.py"), json.dumps(told)]
     return found
+
+
+def contenders():
+    """(precision, layout) of every row of PyTorch."""
+    fast = BFLOAT16 & set(runtime.cpu_flags())
+    return [("fp32", "channels_last"), ("fp32", "contiguous"), *([("bf16", "channels_last")] if fast else [])]
 
 
 def measure(command):

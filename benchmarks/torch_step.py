@@ -1,8 +1,8 @@
-"""Seconds of each training step of a network in PyTorch, float32, on the CPU; called by cpu.py.
+"""Seconds of each training step of a network in PyTorch on the CPU; called by cpu.py.
 
-arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, layout (channels_last
-or contiguous), threads, warm_up and steps.  Prints a JSON list. The module is built from the same table of
-layers that the plan is made from.
+arguments: a JSON object with network (a name of ladder/network/networks.py), input_shape, batch, precision (fp32, or bf16:
+float32 weights, bfloat16 products and activations), layout (channels_last or contiguous), threads, warm_up and steps.  Prints a
+JSON list. The module is built from the same table of layers that the plan is made from.
 """
 
 import json
@@ -81,7 +81,7 @@ MODULES = {
 }
 
 
-def time_steps(network, input_shape, batch, steps, layout, threads, warm_up):
+def time_steps(network, input_shape, batch, steps, precision, layout, threads, warm_up):
     torch.set_num_threads(threads)
     network = networks.build(network, tuple(input_shape))
     module = Module(network).to(memory_format=MEMORY_FORMATS[layout])
@@ -93,7 +93,9 @@ def time_steps(network, input_shape, batch, steps, layout, threads, warm_up):
         labels = torch.randint(0, 10, (batch,))
         started = time.perf_counter()
         optimizer.zero_grad()
-        out = module(images)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            out = module(images)
+        out = out.float()
         loss = functional.cross_entropy(out, labels) if network.classifies else functional.mse_loss(out, images)
         loss.backward()
         optimizer.step()

@@ -230,6 +230,7 @@ class Chain:
     def __init__(self, project, counter):
         self._project, self._counter = project, counter
         self._server = Server("snakemake", project.folder, **counter.environment)
+        self._stuck = 0   # commands that SIGTERM did not end
 
     def __enter__(self):
         return self
@@ -246,7 +247,7 @@ class Chain:
         self._remove(removed, page)
         untouched = self._project.finished(but=removed)
         strikes = [Strike.draw(rng, len(removed) + 1) for _ in range(rng.choice((1, 1, 2)))]
-        struck, faults, sessions = [], [], []
+        struck, faults, sessions, self._stuck = [], [], [], 0
         beside = rng.random() < 0.2
         for strike in strikes:
             struck.append(self._strike(name, strike, rng, beside and strike is strikes[-1], faults, sessions))
@@ -259,7 +260,7 @@ class Chain:
         faults += [f"{made} was written again" for made in untouched if after.get(made) != untouched[made]]
         self._project.restore()   # pages tell the times of their parents
         what = f"{name} without {' '.join(removed) or 'its page'}: {', then '.join(map(str, strikes))}"
-        return what + (" beside another" if beside else ""), {"struck": struck, "faults": faults}
+        return what + (" beside another" if beside else ""), {"struck": struck, "faults": faults, "stuck": self._stuck}
 
     def _start(self, name, output, sessions):
         command = Command(self._server, self._project, name, output)
@@ -299,9 +300,19 @@ class Chain:
             status, sent = first.wait(), True
         if other and (ended := other.wait()) != 0:
             faults.append(f"the other command ended with {ended}: {other.last_words()}")
-        if status is None:
+        if status is None and not self._gives_up(first, strike):
             faults.append("did not end")
         return self._counter.struck if at else f"after {strike.after:.1f} s" if sent else ""
+
+    def _gives_up(self, command, strike):
+        """Kill a command that SIGTERM did not end, as whoever waits for it does: true if that was the signal.
+
+        Snakemake 9 waits for ever if SIGTERM comes while its scheduler holds the lock that its signal handler takes.
+        """
+        command.kill(signal.SIGKILL, "group", None)
+        command.wait()
+        self._stuck += 1
+        return strike.signal == "TERM"
 
     def _left_processes(self, sessions):
         """Wait for orphans; name those that do not end."""
@@ -339,6 +350,8 @@ def summary(record):
     each = operations(record)
     return "\n".join([f"{record.count('stage')} kills of stages and {record.count('chain')} of chains, in {len(record.lines)} "
                       f"experiments, of which {len(faulty)} ended with faults",
+                      f"{sum(line.get('stuck', 0) for line in record.lines)} commands did not end after SIGTERM (a fault of "
+                      "Snakemake's), were killed, and were finished by the next",
                       f"Stages were killed at {sum(each.values())} operations, each once: "
                       f"{', '.join(f'{stage} {count}' for stage, count in each.items())}",
                       *(f"  {line['key']}: {'; '.join(line['faults'])}" for line in faulty)])

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -109,8 +110,9 @@ def _wait(wait, seconds):
 
 
 def _detach(output):
-    """Make this process the leader of a session that reads nothing and writes to the file `output`."""
+    """Make this process the leader of a session that reads nothing, writes to the file `output` and ignores no signal."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)   # a shell lets its background jobs ignore it
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (written, 1), (written, 2)):

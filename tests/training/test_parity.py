@@ -11,7 +11,7 @@ from ladder.rungs import cpu
 from ladder.training import parity
 
 NETWORKS = {"autoencoder": networks.build("autoencoder"), **zoo.NETWORKS}
-NARROW = networks.build("autoencoder", filters=(32, 16))
+NARROW = networks.build("autoencoder", filters=(32, 32))
 CONVOLUTIONS = [layer.name for layer in NARROW.layers if layer.kind == "conv2d"]
 
 

@@ -17,7 +17,7 @@ def release_blas():
     Returns a sentence for the log, or None if nothing was changed.
     """
     core_type = os.environ.get("OPENBLAS_CORETYPE", "")
-    if core_type.lower() not in NARROW_CORE_TYPES or "avx512f" not in _cpu_flags():
+    if core_type.lower() not in NARROW_CORE_TYPES or "avx512f" not in cpu_flags():
         return None
     del os.environ["OPENBLAS_CORETYPE"]
     return f"OPENBLAS_CORETYPE={core_type} is ignored: it would keep BLAS from this CPU's 512-bit instructions"
@@ -79,7 +79,7 @@ def _cpu_info(field):
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(field)), "")
 
 
-def _cpu_flags():
+def cpu_flags():
     return _cpu_info("flags").split()
 
 

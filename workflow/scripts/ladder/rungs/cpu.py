@@ -11,7 +11,7 @@ from ladder.rungs.patterns import (
     weight_gradients,
 )
 
-NARROW = 16   # channels or filters below which a Winograd convolution's transforms cost more than they save
+NARROW = 32   # channels or filters below which a Winograd convolution's transforms cost more than they save
 
 
 def conv_block(build, group):

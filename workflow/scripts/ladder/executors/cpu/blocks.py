@@ -4,20 +4,25 @@ The cut depends on the shapes of an operation and on nothing else: BLAS may roun
 another shape, and sums over images are formed block by block.
 """
 
+import functools
+import math
+
 import numpy as np
 
 from ladder.executors.cpu import loops
 from ladder.executors.cpu.loops import Unsigned
 
 MOST_PIECES = 16        # of an operation with much work: as many threads can share it
-PIECE_WORK = 2 ** 22    # least multiplications of a piece: with less, cutting costs more than another thread saves
+PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
 # Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
+NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
 
 
 def pieces(work, most=MOST_PIECES):
     """Number of pieces, a power of two, into which `work` multiplications are cut; at most `most` and MOST_PIECES."""
-    return 1 << max(0, min(MOST_PIECES, work // PIECE_WORK, most).bit_length() - 1)
+    number = max(work // PIECE_WORK, 2 if work >= PIECE_WORK else 1)
+    return 1 << max(0, min(MOST_PIECES, number, most).bit_length() - 1)
 
 
 def cost(work):
@@ -34,6 +39,12 @@ def slices(start, stop, size):
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
+@functools.cache
+def cut(images, rows, most, work):
+    """The Cut with these arguments."""
+    return Cut(images, rows, most, work)
+
+
 class Cut:
     """Images cut into blocks of `size` images, and these into at most MOST_PIECES groups of `group` images.
 
@@ -43,7 +54,7 @@ class Cut:
     def __init__(self, images, rows, most, work):
         number = max(pieces(work, images * rows // PIECE_ROWS), -(-images // max(1, most // rows)))
         if number < MOST_PIECES:
-            number = 1 << (number - 1).bit_length()   # a power of two: most numbers of threads then have equal shares
+            number = 2 ** round(math.log2(number))   # most numbers of threads then have equal shares
         whole = -(-number // MOST_PIECES)
         self.size = -(-images // (number if number < MOST_PIECES else whole * MOST_PIECES))
         self.group = self.size * whole
@@ -124,9 +135,12 @@ class Gradient:
 
 def bias_gradient(gradient):
     """Sums of a gradient (..., filters) over all axes but the last."""
-    filters = gradient.shape[-1]
-    sums = np.empty(filters, gradient.dtype)
-    loops.column_sums(gradient.reshape(-1, filters), Unsigned(0), Unsigned(filters), sums)
+    flat = gradient.reshape(-1, gradient.shape[-1])
+    rows, filters = flat.shape
+    if filters <= NARROW:
+        return np.matmul(np.ones(rows, flat.dtype), flat)
+    sums = np.empty(filters, flat.dtype)
+    loops.column_sums(flat, Unsigned(0), Unsigned(filters), sums)
     return sums
 
 

@@ -70,7 +70,8 @@ class Executor:
     def run(self, plan, arrays):
         if self._bound[0] is not plan or self._bound[1] is not arrays:
             self._bound = plan, arrays, _bind(plan, arrays)
-        with self._blas_on_one_thread():
+        # Training itself reports a loss that is not finite.
+        with self._blas_on_one_thread(), np.errstate(all="ignore"):
             for operation, operands in self._bound[2]:
                 operation(self, **operands)
         self._collect_seconds()
@@ -88,7 +89,10 @@ class Executor:
         threads. cost: numbers moved; a thread gets a share of SMALL / 2 or more.
         """
         pieces = -(-count // piece)
-        threads = max(1, min(self.threads, pieces, 2 * cost // SMALL))
+        threads = min(self.threads, pieces, 2 * cost // SMALL)
+        if threads <= 1:
+            self._workers[0].start_clock()
+            return work(self._workers[0], 0, count)
         bounds = [min(count, piece * (pieces * i // threads)) for i in range(threads + 1)]
         shares = list(zip(self._workers, bounds, bounds[1:], strict=False))
         for worker, _, _ in shares:
@@ -97,8 +101,7 @@ class Executor:
         for helper, share in busy:
             helper.tasks.put((work, share))
         try:
-            with np.errstate(all="ignore"):   # training itself reports a loss that is not finite
-                work(*shares[0])
+            work(*shares[0])
         finally:
             errors = [helper.errors.get() for helper, _ in busy]
         for error in errors:

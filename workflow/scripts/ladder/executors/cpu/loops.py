@@ -417,10 +417,12 @@ def rmsprop(parameter, gradient, square, rate, weight_decay, clip, keep, add, ep
 @loop
 def load(images, rows, scale, offset, batch):
     """batch (N, H, W * C) = these rows of `images` times scale plus offset, each (W * C)."""
+    width = Unsigned(batch.shape[2])
     for n in range(batch.shape[0]):
+        row = rows[n]
         for r in range(batch.shape[1]):
-            for k in range(batch.shape[2]):
-                batch[n, r, k] = images[rows[n], r, k] * scale[k] + offset[k]
+            for k in range(width):
+                batch[n, r, k] = np.float32(images[row, r, k]) * scale[k] + offset[k]
 
 
 @loop

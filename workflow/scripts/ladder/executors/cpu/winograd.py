@@ -66,7 +66,7 @@ class _Tiles:
 
     def cut(self, images, most, planes):
         """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for products with these planes."""
-        return blocks.Cut(images, self.each, most, images * self.each * planes.size)
+        return blocks.cut(images, self.each, most, images * self.each * planes.size)
 
 
 class _Forward:

@@ -396,7 +396,8 @@ def transform_gradient(dy, out, tile, rows):
             for q in range(width):
                 for c in range(filters):
                     (rows[0, q, c], rows[1, q, c], rows[2, q, c], rows[3, q, c], rows[4, q, c],
-                     rows[5, q, c]) = _output_gradient(dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c], dy[n, r + 3, q, c])
+                     rows[5, q, c]) = _output_gradient(dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c],
+                                                       dy[n, r + 3, q, c])
             for k in range(6):
                 at = 6 * k
                 for q in range(across):

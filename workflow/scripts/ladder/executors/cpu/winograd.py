@@ -14,8 +14,9 @@ import numpy as np
 from ladder.executors.cpu import blocks
 from ladder.executors.cpu.loops import loop
 
-# Least number of tiles per block: with fewer, a matrix product spends most of its time loading weights.
+# Tiles per block: with fewer, a matrix product spends most of its time loading weights; the blocks of a sum fit the cache.
 BLOCK_TILES, SUM_TILES = 256, 128
+LEAST_TILES = 64          # per block, of a convolution with so few tiles that a thread would get none
 CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
 FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
 FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
@@ -66,7 +67,8 @@ class _Tiles:
 
     def cut(self, images, most, planes):
         """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for products with these planes."""
-        return blocks.cut(images, self.each, most, images * self.each * planes.size)
+        tiles, work = images * self.each, images * self.each * planes.size
+        return blocks.cut(images, self.each, min(most, max(LEAST_TILES, tiles // blocks.pieces(work))), work)
 
 
 class _Forward:

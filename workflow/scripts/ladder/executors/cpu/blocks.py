@@ -16,6 +16,7 @@ MOST_PIECES = 16        # of an operation with much work: as many threads can sh
 PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
 # Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
+SMALL_PRODUCT, SMALL_ROWS = 10 ** 6, 64   # most multiplications that OpenBLAS does without copies, and least rows worth it
 NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
 
 
@@ -33,6 +34,16 @@ def cost(work):
 def columns_per_piece(columns, work):
     """Columns per piece of a product of `work` multiplications: whole cache lines, so that no two threads write to the same."""
     return 16 * -(-columns // (16 * pieces(work, columns // PIECE_COLUMNS)))
+
+
+def multiply(left, right, out):
+    """out = left right, for a contiguous `right`: row by row in equal parts that BLAS multiplies without copying its factors."""
+    rows, width = left.shape
+    most = SMALL_PRODUCT // right.size
+    parts = 1
+    if most >= SMALL_ROWS:
+        parts = next(number for number in range(-(-rows // most), rows + 1) if rows % number == 0)
+    np.matmul(left.reshape(parts, -1, width), right, out=out.reshape(parts, -1, right.shape[1]))
 
 
 def slices(start, stop, size):
@@ -131,6 +142,18 @@ class Gradient:
             loops.maxpool_2x2_gradient(dy, y, self.index[block], out, self.relu)
             worker.lap("pooling")
         return out
+
+
+    def for_bias(self, worker, block, whole):
+        """Numbers with the same sums per filter as `whole`, the gradient of a block; with pooling a quarter as many."""
+        if self.index is None:
+            return whole
+        y, dy = self.y[block], self.dy[block]
+        if not self.relu:
+            return dy
+        passed = worker.workspace("passed", dy.shape, dy.dtype)
+        loops.relu_gradient(y.reshape(-1), dy.reshape(-1), passed.reshape(-1))
+        return passed
 
 
 def bias_gradient(gradient):

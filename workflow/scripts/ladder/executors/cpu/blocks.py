@@ -16,7 +16,8 @@ MOST_PIECES = 16        # of an operation with much work: as many threads can sh
 PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
 # Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
-SMALL_PRODUCT, SMALL_ROWS = 10 ** 6, 64   # most multiplications that OpenBLAS does without copies, and least rows worth it
+SMALL_PRODUCT = 10 ** 6   # most multiplications of a product of contiguous matrices that OpenBLAS forms without copying them
+SMALL_ROWS = 64           # least rows of such a part of a product: with fewer, the calls cost more than the copies
 NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
 
 
@@ -37,13 +38,17 @@ def columns_per_piece(columns, work):
 
 
 def multiply(left, right, out):
-    """out = left right, for a contiguous `right`: row by row in equal parts that BLAS multiplies without copying its factors."""
+    """out = left right, in equal parts of the rows that BLAS multiplies without copies; `right` must be contiguous."""
     rows, width = left.shape
-    most = SMALL_PRODUCT // right.size
-    parts = 1
-    if most >= SMALL_ROWS:
-        parts = next(number for number in range(-(-rows // most), rows + 1) if rows % number == 0)
+    parts = _parts(rows, SMALL_PRODUCT // right.size)
     np.matmul(left.reshape(parts, -1, width), right, out=out.reshape(parts, -1, right.shape[1]))
+
+
+@functools.cache
+def _parts(rows, most):
+    """Least number of equal parts of at most `most` rows, one if these would have fewer than SMALL_ROWS."""
+    enough = range(-(-rows // max(1, most)), rows // SMALL_ROWS + 1)
+    return next((number for number in enough if rows % number == 0), 1)
 
 
 def slices(start, stop, size):

@@ -3,18 +3,22 @@
 # make test                 linters and all tests
 # make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
+# make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
+# make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make docs                 docs/configuration.md, from config.yaml and its schema
 # make pins                 newest releases into envs/*.txt
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
+# MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
 # PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
 DEVICE ?= auto
 PORT ?= 8000
+MINUTES ?= 10
 
-.PHONY: report demo test check benchmark docs pins clean environment test-environment
+.PHONY: report demo test check benchmark gpu-check profile docs pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -54,11 +58,26 @@ test-environment:
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
 
 # On Linux pip installs PyTorch with CUDA, several GB; with PyTorch's index of CPU builds as PIP_INDEX_URL, a small build.
-benchmark: environment
-	@test -x .venv-benchmark/bin/python || $(PYTHON) -m venv .venv-benchmark
-	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark"
-	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
+benchmark: environment pytorch
 	.venv/bin/python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python
+
+pytorch:
+	@test -x .venv-benchmark/bin/python || $(PYTHON) -m venv .venv-benchmark
+	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark (several GB on Linux)"
+	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
+
+gpu-check: gpu-environment
+	@$(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
+	@.venv/bin/python benchmarks/gpu_check.py --minutes $(MINUTES)
+
+profile: gpu-environment
+	@.venv/bin/python benchmarks/profile_rung.py $(or $(RUNG),gpu_opt_v2)
+
+gpu-environment:
+	@nvidia-smi -L >/dev/null 2>&1 || \
+	    { echo "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here"; exit 1; }
+	@cmp -s envs/gpu.txt .venv/installed-gpu.txt || echo "the packages for a GPU are several GB"
+	@envs/install cpu gpu
 
 docs:
 	@envs/install cpu

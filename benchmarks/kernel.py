@@ -16,8 +16,10 @@ import json
 import sys
 
 import timing
+from cases import precision
 from ladder.errors import UserError
 from ladder.executors import create as executors
+from ladder.machine import driver
 from ladder.network import layers, networks, weights
 from ladder.rungs import variants
 from ladder.training import plan
@@ -131,7 +133,8 @@ def measure(case, arguments):
     if error is not None and not error <= ERROR_BOUND:
         raise RuntimeError(f"{step.operation} is wrong: relative error {error:.2g}, at most {ERROR_BOUND:g} is allowed")
     cold = sum(roofline.buffer_bytes(case.plan, name) for name in set(step.reads.values()))
-    reason = roofline.impossible(seconds, step.flop, cold, ceilings)
+    limits = roofline.peak(driver.gpu().architecture, driver.gpu_size(), precision(arguments.rung))
+    reason = limits and roofline.impossible(seconds, step.flop, cold, limits)
     if reason:
         raise RuntimeError(reason)
     moved, torch_us = roofline.step_bytes(case.plan, step), beside(arguments)

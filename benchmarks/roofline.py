@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Ceilings:
-    """flop: float32 operations per second; bytes: bytes per second read from and written to memory, together."""
+    """flop: operations per second, of one precision; bytes: bytes per second read from and written to memory, together."""
 
     name: str
     flop: float
@@ -20,7 +20,32 @@ class Ceilings:
 
 
 H200 = Ceilings("H200", 67e12, 4.3e12)
-MARGIN = 1.1   # factor by which a time may beat the measured ceilings, because the clock rate varies
+MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
+
+# FLOP of a multiprocessor in a clock, with float32 sums and without sparsity; of chips of one architecture the fastest.
+FLOP_PER_CLOCK = {
+    "sm_75": {"fp32": 128},
+    "sm_80": {"fp32": 128, "tf32": 1024, "bf16": 2048},
+    "sm_86": {"fp32": 256, "tf32": 512, "bf16": 1024},    # GeForce has half as many in tf32 and bf16
+    "sm_87": {"fp32": 256, "tf32": 512, "bf16": 1024},
+    "sm_89": {"fp32": 256, "tf32": 512, "bf16": 1024},    # likewise
+    "sm_90": {"fp32": 256, "tf32": 2048, "bf16": 4096},
+    "sm_100": {"fp32": 256, "tf32": 4096, "bf16": 8192},
+    "sm_103": {"fp32": 256, "tf32": 4096, "bf16": 8192},
+    "sm_120": {"fp32": 256, "tf32": 512, "bf16": 1024},
+}
+
+
+def peak(architecture, size, precision):
+    """The Ceilings that the clocks and the number of multiprocessors of a GPU (driver.Size) allow, which nothing can beat.
+
+    None for an architecture or a precision that FLOP_PER_CLOCK does not know, or where the driver does not tell the clock.
+    """
+    per_clock = FLOP_PER_CLOCK.get(architecture, {}).get(precision)
+    if per_clock is None or not size.hertz:
+        return None
+    moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a clock
+    return Ceilings(f"{architecture}, {precision}", per_clock * size.multiprocessors * size.hertz, moved)
 
 
 def step_bytes(plan, step):

@@ -1,45 +1,61 @@
-"""Write the ladder's table in kernels/README.md, between its markers, from the plans and from benchmarks/*.json.
+"""Write the tables of kernels/README.md and docs/results.md, between their markers, from the plans and the records of gpu.py.
 
     python benchmarks/table.py [--check]
 
-Predictions come from the plan (roofline.py), measured columns from the newest record of gpu.py; without one, cells say "not
-measured". --check writes nothing and exits with 1 if the table is out of date.
+The ladder's table has the predictions of the plans (roofline.py), and measured columns from the newest record in
+benchmarks/gpu/; the table of docs/results.md has the newest record of each card. What no record has is "not measured". --check
+writes nothing and exits with 1 if a table is out of date.
 """
 
 import argparse
-import json
+import dataclasses
 import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
+import results  # noqa: E402
 import roofline  # noqa: E402
+from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
 from ladder.rungs import variants  # noqa: E402
 from ladder.training import plan  # noqa: E402
+from sections import race_name  # noqa: E402
 
-README = HERE.parent / "kernels/README.md"
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
-NETWORK, BATCH, IMAGES = "autoencoder", 64, 50_000
+CASE = HEADLINES[0]
 HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
-        "MHz", "TFLOP/s", "% of ceiling", "% of cuDNN", "x rung below", "error / tolerance")
-OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of cuDNN",
+        "MHz", "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
+OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of PyTorch",
                "error / tolerance")
 MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: median us (spread)", "x the fastest exact rung")
+CARDS_HEAD = ("card", "batch", "precision", "fastest rung", "us (spread)", "fastest PyTorch", "us (spread)",
+              "PyTorch takes", "epoch: rung, PyTorch", "features of 60,000 images: rung, PyTorch")
 NOT_MEASURED = "not measured"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only say whether the table is up to date")
+    parser.add_argument("--check", action="store_true", help="only say whether the tables are up to date")
     arguments = parser.parse_args()
-    text = README.read_text()
-    wanted = with_table(text, table(newest_record(HERE)))
-    if arguments.check:
-        sys.exit(0 if text == wanted else "kernels/README.md is out of date; run: python benchmarks/table.py")
-    README.write_text(wanted)
+    try:
+        texts = wanted_texts(results.records())
+    except UserError as error:
+        sys.exit(str(error))
+    for path, wanted in texts.items():
+        if arguments.check and path.read_text() != wanted:
+            sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/table.py")
+        if not arguments.check:
+            path.write_text(wanted)
+
+
+def wanted_texts(records):
+    """{document: its text with the tables of these records, newest first}."""
+    tables = {"kernels/README.md": table(records[0] if records else {}), "docs/results.md": cards(results.by_card(records))}
+    return {HERE.parent / name: with_table((HERE.parent / name).read_text(), made) for name, made in tables.items()}
 
 
 def with_table(text, made):
@@ -51,22 +67,51 @@ def with_table(text, made):
     return f"{before}{BEGIN}\n{made}{END}{after}"
 
 
-def newest_record(folder):
-    """The newest record of gpu.py in `folder`, {} without one."""
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    records = [record for record in records if record.get("kind") == "gpu"]
-    return max(records, key=lambda record: record["made"], default={})
-
-
 def table(record):
     """The table in Markdown, a note on the measurement, and the tables of other networks and multipliers in the record."""
     rows = [HEAD, tuple("---" for _ in HEAD)]
     below = None
     for variant in gpu_rungs():
-        measured = measurement(record, variant)
-        rows.append(row(variant, step_plan(variant, BATCH), measured, below, record))
+        measured = results.row(record, CASE, variant)
+        rows.append(row(variant, step_plan(variant, CASE.batch), measured, below, record))
         below = measured
     return "\n".join([*markdown(rows), "", note(record), "", *others(record), *multiplied(record)])
+
+
+def cards(records):
+    """The table of cards in Markdown; records: {name of a GPU: its record}."""
+    rows = [CARDS_HEAD, tuple("---" for _ in CARDS_HEAD)]
+    for name, record in records.items():
+        rows += [card_row(name, record, one) for one in results.comparisons(record)]
+    if not records:
+        rows.append((NOT_MEASURED, *("" for _ in CARDS_HEAD[1:])))
+    notes = [f"{record['machine']['device']}, {record['made'][:10]}: {svm_note(record)}." for record in records.values()]
+    return "\n".join([*markdown(rows), "", *(line for note in notes for line in (note, ""))])
+
+
+def card_row(name, record, one):
+    """A row of the table of cards; one: a comparison (results.comparisons)."""
+    names = [one[who]["name"] if one[who] else NOT_MEASURED for who in ("rung", "torch")]
+    times = [spread(one[who]) if one[who] else "" for who in ("rung", "torch")]
+    ratio = one["ratio"]
+    taken = f"{ratio['median']:.2f} x ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else NOT_MEASURED
+    wholes = [seconds(record, work, names) if one["batch"] == CASE.batch else "" for work in ("epoch", "extraction")]
+    return (name, str(one["batch"]), one["precision"], names[0], times[0], names[1].removeprefix("PyTorch "), times[1], taken,
+            *wholes)
+
+
+def seconds(record, work, names):
+    """'0.86 s, 1.20 s', of a rung and of a contender."""
+    found = results.wholes(record, work)
+    return ", ".join(f"{found[name]:.2f} s" if name in found else NOT_MEASURED for name in names)
+
+
+def svm_note(record):
+    found = results.result(record, "svm")
+    if found is None:
+        return f"SVM {NOT_MEASURED}"
+    return (f"SVM of {found['rows']:,} rows by {found['solver']}: fit {found['fit_seconds']:.1f} s, prediction of "
+            f"{found['test_rows']:,} {found['predict_seconds']:.1f} s")
 
 
 def markdown(rows):
@@ -76,52 +121,52 @@ def markdown(rows):
 def others(record):
     """Lines of the table of other networks than the autoencoder, [] if the record has none."""
     rows = [OTHERS_HEAD, tuple("---" for _ in OTHERS_HEAD)]
-    for name, section in record.get("networks", {}).items():
-        cudnn = eager(section, section["batch"])
-        for one in sorted(section.get("steps", ()), key=lambda one: gpu_rungs().index(one["variant"])):
-            rows.append((name, str(one["batch"]), one["variant"], str(one["launches"]), f"{one['flop'] / 1e9:.1f}",
+    for case in OTHERS:
+        for one in in_order(results.result(record, race_name(case))):
+            torch = results.fastest(record, case, one["precision"], torch=True)
+            rows.append((case.name, str(case.batch), one["name"], str(one["launches"]), f"{one['flop'] / 1e9:.1f}",
                          spread(one), f"{one['tflop_per_second']:.1f}", f"{one['scaled_epoch_seconds']:.2f}",
-                         share(cudnn, one), deviations(section, one["variant"])))
+                         share(torch, one), deviations(record, case, one["name"])))
     return [*markdown(rows), ""] if len(rows) > 2 else []
 
 
 def multiplied(record):
     """Lines of the table of one network with every multiplier, [] if the record has none."""
-    rows, found = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)], record.get("multipliers", [])
-    exact = min((one["median_us"] for one in found if one["multiplier"] == "exact"), default=None)
-    for one in sorted(found, key=lambda one: (list(MULTIPLIERS).index(one["multiplier"]), gpu_rungs().index(one["variant"]))):
-        ratio = f"{one['median_us'] / exact:.2f}" if exact else NOT_MEASURED
-        rows.append((one["multiplier"], one["variant"], spread(one), ratio))
-    return [*markdown(rows), ""] if found else []
+    rows = [MULTIPLIED_HEAD, tuple("---" for _ in MULTIPLIED_HEAD)]
+    found = {name: in_order(results.result(record, race_name(dataclasses.replace(MULTIPLIED, multiplier=name))))
+             for name in MULTIPLIERS}
+    exact = min((one["median_us"] for one in found["exact"]), default=None)
+    for name, measured in found.items():
+        for one in measured:
+            ratio = f"{one['median_us'] / exact:.2f}" if exact else NOT_MEASURED
+            rows.append((name, one["name"], spread(one), ratio))
+    return [*markdown(rows), ""] if len(rows) > 2 else []
+
+
+def in_order(raced):
+    """The rows of the rungs in the result of a race, or None, in the ladder's order."""
+    rows = [one for one in raced["rows"] if one["name"] not in CONTENDERS] if raced else []
+    return sorted(rows, key=lambda one: gpu_rungs().index(one["name"]))
 
 
 def spread(measured):
     return f"{measured['median_us']:.0f} ({measured['low_us']:.0f}-{measured['high_us']:.0f})"
 
 
-def eager(section, batch):
-    """PyTorch's row for a float32 step, None if it was not measured."""
-    return next((one for one in section.get("torch", ()) if one["name"] == "eager fp32" and one["batch"] == batch), None)
+def share(opponent, measured):
+    return f"{100 * opponent['median_us'] / measured['median_us']:.0f}" if opponent else NOT_MEASURED
 
 
-def share(cudnn, measured):
-    return f"{100 * cudnn['median_us'] / measured['median_us']:.0f}" if cudnn else NOT_MEASURED
-
-
-def deviations(section, variant):
-    parity = section.get("parity", {}).get(variant, {}).get("parity")
-    return ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in parity.values()) if parity else NOT_MEASURED
-
-
-def gpu_rungs():
-    return [name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"]
+def deviations(record, case, variant):
+    found = results.deviations(record, case, variant)
+    return ", ".join(f"{one['largest']:.1e} / {one['tolerance']:.0e}" for one in found.values()) or NOT_MEASURED
 
 
 def step_plan(variant, batch):
     """One training step with Adam."""
-    settings = plan.Settings(network=networks.build(NETWORK), variant=variant, batch_size=batch,
+    settings = plan.Settings(network=networks.build(CASE.name), variant=variant, batch_size=batch,
                              optimizer=optimizers.Optimizer("adam"))
-    return plan.training_plan(settings, plan.Dataset(IMAGES, "uint8"), plan.Length(1, 1))
+    return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
 def row(variant, made, measured, below, record):
@@ -132,23 +177,21 @@ def row(variant, made, measured, below, record):
     return cells + (measured_cells(variant, made, measured, below, record) if measured else (NOT_MEASURED,) * 7)
 
 
-def measurement(record, variant):
-    """The row of record["steps"] for a step of BATCH images, None if it was not measured."""
-    return next((one for one in record.get("steps", ()) if one["variant"] == variant and one["batch"] == BATCH), None)
-
-
 def measured_cells(variant, made, measured, below, record):
-    seconds = measured["median_us"] / 1e6
-    ceiling = record["ceilings"]["fp32_flop_per_second"]
+    seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
+    products = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
+    measured_ceilings = {**products, "fp32": ceilings["fp32_flop_per_second"]} if ceilings else products
+    ceiling = measured_ceilings.get(measured["precision"])
     return (
         spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
-        f"{100 * made.flop / seconds / ceiling:.0f}", share(eager(record, BATCH), measured),
-        f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, variant),
+        f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
+        share(results.fastest(record, CASE, measured["precision"], torch=True), measured),
+        f"{below['median_us'] / measured['median_us']:.2f}" if below else "", deviations(record, CASE, variant),
     )
 
 
 def note(record):
-    text = f"One training step of {BATCH} images with Adam, float32; predicted for an H200 (67 TFLOP/s, 4.3 TB/s). "
+    text = f"One training step of {CASE.batch} images with Adam, float32; predicted for an H200 (67 TFLOP/s, 4.3 TB/s). "
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

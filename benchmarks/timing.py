@@ -1,5 +1,6 @@
 """Timing on a GPU: events around work on the executor's stream, sampled clock rates, and the GPU's measured ceilings."""
 
+import itertools
 import pathlib
 import statistics
 import sys
@@ -15,6 +16,7 @@ from ladder.executors.cuda import executor as cuda_executor  # noqa: E402
 from ladder.machine import driver  # noqa: E402
 from ladder.network import optimizers, weights  # noqa: E402
 from ladder.training import parity, plan  # noqa: E402
+from spread import percentiles  # noqa: E402
 
 FLUSH_BYTES = 256 << 20            # more than any level-2 cache
 COPY_BYTES, COPIES = 512 << 20, 20
@@ -58,12 +60,23 @@ class Clock:
         return [1000 * self._executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in self._marks]
 
 
+def laps(executor, plan, arrays, count):
+    """(microseconds of each of `count` runs of a plan, MHz of the multiprocessors meanwhile or 0).
+
+    A run begins where the one before ended: what the GPU waits for between two runs counts too.
+    """
+    marks = [executor.stream.record(executor.cupy.cuda.Event())]
+    for _ in range(count):
+        executor.run(plan, arrays)
+        marks.append(executor.stream.record(executor.cupy.cuda.Event()))
+    mhz = driver.sm_clock() or 0   # before the GPU is idle
+    executor.synchronize()
+    return [1000 * executor.cupy.cuda.get_elapsed_time(begin, end) for begin, end in itertools.pairwise(marks)], mhz
+
+
 def spread(microseconds, mhz):
     """Median, 10th and 90th percentile, and the median clock rate (0 if unknown)."""
-    ordered = sorted(microseconds)
-    return {"median_us": statistics.median(ordered), "low_us": ordered[len(ordered) // 10],
-            "high_us": ordered[-1 - len(ordered) // 10], "repetitions": len(ordered),
-            "mhz": statistics.median(mhz) if mhz else 0}
+    return {**percentiles(microseconds), "mhz": statistics.median(mhz) if mhz else 0}
 
 
 def block(executor, count):

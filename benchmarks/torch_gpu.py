@@ -1,59 +1,226 @@
-"""The same work in PyTorch, for comparison; imported only if PyTorch is installed."""
+"""The same work in PyTorch, for comparison: what gpu.py measures of it, in a process of its own (worker.py).
 
+PyTorch gets what makes it fast: cuDNN chooses its algorithms by timing them, Adam is fused, and the images lie on the GPU as
+float32 in the layout of the network. The rungs load and convert bytes in each step.
+"""
+
+import gc
+import itertools
 import statistics
+import sys
 import time
 
 import torch
 from torch import nn
 
+from cases import CONTENDERS, OLDEST, Case
 from torch_step import Module
 
-# name -> (TF32 allowed, autocast to, memory format, compiled with CUDA graphs)
-CONTENDERS = {
-    "eager fp32": (False, None, torch.contiguous_format, False),
-    "eager TF32": (True, None, torch.contiguous_format, False),
-    "eager bf16 channels_last": (True, torch.bfloat16, torch.channels_last, False),
-    "compiled + graphs bf16": (True, torch.bfloat16, torch.channels_last, True),
-}
-BATCHES_COMPILED = (64, 512)
+DEVICE = "cuda"
+BATCHES = 8          # of different images, used in turn
+WARM_UP = 10         # steps before a time counts, and before a graph is captured
+SCREENED = 50        # steps of a first look at a contender
+ROWS, ROWS_AT_A_TIME = 60_000, 1_000   # images of an extraction
+PRODUCT = 8192       # rows and columns of the matrices that measure a ceiling
+LOOK_EVERY = 50      # steps of an epoch between looks at the loss, as in the rungs' training
+
+_prepared = {}       # name of a contender -> Training
 
 
-def train_step(name, network, batch, steps, warm_up, device="cuda"):
-    """Median, 10th and 90th percentile microseconds of a training step with Adam; each step uses new images."""
-    tf32, autocast, layout, compiled = CONTENDERS[name]
-    _set_precision(tf32)
-    module = Module(network).to(device, memory_format=layout)
-    optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=device == "cuda")
-    forward = torch.compile(module, mode="reduce-overhead") if compiled else module
-    height, width, channels = network.input_shape
-    images = torch.rand(batch * 8, channels, height, width, device=device).to(memory_format=layout)
-    labels = torch.randint(0, 10, (batch * 8,), device=device)
-    losses = []
+def machine():
+    """Versions, and whether PyTorch can use the GPU: an exception says why it cannot."""
+    torch.zeros(1, device=DEVICE)
+    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": cudnn, "python": sys.version.split()[0]}
 
-    def step(number):
-        rows = slice(number % 8 * batch, (number % 8 + 1) * batch)
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, autocast, enabled=autocast is not None):
-            out = forward(images[rows])
-            loss = (nn.functional.cross_entropy(out, labels[rows]) if network.classifies
-                    else nn.functional.mse_loss(out, images[rows]))
+
+def ceilings():
+    """{precision: operations per second of a matrix product}, on random numbers."""
+    found, (major, minor) = {}, torch.cuda.get_device_capability()
+    for precision in (name for name, oldest in OLDEST.items() if 10 * major + minor >= oldest):
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        _set_precision(precision)
+        left, right = (torch.randn(PRODUCT, PRODUCT, device=DEVICE, dtype=dtype) for _ in range(2))
+        microseconds = _times(lambda number, left=left, right=right: left @ right, 3, 10, DEVICE)
+        found[precision] = 2 * PRODUCT ** 3 / statistics.median(microseconds) * 1e6
+    return found
+
+
+class Training:
+    """A network's training as one contender does it, ready for its next step."""
+
+    def __init__(self, case, contender):
+        self.contender, self.network, self.batch = contender, case.network, case.batch
+        _set_precision(contender.precision)
+        layout = torch.channels_last if contender.channels_last else torch.contiguous_format
+        self.module = Module(self.network).to(DEVICE, memory_format=layout)
+        self.optimizer = torch.optim.Adam(self.module.parameters(), 1e-3, fused=True, capturable=contender.graph)
+        self.forward = _compiled(self.module) if contender.compiled else self.module
+        height, width, channels = self.network.input_shape
+        self.images = torch.rand(self.batch * BATCHES, channels, height, width, device=DEVICE).to(memory_format=layout)
+        self.labels = torch.randint(0, 10, (self.batch * BATCHES,), device=DEVICE)
+        self.number, self.graph = 0, None
+        if contender.graph:
+            self.first_loss = self._capture()
+        else:
+            self.first_loss = float(self.step())
+            for _ in range(WARM_UP):
+                self.step()
+
+    def step(self):
+        """The next step, queued; its loss, which a graph's next step overwrites."""
+        first = self.number % BATCHES * self.batch
+        self.number += 1
+        return self.step_with(self.images[first:first + self.batch], self.labels[first:first + self.batch])
+
+    def step_with(self, images, labels):
+        """A step with these images, queued. A batch of another size than the graph's is made without it."""
+        if self.graph is None or len(images) != self.batch:
+            return self._step(images, labels)
+        self.input.copy_(images)
+        if self.network.classifies:
+            self.input_labels.copy_(labels)
+        self.graph.replay()
+        return self.loss
+
+    def require_learning(self):
+        """Raise RuntimeError if the steps so far did not train: their times would mean nothing."""
+        last = float(self.step())
+        if last != last or abs(last) == float("inf") or (not self.network.classifies and last >= self.first_loss):
+            raise RuntimeError(f"does not learn: the loss was {self.first_loss:.3g} and is {last:.3g}")   # labels are random
+
+    def _step(self, images, labels):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=self.contender.precision == "bf16"):
+            out = self.forward(images)
+            loss = nn.functional.cross_entropy(out, labels) if self.network.classifies else nn.functional.mse_loss(out, images)
         loss.backward()
-        optimizer.step()
-        losses.append(loss.detach().clone())
+        self.optimizer.step()
+        return loss.detach()
 
-    microseconds = _times(step, warm_up, steps, device)
-    if not torch.isfinite(torch.stack(losses)).all() or (not network.classifies and losses[-1] >= losses[0]):
-        raise RuntimeError(f"{name} does not learn: its times mean nothing")   # labels are random, there is nothing to learn
-    ordered = sorted(microseconds)
-    return {"name": name, "batch": batch, "median_us": statistics.median(ordered), "low_us": ordered[len(ordered) // 10],
-            "high_us": ordered[-1 - len(ordered) // 10], "repetitions": len(ordered)}
+    def _capture(self):
+        """Record a whole step as one CUDA graph; the loss of the first step.
+
+        As torch.cuda.graph asks for, the steps before, which compile and choose algorithms, are on a stream of their own.
+        """
+        self.input, self.input_labels = self.images[:self.batch].clone(), self.labels[:self.batch].clone()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            first_loss = float(self._step(self.input, self.input_labels))
+            for _ in range(WARM_UP):
+                self._step(self.input, self.input_labels)
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.loss = self._step(self.input, self.input_labels)
+        self.graph = graph
+        return first_loss
 
 
-def matrix_product(size=8192, repetitions=10):
-    """Operations per second of a bf16 matrix product: the ceiling of the tensor cores."""
-    left, right = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    microseconds = _times(lambda number: left @ right, 3, repetitions, "cuda")
-    return 2 * size ** 3 / statistics.median(microseconds) * 1e6
+def prepare(case, name):
+    """Make a contender ready for turns of training steps; the time of a step."""
+    case = Case.of(case)
+    _prepared[name] = Training(case, CONTENDERS[name])
+    turn(name, WARM_UP)
+    found = turn(name, WARM_UP)
+    return {"batch": case.batch, "precision": CONTENDERS[name].precision, "step_us": statistics.median(found["us"])}
+
+
+def turn(name, steps):
+    """{"us": microseconds of each of `steps` steps}; a step begins where the one before ended."""
+    run = _prepared[name]
+    _set_precision(run.contender.precision)
+    microseconds = _laps(run.step, steps)
+    run.require_learning()
+    return {"us": microseconds}
+
+
+def screen(case, name):
+    """A first look at a contender: its time in one turn, to find the best for the race."""
+    started = time.perf_counter()
+    prepare(case, name)
+    ready = time.perf_counter() - started
+    found = {"us": turn(name, SCREENED)["us"], "prepare_seconds": ready}
+    forget()
+    return found
+
+
+def epoch(case, name):
+    """Seconds of the second epoch on random images, shuffled on the GPU, with its last partial batch."""
+    case = Case.of(case)
+    run = Training(case, CONTENDERS[name])
+    height, width, channels = case.input_shape
+    images = torch.rand(case.images, channels, height, width, device=DEVICE)
+    if run.contender.channels_last:
+        images = images.to(memory_format=torch.channels_last)
+    labels = torch.randint(0, 10, (case.images,), device=DEVICE)
+
+    def one():
+        losses, order = [], torch.randperm(case.images, device=DEVICE)
+        for number, rows in enumerate(order.split(case.batch)):
+            losses.append(run.step_with(images[rows], labels[rows]).clone())
+            if number % LOOK_EVERY == LOOK_EVERY - 1:
+                losses = [torch.stack(losses).mean()]
+                losses[0].item()
+        return float(losses[-1])
+
+    one()
+    _synchronize()
+    started = time.perf_counter()
+    loss = one()
+    _synchronize()
+    return {"batch": case.batch, "images": case.images, "steps": -(-case.images // case.batch),
+            "seconds": time.perf_counter() - started, "loss": loss}
+
+
+def extraction(case, name):
+    """Seconds to compute the features of ROWS images in memory and to fetch them as float32, without gradients."""
+    case, contender = Case.of(case), CONTENDERS[name]
+    _set_precision(contender.precision)
+    layout = torch.channels_last if contender.channels_last else torch.contiguous_format
+    network = case.network
+    module = Module(network, network.features).to(DEVICE, memory_format=layout).eval()
+    forward = _compiled(module) if contender.compiled else module
+    height, width, channels = network.input_shape
+    images = torch.randint(0, 256, (ROWS, channels, height, width), dtype=torch.uint8)
+    count = min(ROWS_AT_A_TIME, ROWS)
+    staged = torch.empty(count, channels, height, width, dtype=torch.uint8, pin_memory=DEVICE == "cuda")
+    fetched = None
+
+    def batch(first):
+        nonlocal fetched
+        staged.copy_(images[first:first + count])
+        x = staged.to(DEVICE, non_blocking=True).to(memory_format=layout).float() / 255
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=contender.precision == "bf16"):
+            features = forward(x)
+        if fetched is None:
+            fetched = torch.empty_like(features, dtype=torch.float32, device="cpu", pin_memory=DEVICE == "cuda")
+        fetched.copy_(features)
+        return len(features)
+
+    with torch.inference_mode():
+        for _ in range(3):
+            batch(0)
+        _synchronize()
+        started, total = time.perf_counter(), 0
+        for first in range(0, ROWS - count + 1, count):
+            total += batch(first)
+        _synchronize()
+        seconds = time.perf_counter() - started
+    if total != ROWS or not torch.isfinite(fetched).all():
+        raise RuntimeError(f"{total} of {ROWS} images came back, or their features are not finite")
+    return {"images": ROWS, "seconds": seconds}
+
+
+def forget():
+    """Free what was prepared."""
+    _prepared.clear()
+    gc.collect()
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
 
 
 def operation(name, shape, repetitions, device="cuda"):
@@ -62,7 +229,7 @@ def operation(name, shape, repetitions, device="cuda"):
     shape: batch, height, width, channels and for a convolution filters, kernel, padding, stride. None where there is no
     counterpart.
     """
-    _set_precision(False)
+    _set_precision("fp32")
     batch, height, width, channels, *convolution = shape
     x = torch.rand(batch, channels, height, width, device=device).to(memory_format=torch.channels_last)
     work = _counterpart(name, x, convolution, device)
@@ -93,9 +260,43 @@ def _counterpart(name, x, convolution, device):
             "upsample2d_forward": lambda: functional.interpolate(x, scale_factor=2)}.get(name)
 
 
-def _set_precision(tf32):
+def _set_precision(precision):
+    """Set for the steps that follow whether float32 products may be TF32, which PyTorch allows convolutions by default."""
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def _compiled(module):
+    """The module compiled for its shapes; an error, not eager execution, where that does not work."""
+    for name in ("recompile_limit", "cache_size_limit"):   # one process compiles many networks with one `forward`
+        if hasattr(torch._dynamo.config, name):
+            setattr(torch._dynamo.config, name, 1000)
+            break
+    torch._dynamo.config.suppress_errors = False
+    return torch.compile(module, dynamic=False)
+
+
+def _laps(step, count):
+    """Microseconds of `count` steps, each from the end of the one before."""
+    if DEVICE != "cuda":
+        marks = [time.perf_counter()]
+        for _ in range(count):
+            step()
+            marks.append(time.perf_counter())
+        return [1e6 * (end - begin) for begin, end in itertools.pairwise(marks)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        step()
+        mark.record()
+    torch.cuda.synchronize()
+    return [1000 * begin.elapsed_time(end) for begin, end in itertools.pairwise(marks)]
+
+
+def _synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 def _times(work, warm_up, repetitions, device, before=lambda: None):

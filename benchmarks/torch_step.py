@@ -22,11 +22,12 @@ MEMORY_FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.cont
 
 
 class Module(nn.Module):
-    """A network's table of layers as PyTorch runs it."""
+    """A network's table of layers as PyTorch runs it, up to the layer `until` (default: the last)."""
 
-    def __init__(self, network):
+    def __init__(self, network, until=None):
         super().__init__()
-        self.layers = network.layers
+        names = [layer.name for layer in network.layers]
+        self.layers = network.layers[:names.index(until) + 1 if until else None]
         self.made = nn.ModuleDict({layer.name: MODULES[layer.kind](layer) for layer in self.layers})
 
     def forward(self, x):

@@ -16,13 +16,16 @@ def draw():
 
 
 def printed(heading):
-    """Name -> matrix, from a section's block of matrices printed side by side."""
+    """Name -> matrix, from a section's blocks of matrices printed side by side."""
     section = (ROOT / "docs/math.md").read_text().split(f"\n### {heading}\n")[1].split("\n##")[0]
-    lines = [line for line in section.splitlines() if re.match(r" {4}.*\|.*\|", line)]
-    rows = [[part.split() for part in re.findall(r"\|([^|=]*)\|", line)] for line in lines]
-    names = re.findall(r"(\w'?) =  ? ?\|", "\n".join(lines))
-    return {name: np.array([[number(text) for text in row[place]] for row in rows if place < len(row)])
-            for place, name in enumerate(names)}
+    matrices = {}
+    for block in section.split("\n\n"):
+        lines = [line for line in block.splitlines() if re.match(r" {4}.*\|.*\|", line)]
+        rows = [[part.split() for part in re.findall(r"\|([^|=]*)\|", line)] for line in lines]
+        names = re.findall(r"(\w'?) =  ? ?\|", "\n".join(lines))
+        matrices |= {name: np.array([[number(text) for text in row[place]] for row in rows if place < len(row)])
+                     for place, name in enumerate(names)}
+    return matrices
 
 
 def number(text):
@@ -33,9 +36,9 @@ def number(text):
 def test_winograd(draw):
     section = (ROOT / "docs/math.md").read_text()
     assert "Y = A' [(G g G') * (B' d B)] A" in section
-    matrices = printed("Winograd F(2x2, 3x3)")
-    g_, b_, a_ = matrices["G"], matrices["B'"], matrices["A'"][:2]
-    tile, filters, dy = draw((4, 4)), draw((3, 3)), draw((2, 2))
+    matrices = printed("Winograd F(4x4, 3x3)")
+    g_, b_, a_ = matrices["G"], matrices["B'"], matrices["A'"]
+    tile, filters, dy = draw((6, 6)), draw((3, 3)), draw((4, 4))
 
     def forward():
         return a_ @ ((g_ @ filters @ g_.T) * (b_ @ tile @ b_.T)) @ a_.T
@@ -45,9 +48,9 @@ def test_winograd(draw):
     spread = a_.T @ dy @ a_
     np.testing.assert_allclose(g_.T @ (spread * (b_ @ tile @ b_.T)) @ g_, references.gradient(forward, filters, dy), atol=1e-8)
     np.testing.assert_allclose(b_.T @ ((g_ @ filters @ g_.T) * spread) @ b_, references.gradient(forward, tile, dy), atol=1e-8)
-    transformed = np.empty((16, 1, 1))
-    winograd.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((4, 3, 1)))
-    np.testing.assert_allclose(transformed.reshape(4, 4), g_ @ filters @ g_.T, atol=1e-12)
+    transformed = np.empty((36, 1, 1))
+    winograd.transform_filters(filters[None, ..., None], 0, 1, transformed, np.empty((6, 3, 1)))
+    np.testing.assert_allclose(transformed.reshape(6, 6), g_ @ filters @ g_.T, atol=1e-12)
 
 
 def test_the_collapsed_convolution(draw):

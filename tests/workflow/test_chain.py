@@ -111,18 +111,23 @@ def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     assert not list((project / "results/train").glob("*/.*.tmp"))
 
 
+@pytest.mark.parametrize("seen", ["by its time", "by the stage that reads it"])
 @pytest.mark.parametrize("file", ["normalized/*/train.npy", "initial/*/weights.bin"])
-def test_a_damaged_artifact_is_named_by_the_stage_that_reads_it(done, tmp_path, file):
+def test_a_damaged_artifact_is_named_and_made_again(done, tmp_path, file, seen):
     shutil.copytree(done, tmp_path / "project")
     (path,) = (tmp_path / "project/results").glob(file)
-    data = bytearray(path.read_bytes())
+    whole, written = path.read_bytes(), path.stat()
+    data = bytearray(whole)
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    status, output = run(tmp_path / "project", "train", "seed=1", "epochs=1")
-    last = output.strip().splitlines()[-1]
-    assert status != 0
-    assert "is damaged" in last and path.parent.name in last
-    assert "Traceback" not in output
+    if seen == "by the stage that reads it":
+        os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+        status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
+        last = output.strip().splitlines()[-1]
+        assert status != 0 and f"{path.parent.name}/{path.name} is damaged" in last and "Traceback" not in output
+    status, output = run(tmp_path / "project", "train", "learning_rate=0.002")
+    assert status == 0 and path.read_bytes() == whole
+    assert f"damaged: results/{path.parent.parent.name}/{path.parent.name}/{path.name}" in output
 
 
 def test_a_diverging_loss_stops_with_step_and_learning_rate(done, tmp_path):

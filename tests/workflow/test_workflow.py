@@ -395,7 +395,7 @@ def test_results_of_another_machine_open_where_their_backend_cannot_run(project)
     (["--config", "optimizer=addam"], "did you mean adam?"),
     (["--config", "batch_size=0"], "batch_size is 0, but must be a whole number at least 1"),
     (["--config", "variant=gpu_opt_v9"], "variant is 'gpu_opt_v9', but must be"),
-    (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 1"),
+    (["--config", "epochs={}"], "epochs is {}, but must be a whole number at least 0"),
     (["--config", "epochs=" + 72 * "9"], "epochs is 999"),
     (["--config", "epochs=" + 9000 * "[" + 9000 * "]"], "(18,002 characters), but must be a whole number"),
     (["--config", f"compare=[{{seed: {list(range(1000))}, epochs: {list(range(1, 1001))}}}]"], "stands for 1,000,000 runs"),

@@ -80,7 +80,7 @@ use rule publish as publish_search with:
         "logs/publish_search.log",
     params:
         folder=CHAIN["search"].folder,
-        then="; sed '/^$/,$d' results/best.yaml",
+        then=r"; sed '\%The other settings%,$ d' results/best.yaml",
 
 
 use rule publish as publish_network with:

@@ -6,6 +6,7 @@ import functools
 
 _MAJOR, _MINOR, _SHARED = 75, 76, 97   # CUdevice_attribute: compute capability, opt-in shared memory per block
 _SM_CLOCK = 1   # nvmlClockType_t
+_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _LEVEL_2 = 13, 16, 36, 37, 38   # CUdevice_attribute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +17,17 @@ class Gpu:
     architecture: str
     memory_bytes: int
     block_shared_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """What a GPU's speed follows from; hertz: the highest clock of its multiprocessors, memory_hertz: of its memory."""
+
+    multiprocessors: int
+    hertz: float
+    memory_hertz: float
+    bus_bits: int
+    level_2_bytes: int
 
 
 @functools.cache
@@ -46,10 +58,26 @@ def gpu():
     driver.cuDeviceGet(ctypes.byref(device), 0)
     driver.cuDeviceGetName(name, len(name), device)
     driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    major, minor, shared = (ctypes.c_int(0) for _ in range(3))
-    for attribute, value in ((_MAJOR, major), (_MINOR, minor), (_SHARED, shared)):
-        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-    return Gpu(name.value.decode(), f"sm_{major.value}{minor.value}", memory.value, shared.value)
+    major, minor, shared = (_attribute(number) for number in (_MAJOR, _MINOR, _SHARED))
+    return Gpu(name.value.decode(), f"sm_{major}{minor}", memory.value, shared)
+
+
+def gpu_size():
+    """The Size of the first visible GPU; None without one. A clock that the driver does not tell is 0."""
+    if gpu_count() == 0:
+        return None
+    return Size(_attribute(_MULTIPROCESSORS), 1e3 * _attribute(_CLOCK), 1e3 * _attribute(_MEMORY_CLOCK),
+                _attribute(_BUS_WIDTH), _attribute(_LEVEL_2))
+
+
+def pci_address():
+    """The PCI address of the first visible GPU, as nvidia-smi takes it; '' without one."""
+    if gpu_count() == 0:
+        return ""
+    device, address = ctypes.c_int(0), ctypes.create_string_buffer(64)
+    _driver().cuDeviceGet(ctypes.byref(device), 0)
+    _driver().cuDeviceGetPCIBusId(address, len(address), device)
+    return address.value.decode()
 
 
 def installed_gpus():
@@ -101,8 +129,14 @@ def _handle():
     """NVML's handle of the first visible GPU, found by its PCI address: NVML also numbers hidden GPUs."""
     if gpu_count() == 0 or _management() is None:
         return None
-    device, address, handle = ctypes.c_int(0), ctypes.create_string_buffer(64), ctypes.c_void_p()
-    _driver().cuDeviceGet(ctypes.byref(device), 0)
-    _driver().cuDeviceGetPCIBusId(address, len(address), device)
-    found = _management().nvmlDeviceGetHandleByPciBusId_v2(address, ctypes.byref(handle))
+    handle = ctypes.c_void_p()
+    found = _management().nvmlDeviceGetHandleByPciBusId_v2(pci_address().encode(), ctypes.byref(handle))
     return handle if found == 0 else None
+
+
+def _attribute(number):
+    """A CUdevice_attribute of the first visible GPU."""
+    device, value = ctypes.c_int(0), ctypes.c_int(0)
+    _driver().cuDeviceGet(ctypes.byref(device), 0)
+    _driver().cuDeviceGetAttribute(ctypes.byref(value), number, device)
+    return value.value

@@ -8,7 +8,7 @@ import tempfile
 from ladder.machine import driver
 from ladder.progress import log
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 _held = []   # lock files, open until the process ends
 
 
@@ -25,7 +25,9 @@ def claim():
             lock.close()
             continue
         _held.append(lock)
-        os.environ |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE: name}
+        if VISIBLE not in os.environ:
+            os.environ[ORDER] = "PCI_BUS_ID"   # as NVML counts; numbers that the user wrote keep the user's order
+        os.environ[VISIBLE] = name
         log.info("on GPU %s", name)
         return name
     return None

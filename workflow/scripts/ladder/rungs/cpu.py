@@ -22,13 +22,13 @@ def conv_block(build, group):
 
 
 def winograd_block(build, group):
-    """As conv_block, for 3x3 filters with stride 1: Winograd needs 16 products instead of 36."""
+    """As conv_block, for 3x3 filters with stride 1: Winograd needs 36 products instead of 144."""
     conv = group[0]
     (height, width, filters), (_, _, channels) = conv.output_shape, conv.input_shapes[0]
-    transformed = build.derived(f"{conv.name}.transformed", (16, filters, channels))
+    transformed = build.derived(f"{conv.name}.transformed", (36, filters, channels))
     build.step("winograd_conv2d_weight", group, {"weight": build.parameter(f"{conv.name}.weight")},
                {"transformed": transformed})
-    flop = 2 * 16 * -(-height // 2) * -(-width // 2) * filters * channels
+    flop = 2 * 36 * -(-height // 4) * -(-width // 4) * filters * channels
     return _block(build, group, "winograd_conv2d", {"transformed": transformed}, flop, {"padding": conv.attributes["padding"]})
 
 
@@ -128,7 +128,7 @@ def _suits_winograd(group):
     conv = group[0]
     (height, width, filters), channels = conv.output_shape, conv.input_shapes[0][2]
     return ((conv.attributes["kernel"], conv.attributes["stride"]) == (3, 1) and min(filters, channels) >= NARROW
-            and min(height, width) > 1)
+            and min(height, width) > 2)
 
 
 def _is_same_3x3(group):

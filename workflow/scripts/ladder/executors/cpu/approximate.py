@@ -15,7 +15,7 @@ NARROW = 17   # columns
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    factor, cut = _factor(windows.taken(weight).T, multiplier), windows.cut(len(weight))
+    factor, cut = _factor(windows.taken(executor, weight).T, multiplier), windows.cut(len(weight))
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
@@ -29,7 +29,7 @@ def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, mu
 
 def approximate_conv2d_input_grad(executor, dy, weight, dx, stride, padding, multiplier=None):
     windows = windows_of(dx.shape, weight.shape, stride, padding)
-    factor, channels, cut = _factor(windows.taken(weight), multiplier), dx.shape[3], windows.cut(len(weight))
+    factor, channels, cut = _factor(windows.taken(executor, weight), multiplier), dx.shape[3], windows.cut(len(weight))
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):

@@ -26,7 +26,7 @@ MANY_WEIGHTS, CHUNK_NUMBERS = 2 ** 13, 2 ** 22
 def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, index=None):
     """y = convolution + bias, then a 2x2 max-pool if `index` (the position of each maximum) is given, then ReLU."""
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    matrix = windows.taken(weight)
+    matrix = windows.taken(executor, weight)
     if windows.count <= FEW_WINDOWS and index is None:
         seen = windows.of_all(executor, x, "convolution forward")
         return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
@@ -51,7 +51,7 @@ def conv2d_code_forward(executor, x, weight, y, stride, padding, threshold, pool
     contrast: {kernel, epsilon}; pool: {window, stride, padding}.
     """
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    matrix, threshold = windows.taken(weight), x.dtype.type(threshold)
+    matrix, threshold = windows.taken(executor, weight), x.dtype.type(threshold)
     even = np.ones(windows.out, x.dtype)
 
     def work(worker, start, stop):
@@ -73,7 +73,7 @@ def conv2d_backward(executor, x, weight, y, dy, dweight, stride, padding, relu, 
     """dweight, and dbias and dx if given; y and `index` are outputs of the forward pass."""
     windows = windows_of(x.shape, weight.shape, stride, padding)
     gradient = blocks.Gradient(y, dy, relu, index, (*windows.out, len(weight)))
-    to_pixels = None if dx is None else _ToPixels(windows, weight, dx)
+    to_pixels = None if dx is None else _ToPixels(executor, windows, weight, dx)
     by_filter = weight.size >= MANY_WEIGHTS and windows.work <= CHUNK_NUMBERS
     (_backward_by_filter if by_filter else _backward_by_image)(executor, windows, x, gradient, dweight, dbias, to_pixels)
 
@@ -168,9 +168,18 @@ class _Windows:
         pixels = max(BLOCK_PIXELS, BLOCK_NUMBERS // self.width)
         return blocks.cut(self.images, math.prod(self.out), pixels, self.work * filters)
 
-    def taken(self, weight):
-        """The weights of the remaining taps as a matrix, one row per filter."""
-        return weight[:, *self.taps].reshape(len(weight), -1)
+    def taken(self, executor, weight):
+        """The weights of the remaining taps as a matrix, one row per filter; valid until the next call."""
+        if self.complete and weight.flags.c_contiguous:
+            return weight.reshape(len(weight), -1)
+        matrix = executor.workspace("taken", (len(weight), self.width), weight.dtype)
+        taps = matrix.reshape(len(weight), *self.size, -1)
+
+        def work(worker, start, stop):
+            taps[start:stop] = weight[start:stop, *self.taps]
+
+        executor.parallel(len(weight), work, matrix.size)
+        return matrix
 
     def of(self, worker, x, out=None):
         """The windows of x as a matrix (im2col): one row per window in NHW order, columns (row, column, channel)."""
@@ -203,29 +212,35 @@ class _Windows:
         executor.parallel(len(x), work, self.work)
         return seen
 
-    def gradient(self, dweight, sums):
+    def gradient(self, executor, dweight, sums):
         """dweight = the matrix `sums` for the remaining taps, zero for the others."""
-        if not self.complete:
-            dweight[...] = 0
-        dweight[:, *self.taps] = sums.reshape(len(dweight), *self.size, -1)
+        taps = sums.reshape(len(dweight), *self.size, -1)
+
+        def work(worker, start, stop):
+            if not self.complete:
+                dweight[start:stop] = 0
+            dweight[start:stop, *self.taps] = taps[start:stop]
+
+        executor.parallel(len(dweight), work, dweight.size)
 
 
 class _ToPixels:
     """Input gradient of a convolution from the gradient of its output."""
 
-    def __init__(self, windows, weight, dx):
+    def __init__(self, executor, windows, weight, dx):
         self.windows, self.dx = windows, dx
         filters, channels = len(weight), weight.shape[3]
         kernel, padding = weight.shape[1], windows.taps[0].start - windows.begin[0]
         per_image, out = math.prod(windows.pixels), math.prod(windows.out)
+        # For few windows, the turned weights would take longer to copy than the product takes.
         self.gathers = (not windows.are_pixels and windows.stride == 1 and padding < kernel
-                        and per_image * filters <= 2 * out * channels)
+                        and per_image * filters <= 2 * out * channels and windows.count > FEW_WINDOWS)
         if self.gathers:   # a convolution of dy with the filters rotated by 180 degrees
             turned = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
             self.seen = windows_of((len(dx), *windows.out, filters), turned.shape, 1, kernel - 1 - padding)
-            self.matrix = self.seen.taken(turned)
+            self.matrix = self.seen.taken(executor, turned)
         else:
-            self.matrix = windows.taken(weight)
+            self.matrix = windows.taken(executor, weight)
 
     def of(self, worker, gradient, block):
         """dx of a block of images."""
@@ -311,7 +326,7 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
 
     executor.parallel(len(x), work, cut.cost, piece=cut.group)
     total = sums.total()
-    windows.gradient(dweight, total.T if windows.are_turned else total)
+    windows.gradient(executor, dweight, total.T if windows.are_turned else total)
 
 
 def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixels):
@@ -336,13 +351,13 @@ def _backward_by_filter(executor, windows, x, gradient, dweight, dbias, to_pixel
     if dbias is not None:
         executor.parallel(filters, add_bias, flat.size, piece=16)
     if not windows.complete:
-        windows.gradient(dweight, sums)
+        windows.gradient(executor, dweight, sums)
     if to_pixels is not None:
         _to_pixels(executor, windows, dy, to_pixels)
 
 
 def _to_pixels(executor, windows, dy, to_pixels):
-    if windows.count <= FEW_WINDOWS and not to_pixels.gathers:
+    if windows.count <= FEW_WINDOWS:
         return to_pixels.of_all(executor, dy)
     cut = windows.cut(dy.shape[3])
 

@@ -1,11 +1,11 @@
-"""3x3 convolutions with stride 1 on the cpu rung: 16 instead of 36 products per four output pixels (Winograd, F(2x2, 3x3)).
+"""3x3 convolutions with stride 1 on the cpu rung: 36 instead of 144 products per 16 output pixels (Winograd, F(4x4, 3x3)).
 
-For a tile d of 4x4 input pixels and a filter g, the 2x2 outputs are A^T [(G g G^T) * (B^T d B)] A (Lavin and Gray, 2016):
-only the elementwise product in the middle mixes channels and filters, so over all tiles it is 16 matrix products. A, B and G
-are small constant matrices of 0, 1, -1 and 1/2. With D = A dy A^T, the gradients are G^T [D * (B^T d B)] G and
-B [(G g G^T) * D] B^T.
+For a tile d of 6x6 input pixels and a filter g, the 4x4 outputs are A^T [(G g G^T) * (B^T d B)] A (Lavin and Gray, 2016):
+only the elementwise product in the middle mixes channels and filters, so over all tiles it is 36 matrix products. A, B and G
+are small constant matrices, of a Toom-Cook scheme with the points 0, +-5/8, +-3/2 and infinity, whose rounding error is less
+than half of that with +-1 and +-2. With D = A dy A^T, the gradients are G^T [D * (B^T d B)] G and B [(G g G^T) * D] B^T.
 
-The 16 planes of transformed arrays are (16, tiles, channels), tiles in NHW order, and (16, filters, channels). The loops are
+The 36 planes of transformed arrays are (36, tiles, channels), tiles in NHW order, and (36, filters, channels). The loops are
 compiled as described in loops.py.
 """
 
@@ -14,17 +14,18 @@ import numpy as np
 from ladder.executors.cpu import blocks
 from ladder.executors.cpu.loops import loop
 
-# Least number of tiles per block: with fewer, a matrix product spends most of its time loading weights.
-BLOCK_TILES, SUM_TILES = 256, 512
+# Tiles per block: with fewer, a matrix product spends most of its time loading weights; the blocks of a sum fit the cache.
+BLOCK_TILES, SUM_TILES = 256, 128
+LEAST_TILES = 64          # per block, of a convolution with so few tiles that a thread would get none
 CHUNK_NUMBERS = 2 ** 22   # size of the transformed images and gradients of all threads
 FEW_WEIGHTS = 2 ** 13     # weights per plane, up to which groups of images have sums of their own of their gradient
 FEW_TILES = 512           # with fewer, threads share the planes instead of the images, each of which needs all weights
 
 
 def winograd_conv2d_weight(executor, weight, transformed):
-    """transformed (16, filters, channels) = G g G^T for each filter and channel."""
+    """transformed (36, filters, channels) = G g G^T for each filter and channel."""
     def work(worker, start, stop):
-        rows = worker.workspace("rows", (4, 3, weight.shape[3]), weight.dtype)
+        rows = worker.workspace("rows", (6, 3, weight.shape[3]), weight.dtype)
         transform_filters(weight, start, stop, transformed, rows)
         worker.lap("convolution forward")
 
@@ -45,7 +46,7 @@ def winograd_conv2d_backward(executor, x, transformed, y, dy, dweight, padding, 
     sums = call.by_image() if transformed[0].size <= FEW_WEIGHTS else call.by_plane()
 
     def work(worker, start, stop):
-        rows = worker.workspace("rows", (3, 4, dweight.shape[3]), dweight.dtype)
+        rows = worker.workspace("rows", (3, 6, dweight.shape[3]), dweight.dtype)
         filters_gradient(sums, start, stop, dweight, rows)
         worker.lap("convolution backward")
 
@@ -56,17 +57,18 @@ OPERATIONS = (winograd_conv2d_weight, winograd_conv2d_forward, winograd_conv2d_b
 
 
 class _Tiles:
-    """The 2x2 tiles of a convolution's output; the last row and column of tiles may extend beyond its edge."""
+    """The 4x4 tiles of a convolution's output; the last row and column of tiles may extend beyond its edge."""
 
     def __init__(self, shape, padding):
         self.padding = padding
         self.out = tuple(size + 2 * padding - 2 for size in shape[1:3])
-        self.rows, self.columns = (-(-size // 2) for size in self.out)
+        self.rows, self.columns = (-(-size // 4) for size in self.out)
         self.each = self.rows * self.columns   # tiles per image
 
     def cut(self, images, most, planes):
         """The blocks.Cut of the images into blocks of at most `most` tiles, or one image, for products with these planes."""
-        return blocks.cut(images, self.each, most, images * self.each * planes.size)
+        tiles, work = images * self.each, images * self.each * planes.size
+        return blocks.cut(images, self.each, min(most, max(LEAST_TILES, tiles // blocks.pieces(work))), work)
 
 
 class _Forward:
@@ -87,7 +89,7 @@ class _Forward:
         def work(worker, start, stop):
             for block in cut.blocks(start, stop):
                 seen = _transform_images(worker, self.x[block], self.tiles)
-                products = worker.workspace("products", (16, seen.shape[1], self.y.shape[3]), self.y.dtype)
+                products = worker.workspace("products", (36, seen.shape[1], self.y.shape[3]), self.y.dtype)
                 self._finish(worker, np.matmul(seen, self.planes, out=products), block, 0)
 
         self.executor.parallel(len(self.x), work, cut.cost, piece=cut.size)
@@ -95,7 +97,7 @@ class _Forward:
     def by_plane(self):
         """The threads first transform all images, then each multiplies some of the planes."""
         count, each = len(self.x), self.tiles.each
-        seen, products = (self.executor.workspace(name, (16, count * each, width), self.x.dtype) for name, width in
+        seen, products = (self.executor.workspace(name, (36, count * each, width), self.x.dtype) for name, width in
                           (("images", self.x.shape[3]), ("products", self.y.shape[3])))
 
         def transform(worker, start, stop):
@@ -109,13 +111,13 @@ class _Forward:
         def finish(worker, start, stop):
             self._finish(worker, products, slice(start, stop), start * each)
 
-        for items, work in ((count, transform), (16, multiply), (count, finish)):
+        for items, work in ((count, transform), (36, multiply), (count, finish)):
             self.executor.parallel(items, work, seen.size + products.size)
 
     def _finish(self, worker, products, block, first):
         y, index = self.y[block], None if self.index is None else self.index[block]
         out = y if index is None else worker.workspace("convolved", (len(y), *self.tiles.out, y.shape[3]), y.dtype)
-        back_to_pixels(products, first, out, worker.workspace("rows", (2, 4, self.tiles.columns, y.shape[3]), y.dtype))
+        back_to_pixels(products, first, out, worker.workspace("rows", (4, 6, y.shape[3]), y.dtype))
         worker.lap("convolution forward")
         blocks.finish(worker, out, y, self.bias, self.relu, index)
 
@@ -149,7 +151,7 @@ class _Backward:
     def by_plane(self):
         """The threads first transform a chunk of images, then each multiplies some of the planes: no sums over threads."""
         sums = self.executor.workspace("plane sums", self.transformed.shape, self.x.dtype)
-        tiles = max(SUM_TILES, CHUNK_NUMBERS // (16 * sum(self.transformed.shape[1:])))
+        tiles = max(SUM_TILES, CHUNK_NUMBERS // (36 * sum(self.transformed.shape[1:])))
         piece = -(-min(len(self.x), tiles // self.tiles.each) // blocks.MOST_PIECES) or 1
         biases = self.executor.workspace("bias sums", (-(-len(self.x) // piece), sums.shape[1]), self.x.dtype)
         for chunk in blocks.slices(0, len(self.x), max(1, tiles // self.tiles.each // piece) * piece):
@@ -161,7 +163,7 @@ class _Backward:
     def _chunk(self, chunk, piece, sums, biases):
         """Add the planes' gradient of a chunk of images to `sums`; biases: the bias gradient of every `piece` images."""
         count, each, first = chunk.stop - chunk.start, self.tiles.each, chunk.start == 0
-        seen, turned = (self.executor.workspace(name, (16, count * each, width), self.x.dtype) for name, width in
+        seen, turned = (self.executor.workspace(name, (36, count * each, width), self.x.dtype) for name, width in
                         (("images", self.x.shape[3]), ("products", self.transformed.shape[1])))
 
         def transform(worker, start, stop):
@@ -189,205 +191,248 @@ class _Backward:
 
         cost = seen.size + turned.size
         self.executor.parallel(count, transform, cost, piece=piece)
-        self.executor.parallel(16, multiply, cost)
+        self.executor.parallel(36, multiply, cost)
         if self.dx is not None:
             self.executor.parallel(count, scatter, cost)
 
     def _to_pixels(self, worker, planes, block, first):
-        rows = worker.workspace("rows", (2, 4, 2 * self.tiles.columns + 2, planes.shape[2]), planes.dtype)
-        images_gradient(planes, first, self.dx[block], self.tiles.rows, self.tiles.padding, rows)
+        tiles, channels = self.tiles, planes.shape[2]
+        frame = worker.workspace("frame", (4 * tiles.rows + 2, 4 * tiles.columns + 2, channels), planes.dtype)
+        rows = worker.workspace("rows", (6, 6 * tiles.columns, channels), planes.dtype)
+        images_gradient(planes, first, self.dx[block], tiles.rows, tiles.padding, frame, rows)
 
 
 def _transform_images(worker, x, tiles, out=None, first=0):
-    begin, size = -tiles.padding, (2 * tiles.rows + 2, 2 * tiles.columns + 2)
+    begin, size = -tiles.padding, (4 * tiles.rows + 2, 4 * tiles.columns + 2)
     x = blocks.framed(worker, x, (begin, begin), size)
     out = _planes(worker, "seen", x, tiles) if out is None else out
-    transform_images(x, out, first, worker.workspace("rows", (4, *x.shape[2:]), x.dtype))
+    transform_images(x, out, first, worker.workspace("rows", (6, *x.shape[2:]), x.dtype))
     return out
 
 
 def _transform_gradient(worker, dy, tiles, out=None, first=0):
-    dy = blocks.framed(worker, dy, (0, 0), (2 * tiles.rows, 2 * tiles.columns))
+    dy = blocks.framed(worker, dy, (0, 0), (4 * tiles.rows, 4 * tiles.columns))
     out = _planes(worker, "turned", dy, tiles) if out is None else out
-    transform_gradient(dy, out, first, worker.workspace("rows", (4, *dy.shape[2:]), dy.dtype))
+    transform_gradient(dy, out, first, worker.workspace("rows", (6, *dy.shape[2:]), dy.dtype))
     return out
 
 
 def _planes(worker, name, x, tiles):
-    return worker.workspace(name, (16, len(x) * tiles.each, x.shape[3]), x.dtype)
+    return worker.workspace(name, (36, len(x) * tiles.each, x.shape[3]), x.dtype)
+
+
+# The matrices times a vector. These numbers are exact in both precisions; G's, which are not, are quotients of them.
+NEAR, FAR = np.float32(5 / 8), np.float32(3 / 2)
+NEAR_2, FAR_2, NEAR_3, FAR_3 = NEAR ** 2, FAR ** 2, NEAR ** 3, FAR ** 3
+BOTH, EITHER = NEAR_2 * FAR_2, NEAR_2 + FAR_2
+NEAR_DIVISOR, FAR_DIVISOR = 2 * NEAR_2 * (NEAR_2 - FAR_2), 2 * FAR_2 * (FAR_2 - NEAR_2)
+
+
+@loop
+def _filter(first, second, third):
+    """G g"""
+    near, far = (first + NEAR_2 * third) / NEAR_DIVISOR, (first + FAR_2 * third) / FAR_DIVISOR
+    odd_near, odd_far = NEAR * second / NEAR_DIVISOR, FAR * second / FAR_DIVISOR
+    return first / BOTH, near + odd_near, near - odd_near, far + odd_far, far - odd_far, third
+
+
+@loop
+def _filter_gradient(first, second, third, fourth, fifth, sixth):
+    """G^T u"""
+    near, far = (second + third) / NEAR_DIVISOR, (fourth + fifth) / FAR_DIVISOR
+    odd = NEAR * (second - third) / NEAR_DIVISOR + FAR * (fourth - fifth) / FAR_DIVISOR
+    return first / BOTH + near + far, odd, NEAR_2 * near + FAR_2 * far + sixth
+
+
+@loop
+def _image(first, second, third, fourth, fifth, sixth):
+    """B^T d"""
+    near, odd_near = fifth - FAR_2 * third, NEAR * (fourth - FAR_2 * second)
+    far, odd_far = fifth - NEAR_2 * third, FAR * (fourth - NEAR_2 * second)
+    return (BOTH * first - EITHER * third + fifth, near + odd_near, near - odd_near, far + odd_far, far - odd_far,
+            BOTH * second - EITHER * fourth + sixth)
+
+
+@loop
+def _image_gradient(first, second, third, fourth, fifth, sixth):
+    """B v"""
+    near, odd_near, far, odd_far = second + third, NEAR * (second - third), fourth + fifth, FAR * (fourth - fifth)
+    return (BOTH * first, BOTH * sixth - FAR_2 * odd_near - NEAR_2 * odd_far, -EITHER * first - FAR_2 * near - NEAR_2 * far,
+            odd_near + odd_far - EITHER * sixth, first + near + far, sixth)
+
+
+@loop
+def _output(first, second, third, fourth, fifth, sixth):
+    """A^T m"""
+    near, odd_near, far, odd_far = second + third, second - third, fourth + fifth, fourth - fifth
+    return (first + near + far, NEAR * odd_near + FAR * odd_far, NEAR_2 * near + FAR_2 * far,
+            NEAR_3 * odd_near + FAR_3 * odd_far + sixth)
+
+
+@loop
+def _output_gradient(first, second, third, fourth):
+    """A y"""
+    near, odd_near = first + NEAR_2 * third, NEAR * second + NEAR_3 * fourth
+    far, odd_far = first + FAR_2 * third, FAR * second + FAR_3 * fourth
+    return first, near + odd_near, near - odd_near, far + odd_far, far - odd_far, fourth
 
 
 @loop
 def transform_filters(weight, start, stop, out, rows):
-    """out (16, filters, channels) = G g G^T of the filters start to stop. rows: workspace (4, 3, channels)."""
-    half = weight.dtype.type(0.5)
+    """out (36, filters, channels) = G g G^T of the filters start to stop. rows: workspace (6, 3, channels)."""
     channels = weight.shape[3]
     for o in range(start, stop):
         for j in range(3):
             for c in range(channels):
-                outer, inner = half * (weight[o, 0, j, c] + weight[o, 2, j, c]), half * weight[o, 1, j, c]
-                rows[0, j, c] = weight[o, 0, j, c]
-                rows[1, j, c] = outer + inner
-                rows[2, j, c] = outer - inner
-                rows[3, j, c] = weight[o, 2, j, c]
-        for k in range(4):
+                (rows[0, j, c], rows[1, j, c], rows[2, j, c], rows[3, j, c], rows[4, j, c], rows[5, j, c]) = _filter(
+                    weight[o, 0, j, c], weight[o, 1, j, c], weight[o, 2, j, c])
+        for k in range(6):
+            at = 6 * k
             for c in range(channels):
-                outer, inner = half * (rows[k, 0, c] + rows[k, 2, c]), half * rows[k, 1, c]
-                out[4 * k, o, c] = rows[k, 0, c]
-                out[4 * k + 1, o, c] = outer + inner
-                out[4 * k + 2, o, c] = outer - inner
-                out[4 * k + 3, o, c] = rows[k, 2, c]
+                (out[at, o, c], out[at + 1, o, c], out[at + 2, o, c], out[at + 3, o, c], out[at + 4, o, c],
+                 out[at + 5, o, c]) = _filter(rows[k, 0, c], rows[k, 1, c], rows[k, 2, c])
 
 
 @loop
 def filters_gradient(planes, start, stop, dweight, rows):
-    """dweight = G^T u G of the filters start to stop. rows: workspace (3, 4, channels)."""
-    half = planes.dtype.type(0.5)
+    """dweight = G^T u G of the filters start to stop. rows: workspace (3, 6, channels)."""
     channels = dweight.shape[3]
     for o in range(start, stop):
-        for k in range(4):
+        for k in range(6):
             for c in range(channels):
-                both, apart = planes[4 + k, o, c] + planes[8 + k, o, c], planes[4 + k, o, c] - planes[8 + k, o, c]
-                rows[0, k, c] = planes[k, o, c] + half * both
-                rows[1, k, c] = half * apart
-                rows[2, k, c] = planes[12 + k, o, c] + half * both
+                rows[0, k, c], rows[1, k, c], rows[2, k, c] = _filter_gradient(
+                    planes[k, o, c], planes[6 + k, o, c], planes[12 + k, o, c], planes[18 + k, o, c], planes[24 + k, o, c],
+                    planes[30 + k, o, c])
         for i in range(3):
             for c in range(channels):
-                both, apart = rows[i, 1, c] + rows[i, 2, c], rows[i, 1, c] - rows[i, 2, c]
-                dweight[o, i, 0, c] = rows[i, 0, c] + half * both
-                dweight[o, i, 1, c] = half * apart
-                dweight[o, i, 2, c] = rows[i, 3, c] + half * both
+                dweight[o, i, 0, c], dweight[o, i, 1, c], dweight[o, i, 2, c] = _filter_gradient(
+                    rows[i, 0, c], rows[i, 1, c], rows[i, 2, c], rows[i, 3, c], rows[i, 4, c], rows[i, 5, c])
 
 
 @loop
 def transform_images(x, out, tile, rows):
-    """out (16, tiles, channels) = B^T d B of the 4x4 tiles of x (N, H, W, C), two pixels apart, from `tile` on.
+    """out (36, tiles, channels) = B^T d B of the 6x6 tiles of x (N, H, W, C), four pixels apart, from `tile` on.
 
-    rows: workspace (4, W, C).
+    rows: workspace (6, W, C).
     """
     images, height, width, channels = x.shape
+    across = width // 4
     for n in range(images):
-        for r in range(0, height - 2, 2):
+        for r in range(0, height - 2, 4):
             for q in range(width):
                 for c in range(channels):
-                    first, second, third, fourth = x[n, r, q, c], x[n, r + 1, q, c], x[n, r + 2, q, c], x[n, r + 3, q, c]
-                    rows[0, q, c] = first - third
-                    rows[1, q, c] = second + third
-                    rows[2, q, c] = third - second
-                    rows[3, q, c] = second - fourth
-            for k in range(4):
-                for q in range(width // 2 - 1):
+                    (rows[0, q, c], rows[1, q, c], rows[2, q, c], rows[3, q, c], rows[4, q, c], rows[5, q, c]) = _image(
+                        x[n, r, q, c], x[n, r + 1, q, c], x[n, r + 2, q, c], x[n, r + 3, q, c], x[n, r + 4, q, c],
+                        x[n, r + 5, q, c])
+            for k in range(6):
+                at = 6 * k
+                for q in range(across):
+                    here, left = tile + q, 4 * q
                     for c in range(channels):
-                        first, second, third, fourth = (rows[k, 2 * q, c], rows[k, 2 * q + 1, c], rows[k, 2 * q + 2, c],
-                                                        rows[k, 2 * q + 3, c])
-                        out[4 * k, tile + q, c] = first - third
-                        out[4 * k + 1, tile + q, c] = second + third
-                        out[4 * k + 2, tile + q, c] = third - second
-                        out[4 * k + 3, tile + q, c] = second - fourth
-            tile += width // 2 - 1
+                        (out[at, here, c], out[at + 1, here, c], out[at + 2, here, c], out[at + 3, here, c],
+                         out[at + 4, here, c], out[at + 5, here, c]) = _image(
+                            rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c],
+                            rows[k, left + 4, c], rows[k, left + 5, c])
+            tile += across
 
 
 @loop
-def images_gradient(planes, tile, dx, down, padding, rows):
+def images_gradient(planes, tile, dx, down, padding, frame, rows):
     """dx (N, H, W, C) = B v B^T of the tiles from `tile` on, `down` rows of tiles per image, added up where they overlap.
 
-    rows: workspace (2, 4, width of a row of tiles, C), for this row of tiles and the one above.
+    Workspaces: frame (4 rows of tiles + 2, 4 columns of tiles + 2, C), rows (6, 6 columns of tiles, C). Loops that add to what
+    they overlap are kept apart from those that transform: together they would not be vectorized.
     """
     images, height, width, channels = dx.shape
-    across = rows.shape[2] // 2 - 1
+    across = frame.shape[1] // 4
     zero = dx.dtype.type(0)
     for n in range(images):
-        for r in range(down + 1):
-            here, above = r % 2, 1 - r % 2
-            if r == 0 or r == down:
-                none = above if r == 0 else here
-                for k in range(4):
-                    for q in range(rows.shape[2]):
-                        for c in range(channels):
-                            rows[none, k, q, c] = zero
-            if r < down:
-                for k in range(4):
-                    _join_across(planes, 4 * k, tile, rows, here, k)
-                tile += across
-            for i in range(max(0, padding - 2 * r), min(2, height + padding - 2 * r)):
-                row = 2 * r + i - padding
-                for q in range(width):
-                    at = q + padding
-                    if i == 0:
-                        for c in range(channels):
-                            dx[n, row, q, c] = rows[here, 0, at, c] + (
-                                rows[above, 1, at, c] + rows[above, 2, at, c] - rows[above, 0, at, c])
-                    else:
-                        for c in range(channels):
-                            dx[n, row, q, c] = rows[here, 1, at, c] - rows[here, 2, at, c] + (
-                                rows[here, 3, at, c] - rows[above, 3, at, c])
-
-
-@loop
-def _join_across(planes, plane, tile, rows, here, k):
-    """rows[here, k] = the four planes from `plane` on times B^T, the tiles' overlapping columns added."""
-    across, channels = rows.shape[2] // 2 - 1, rows.shape[3]
-    for c in range(channels):
-        rows[here, k, 0, c] = planes[plane, tile, c]
-        rows[here, k, 1, c] = planes[plane + 1, tile, c] - planes[plane + 2, tile, c] + planes[plane + 3, tile, c]
-    for q in range(1, across):
-        left, right = tile + q - 1, tile + q
-        for c in range(channels):
-            rows[here, k, 2 * q, c] = planes[plane, right, c] + (
-                planes[plane + 1, left, c] + planes[plane + 2, left, c] - planes[plane, left, c])
-            rows[here, k, 2 * q + 1, c] = planes[plane + 1, right, c] - planes[plane + 2, right, c] + (
-                planes[plane + 3, right, c] - planes[plane + 3, left, c])
-    last = tile + across - 1
-    for c in range(channels):
-        rows[here, k, 2 * across, c] = planes[plane + 1, last, c] + planes[plane + 2, last, c] - planes[plane, last, c]
-        rows[here, k, 2 * across + 1, c] = -planes[plane + 3, last, c]
+        for q in range(frame.shape[1]):
+            for c in range(channels):
+                frame[0, q, c] = zero
+                frame[1, q, c] = zero
+        for r in range(down):
+            for k in range(6):
+                at = 6 * k
+                for q in range(across):
+                    left, here = 6 * q, tile + q
+                    for c in range(channels):
+                        (rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c],
+                         rows[k, left + 4, c], rows[k, left + 5, c]) = _image_gradient(
+                            planes[at, here, c], planes[at + 1, here, c], planes[at + 2, here, c], planes[at + 3, here, c],
+                            planes[at + 4, here, c], planes[at + 5, here, c])
+                for q in range(1, across):
+                    left = 6 * q
+                    for c in range(channels):
+                        rows[k, left, c] += rows[k, left - 2, c]
+                        rows[k, left + 1, c] += rows[k, left - 1, c]
+            tile += across
+            top = 4 * r
+            for q in range(frame.shape[1]):
+                at = q + 2 * min(q // 4, across - 1)
+                for c in range(channels):
+                    first, second, third, fourth, fifth, sixth = _image_gradient(
+                        rows[0, at, c], rows[1, at, c], rows[2, at, c], rows[3, at, c], rows[4, at, c], rows[5, at, c])
+                    frame[top, q, c] += first
+                    frame[top + 1, q, c] += second
+                    frame[top + 2, q, c] = third
+                    frame[top + 3, q, c] = fourth
+                    frame[top + 4, q, c] = fifth
+                    frame[top + 5, q, c] = sixth
+        for r in range(height):
+            for q in range(width):
+                for c in range(channels):
+                    dx[n, r, q, c] = frame[r + padding, q + padding, c]
 
 
 @loop
 def transform_gradient(dy, out, tile, rows):
-    """out (16, tiles, filters) = A d A^T of the 2x2 tiles of dy (N, H, W, filters), from `tile` on.
+    """out (36, tiles, filters) = A d A^T of the 4x4 tiles of dy (N, H, W, filters), from `tile` on.
 
-    rows: workspace (4, W, filters).
+    rows: workspace (6, W, filters).
     """
     images, height, width, filters = dy.shape
+    across = width // 4
     for n in range(images):
-        for r in range(0, height, 2):
+        for r in range(0, height, 4):
             for q in range(width):
                 for c in range(filters):
-                    upper, lower = dy[n, r, q, c], dy[n, r + 1, q, c]
-                    rows[0, q, c] = upper
-                    rows[1, q, c] = upper + lower
-                    rows[2, q, c] = upper - lower
-                    rows[3, q, c] = -lower
-            for k in range(4):
-                for q in range(width // 2):
+                    (rows[0, q, c], rows[1, q, c], rows[2, q, c], rows[3, q, c], rows[4, q, c],
+                     rows[5, q, c]) = _output_gradient(dy[n, r, q, c], dy[n, r + 1, q, c], dy[n, r + 2, q, c],
+                                                       dy[n, r + 3, q, c])
+            for k in range(6):
+                at = 6 * k
+                for q in range(across):
+                    here, left = tile + q, 4 * q
                     for c in range(filters):
-                        left, right = rows[k, 2 * q, c], rows[k, 2 * q + 1, c]
-                        out[4 * k, tile + q, c] = left
-                        out[4 * k + 1, tile + q, c] = left + right
-                        out[4 * k + 2, tile + q, c] = left - right
-                        out[4 * k + 3, tile + q, c] = -right
-            tile += width // 2
+                        (out[at, here, c], out[at + 1, here, c], out[at + 2, here, c], out[at + 3, here, c],
+                         out[at + 4, here, c], out[at + 5, here, c]) = _output_gradient(
+                            rows[k, left, c], rows[k, left + 1, c], rows[k, left + 2, c], rows[k, left + 3, c])
+            tile += across
 
 
 @loop
 def back_to_pixels(planes, tile, y, rows):
-    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: workspace (2, 4, tiles in a row, filters)."""
+    """y (N, H, W, filters) = A^T m A of the tiles from `tile` on. rows: workspace (4, 6, filters)."""
     images, height, width, filters = y.shape
-    across = rows.shape[2]
     for n in range(images):
-        for r in range(0, height, 2):
-            for k in range(4):
-                for q in range(across):
+        for r in range(0, height, 4):
+            for q in range(0, width, 4):
+                for k in range(6):
                     for c in range(filters):
-                        second, third = planes[4 + k, tile + q, c], planes[8 + k, tile + q, c]
-                        rows[0, k, q, c] = planes[k, tile + q, c] + second + third
-                        rows[1, k, q, c] = second - third - planes[12 + k, tile + q, c]
-            tile += across
-            for i in range(min(2, height - r)):
-                for q in range(across):
+                        rows[0, k, c], rows[1, k, c], rows[2, k, c], rows[3, k, c] = _output(
+                            planes[k, tile, c], planes[6 + k, tile, c], planes[12 + k, tile, c], planes[18 + k, tile, c],
+                            planes[24 + k, tile, c], planes[30 + k, tile, c])
+                for i in range(min(4, height - r)):
+                    row = r + i
                     for c in range(filters):
-                        y[n, r + i, 2 * q, c] = rows[i, 0, q, c] + rows[i, 1, q, c] + rows[i, 2, q, c]
-                    if 2 * q + 1 < width:
-                        for c in range(filters):
-                            y[n, r + i, 2 * q + 1, c] = rows[i, 1, q, c] - rows[i, 2, q, c] - rows[i, 3, q, c]
+                        first, second, third, fourth = _output(
+                            rows[i, 0, c], rows[i, 1, c], rows[i, 2, c], rows[i, 3, c], rows[i, 4, c], rows[i, 5, c])
+                        y[n, row, q, c] = first
+                        if q + 1 < width:
+                            y[n, row, q + 1, c] = second
+                        if q + 2 < width:
+                            y[n, row, q + 2, c] = third
+                        if q + 3 < width:
+                            y[n, row, q + 3, c] = fourth
+                tile += 1

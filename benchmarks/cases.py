@@ -1,0 +1,85 @@
+"""What gpu.py measures: trainings, and PyTorch's configurations. Imports neither CuPy nor PyTorch."""
+
+import dataclasses
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
+
+from ladder.network import networks  # noqa: E402
+from ladder.rungs import variants  # noqa: E402
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+OLDEST = {"fp32": 75, "tf32": 80, "bf16": 80}   # compute capability with instructions for the precision
+LOSS_SCALE = 1024   # of fp16 products
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A training to time with Adam: batches of `batch` images, `images` of them in an epoch."""
+
+    name: str
+    input_shape: tuple
+    batch: int
+    images: int
+    options: tuple = ()   # of the network, (name, value)
+    multiplier: str = "exact"
+
+    @classmethod
+    def of(cls, described):
+        """The Case that dataclasses.asdict described, after a way through JSON."""
+        shape, options = tuple(described["input_shape"]), tuple(map(tuple, described["options"]))
+        return cls(**{**described, "input_shape": shape, "options": options})
+
+    @property
+    def network(self):
+        return networks.build(self.name, self.input_shape, **dict(self.options))
+
+    @property
+    def label(self):
+        """'resnet18, width 32, batch 128, am32'."""
+        options = [f"{name} {value}" for name, value in self.options]
+        multiplier = [self.multiplier] if self.multiplier != "exact" else []
+        return ", ".join([self.name, *options, f"batch {self.batch}", *multiplier])
+
+
+# In their forms for CIFAR-10 and for MNIST. The headline's batches come first.
+HEADLINES = tuple(Case("autoencoder", (32, 32, 3), batch, 50_000) for batch in (64, 32))
+LARGE = Case("autoencoder", (32, 32, 3), 512, 50_000)
+OTHERS = (Case("lenet_5", (28, 28, 1), 64, 60_000), Case("resnet18", (32, 32, 3), 128, 50_000),
+          Case("resnet50", (28, 28, 1), 32, 60_000))
+MULTIPLIED = Case("resnet18", (32, 32, 3), 128, 50_000, (("width", 32),))
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """A way to train in PyTorch. tf32: float32 with TF32 products; bf16: autocast, with float32 weights.
+
+    graph: the whole step, optimizer included, is one CUDA graph.
+    """
+
+    precision: str
+    compiled: bool
+    channels_last: bool
+    graph: bool
+
+    @property
+    def name(self):
+        words = ("compiled" if self.compiled else "eager", "channels_last" if self.channels_last else "contiguous")
+        return " ".join(("PyTorch", self.precision, *words, *(["graph"] if self.graph else [])))
+
+
+CONTENDERS = {one.name: one for one in (
+    Contender(precision, compiled, channels_last, graph) for graph in (True, False) for compiled in (True, False)
+    for channels_last in (True, False) for precision in PRECISIONS)}   # those that are likely to be fastest first
+
+
+def gpu_rungs():
+    return [name for name, variant in variants.VARIANTS.items() if variant.executor == "cuda"]
+
+
+def precision(contestant):
+    """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS."""
+    if contestant in CONTENDERS:
+        return CONTENDERS[contestant].precision
+    return getattr(variants.VARIANTS[contestant], "precision", "fp32")

@@ -1,0 +1,142 @@
+"""The page of `make gpu-check`, from a record of gpu.py; needs no GPU.
+
+    python benchmarks/gpu_page.py RECORD.json PAGE.html
+"""
+
+import pathlib
+import sys
+
+import cases
+import results
+import sanitizer
+import table
+from cases import CONTENDERS, HEADLINES
+from ladder.errors import UserError
+from ladder.pages import templates
+from sections import look_name, parity_name, race_name
+
+NO_TIME = "no time"
+
+
+def page(record):
+    """One HTML text."""
+    return templates.render("gpu_check.html", context(record))
+
+
+def context(record):
+    """All variables of the template."""
+    checked = [name for name in record["sections"] if name.partition(": ")[0] in sanitizer.TOOLS]
+    return {
+        "record": record, "machine": record["machine"], "verdict": verdict(record),
+        "comparisons": [comparison(one) for one in results.comparisons(record)],
+        "batch": HEADLINES[0].batch, "rungs": rung_rows(record),
+        "tools": sanitizer.TOOLS if checked else (),
+        "sanitized": [[variant, *(sanitized(record, tool, variant) for tool in sanitizer.TOOLS)]
+                      for variant in cases.gpu_rungs()],
+        "looks": looks(record), "races": races(record),
+        "svm": table.svm_note(record), "streaming": streaming(record),
+        "failed": {name: section["failed"] for name, section in record["sections"].items() if "failed" in section},
+        "states": [section["after"] for section in record["sections"].values() if section.get("after")],
+    }
+
+
+def verdict(record):
+    """The result in a few sentences."""
+    variants_checked = [name for name in cases.gpu_rungs() if results.result(record, parity_name(HEADLINES[0], name))]
+    passed = [name for name in variants_checked if results.result(record, parity_name(HEADLINES[0], name))["passed"]]
+    sentences = [f"{len(passed)} of {len(cases.gpu_rungs())} rungs agree with the cpu rung within their tolerances."]
+    errors = sum((results.result(record, sanitizer.section_name(tool, variant)) or {"errors": 0})["errors"]
+                 for tool in sanitizer.TOOLS for variant in cases.gpu_rungs())
+    if errors:
+        sentences.append(f"compute-sanitizer reports {errors} errors.")
+    for one in results.comparisons(record):
+        if one["ratio"]:
+            rung, taken = one["rung"], one["ratio"]["median"]
+            sentences.append(f"{rung['name']} trains a batch of {one['batch']} in {rung['median_us']:.0f} µs; the fastest "
+                             f"PyTorch in {one['precision']} takes {taken:.2f} times as long.")
+    return " ".join(sentences)
+
+
+def comparison(one):
+    ratio = one["ratio"]
+    rung, torch = ({"name": row["name"], "time": table.spread(row)} if row else None for row in (one["rung"], one["torch"]))
+    return {"batch": one["batch"], "precision": one["precision"], "rung": rung, "torch": torch,
+            "ratio": f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})" if ratio else ""}
+
+
+def rung_rows(record):
+    """A row for each rung; `gain`: how many times as fast as the rung before it."""
+    rows, above = [], None
+    for variant in cases.gpu_rungs():
+        measured = results.row(record, HEADLINES[0], variant)
+        gain = f"{above['median_us'] / measured['median_us']:.2f}" if above and measured else ""
+        rows.append({**rung_row(record, variant), "gain": gain})
+        above = measured
+    return rows
+
+
+def rung_row(record, variant):
+    """A rung's parity, time of a step, of an epoch and of an extraction, as texts."""
+    case = HEADLINES[0]
+    name, row = parity_name(case, variant), results.row(record, case, variant)
+    checked, raced = results.result(record, name), results.result(record, race_name(case))
+    failed = record["sections"].get(name, {}).get("failed") or (raced or {"failed": {}})["failed"].get(variant)
+    return {
+        "name": variant,
+        "verdict": "passed" if checked and checked["passed"] else "failed" if checked or failed else NO_TIME,
+        "deviations": table.deviations(record, case, variant) if checked else "", "failed": failed or "",
+        "time": table.spread(row) if row else "", "mhz": f"{row['mhz']:.0f}" if row else "",
+        "tflops": f"{row['tflop_per_second']:.1f}" if row and "tflop_per_second" in row else "",
+        "epoch": _seconds(record, "epoch", variant), "extraction": _seconds(record, "extraction", variant),
+    }
+
+
+def sanitized(record, tool, variant):
+    """'0' or '3: the first error', 'failed', or that there was no time."""
+    name = sanitizer.section_name(tool, variant)
+    found = results.result(record, name)
+    if found is None:
+        return "failed" if "failed" in record["sections"].get(name, {}) else NO_TIME
+    return f"{found['errors']}: {found['first']}" if found["errors"] else "0"
+
+
+def looks(record):
+    """[(contender of PyTorch, microseconds)] of the first looks, fastest first."""
+    found = {name: results.result(record, look_name(name)) for name in CONTENDERS}
+    times = {name: sorted(look["us"])[len(look["us"]) // 2] for name, look in found.items() if look}
+    return [(name.removeprefix("PyTorch "), f"{times[name]:.0f}") for name in sorted(times, key=times.get)]
+
+
+def races(record):
+    """[(what raced, [(name, time)] fastest first, {name: why it failed})] of all races."""
+    found = {name.removeprefix("race: "): section["result"] for name, section in record["sections"].items()
+             if name.startswith("race: ") and "result" in section}
+    return [(name, [(row["name"], table.spread(row)) for row in sorted(raced["rows"], key=lambda row: row["median_us"])],
+             raced["failed"]) for name, raced in found.items()]
+
+
+def streaming(record):
+    """Sentences on the copies of streamed images."""
+    found = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
+             if name.startswith("streaming: ") and "result" in section}
+    return [f"{name}: a step takes {one['device_us']:.0f} µs with the images on the GPU and {one['host_us']:.0f} µs with "
+            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} µs, of which "
+            f"{templates.percent(one['hidden_share'], 0)} are hidden." for name, one in found.items()]
+
+
+def _seconds(record, work, name):
+    found = results.wholes(record, work)
+    return f"{found[name]:.2f} s" if name in found else ""
+
+
+def main(source, target):
+    try:
+        pathlib.Path(target).write_text(page(results.read(pathlib.Path(source))))
+    except (UserError, OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -1,0 +1,62 @@
+"""A few training steps of the autoencoder on one rung, for compute-sanitizer, ncu and nsys to look at.
+
+    python benchmarks/one_step.py RUNG [--batch 64] [--warm-up 3]
+
+The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each of the plan's steps in an
+NVTX range "layer: operation" where CuPy has NVTX. It prints its launches as a JSON list of [layer, operation, kernel].
+"""
+
+import argparse
+import ctypes
+import json
+
+import timing
+from cases import HEADLINES, gpu_rungs
+from ladder.executors import create as executors
+
+
+def main(arguments=None):
+    arguments = parse(arguments)
+    executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
+    steps = arguments.warm_up + 1
+    made, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps)
+    for _ in range(arguments.warm_up):
+        executor.run(made, arrays)
+    executor.synchronize()
+    profiler = ctypes.CDLL("libcuda.so.1")
+    profiler.cuProfilerStart()
+    run_in_ranges(executor, made, arrays, *ranges(executor.cupy.cuda))
+    executor.synchronize()
+    profiler.cuProfilerStop()
+    print(json.dumps([[step.layer, step.operation, launch.entry] for step in made.steps for launch in step.launches]))
+
+
+def run_in_ranges(executor, made, arrays, push, pop):
+    """All launches of the plan one after another, each step in an NVTX range."""
+    launches = iter(arrays.launches)
+    for step in made.steps:
+        push(f"{step.layer}: {step.operation}")
+        for _ in step.launches:
+            launch = next(launches)
+            launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, executor.stream)
+        pop()
+
+
+def ranges(cuda):
+    """Functions that open and close an NVTX range; they do nothing where CuPy was built without NVTX."""
+    try:
+        return cuda.nvtx.RangePush, cuda.nvtx.RangePop
+    except (AttributeError, ImportError, RuntimeError):
+        return lambda name: None, lambda: None
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rung", choices=gpu_rungs())
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before the one that counts")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

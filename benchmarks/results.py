@@ -1,0 +1,82 @@
+"""What the records of gpu.py say: used by the tables (table.py) and by the page (gpu_check.py)."""
+
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
+
+import spread  # noqa: E402
+from cases import CONTENDERS, HEADLINES, PRECISIONS  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
+from sections import parity_name, race_name  # noqa: E402
+
+RECORDS = pathlib.Path(__file__).resolve().parent / "gpu"
+
+
+def records(folder=RECORDS):
+    """The records in `folder`, newest first. Raises UserError, naming the file, for one that is none."""
+    return sorted((read(path) for path in folder.glob("*.json")), key=lambda record: record["made"], reverse=True)
+
+
+def read(path):
+    """The record at `path`; see `records`."""
+    try:
+        record = json.loads(path.read_text())
+        known = record["kind"] == "gpu" and isinstance(record["made"], str) and isinstance(record["sections"], dict)
+        known = known and isinstance(record["machine"]["gpu"], str)
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise UserError(f"{path.name} in {path.parent.name} is no record of benchmarks/gpu.py")
+    return record
+
+
+def by_card(found):
+    """{name of a GPU: its newest record}, by name; `found`: records, newest first."""
+    cards = {}
+    for record in found:
+        cards.setdefault(record["machine"]["gpu"], record)
+    return dict(sorted(cards.items()))
+
+
+def result(record, name):
+    """The result of a section; None where it is not measured."""
+    return record.get("sections", {}).get(name, {}).get("result")
+
+
+def row(record, case, name):
+    """The row of a contestant in the race of a case; None where it is not measured."""
+    raced = result(record, race_name(case))
+    return next((one for one in raced["rows"] if one["name"] == name), None) if raced else None
+
+
+def fastest(record, case, precision, torch):
+    """The fastest row of a precision in the race of a case, of PyTorch or of the rungs; None without one."""
+    raced = result(record, race_name(case))
+    rows = [one for one in (raced["rows"] if raced else ())
+            if (one["name"] in CONTENDERS) == torch and one["precision"] == precision]
+    return min(rows, key=lambda one: one["median_us"], default=None)
+
+
+def deviations(record, case, variant):
+    """{protocol: {"largest", "tolerance", ...}} of a rung's parity; {} where it is not measured."""
+    checked = result(record, parity_name(case, variant))
+    return checked["parity"] if checked else {}
+
+
+def comparisons(record):
+    """The fastest rung and the fastest PyTorch of each precision: a dict for each batch of the headline and each precision."""
+    for case in HEADLINES:
+        for precision in PRECISIONS:
+            rung, torch = (fastest(record, case, precision, which) for which in (False, True))
+            if rung or torch:
+                yield {"batch": case.batch, "precision": precision, "rung": rung, "torch": torch,
+                       "ratio": spread.ratio(torch, rung) if rung and torch else None}
+
+
+def wholes(record, work):
+    """{name of a rung or a contender: seconds} of an epoch or an extraction."""
+    return {name.removeprefix(f"{work}: "): section["result"]["seconds"] for name, section in record.get("sections", {}).items()
+            if name.startswith(f"{work}: ") and "result" in section}
+

@@ -1,0 +1,214 @@
+"""What gpu.py measures of the rungs; its functions run in a process of their own (worker.py) and return what JSON can hold."""
+
+import functools
+import gc
+import hashlib
+import os
+import statistics
+import sys
+import time
+
+import timing
+from cases import LOSS_SCALE, Case, precision
+from ladder.arithmetic import multipliers
+from ladder.classifiers import backends
+from ladder.data import normalization
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.machine import driver
+from ladder.network import networks, optimizers, weights
+from ladder.training import measure_rungs, plan, training
+from ladder.training.inference import Inference
+from timing import roofline
+
+import numpy as np   # isort: skip (after ladder)
+
+ROWS = 60_000        # images of an extraction
+WARM_UP = 10         # steps before a time counts
+CHECKED = 20         # steps that are made twice and must give the same bytes
+SVM_ROWS, SVM_TEST_ROWS, SVM_FEATURES, CLASSES = 50_000, 10_000, 8192, 10
+STREAMED = 100       # steps with images on the GPU, and with streamed ones
+
+_prepared = {}       # variant -> (executor, plan, arrays)
+
+
+class Unavailable(Exception):
+    """Something that this machine lacks; the message says what."""
+
+
+def machine():
+    """The GPU and the versions of what computes; no name of a host or of a person."""
+    executor, gpu, size = executors.create("gpu_basic", 1), driver.gpu(), driver.gpu_size()
+    return {"device": executor.device(), "gpu": gpu.name, "architecture": gpu.architecture, "memory_bytes": gpu.memory_bytes,
+            "multiprocessors": size.multiprocessors, "highest_mhz": size.hertz / 1e6, "memory_mhz": size.memory_hertz / 1e6,
+            "bus_bits": size.bus_bits, "level_2_bytes": size.level_2_bytes, "block_shared_bytes": gpu.block_shared_bytes,
+            "pci_address": driver.pci_address(), "driver": driver.version(), "driver_cuda": driver.cuda_version(),
+            "nvrtc": nvrtc.version(), "cupy": executor.cupy.__version__, "python": sys.version.split()[0],
+            "numpy": np.__version__}
+
+
+def ceilings():
+    """What this GPU was measured to do at most, and what its clocks allow: by precision, None where that is unknown."""
+    executor, gpu = executors.create("gpu_basic", 1), driver.gpu()
+    measured = timing.ceilings(executor)
+    peaks = {name: roofline.peak(gpu.architecture, driver.gpu_size(), name) for name in ("fp32", "tf32", "bf16")}
+    return {"copy_bytes_per_second": measured.bytes, "fp32_flop_per_second": measured.flop,
+            "peak_flop_per_second": {name: found and found.flop for name, found in peaks.items()}}
+
+
+def check(case, variant):
+    """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
+    case = Case.of(case)
+    return measure_rungs.check(case.network, variant, os.cpu_count(), _references(case.name, case.input_shape, case.options))
+
+
+def prepare(case, variant):
+    """Make a rung ready for turns of training steps; the numbers of its plan, and the time of a step."""
+    case = Case.of(case)
+    steps = case.images // case.batch
+    first, finite = _trained(case, variant, min(CHECKED, steps))
+    if _trained(case, variant, min(CHECKED, steps))[0] != first:
+        raise RuntimeError("two runs of the same steps end in different bytes")
+    if not finite:
+        raise RuntimeError("the weights are not finite")
+    executor = executors.create(variant, 1, "device")
+    made, arrays = _bind(executor, case, variant, steps)
+    _prepared[variant] = executor, made, arrays
+    timing.laps(executor, made, arrays, min(WARM_UP, steps))
+    peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), precision(variant))
+    return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(variant), "same_bytes_twice": True,
+            "step_us": statistics.median(turn(variant, min(WARM_UP, steps))["us"]),
+            "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
+            "floor_us": peak and 1e6 * roofline.floor(made.flop, 0, peak),
+            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200),
+            "planned_bytes": sum(made.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}
+
+
+def turn(variant, steps):
+    """{"us": microseconds of each of `steps` steps, "mhz"}, from the first image on."""
+    executor, made, arrays = _prepared[variant]
+    executor.fill(arrays["counters"], 0)
+    microseconds, mhz = timing.laps(executor, made, arrays, steps)
+    return {"us": microseconds, "mhz": mhz}
+
+
+def epoch(case, variant):
+    """Seconds of the second epoch on random images, as a run makes it: shuffled, with its last partial batch."""
+    case = Case.of(case)
+    network, images = case.network, _images(case.network, case.images)
+    settings = plan.Settings(network=network, variant=variant, batch_size=case.batch, optimizer=optimizers.Optimizer("adam"),
+                             learning_rate=1e-3, epochs=2)
+    run = training.Training(settings, images, normalization.measure("unit", images), weights.initialize(network, 0), 1,
+                            "device")
+    run.run_epoch()
+    run.executor.seconds = {}
+    started = time.perf_counter()
+    run.run_epoch()
+    run.executor.synchronize()
+    seconds = time.perf_counter() - started
+    return {"batch": case.batch, "images": case.images, "steps": run.length.steps_per_epoch, "seconds": seconds,
+            "losses": run.losses, "by_work": run.executor.seconds}
+
+
+def extraction(case, variant):
+    """Seconds to compute the features of ROWS images in memory and to fetch them."""
+    network = Case.of(case).network
+    images = _images(network, ROWS)
+    encoder = Inference(network, variant, weights.initialize(network, 0), normalization.measure("unit", images), 1,
+                        until=network.features)
+    for _, values in encoder.batches(images[:256]):
+        first = values   # compiles and loads
+    started, total = time.perf_counter(), 0
+    for _, values in encoder.batches(images):
+        total += len(values)
+    seconds = time.perf_counter() - started
+    if total != ROWS or not np.isfinite(first).all():
+        raise RuntimeError(f"{total} of {ROWS} images came back, or their features are not finite")
+    return {"images": ROWS, "seconds": seconds}
+
+
+def streaming(case, variant):
+    """How much of the copying of streamed images is hidden behind the computation: steps with images on the GPU and with
+    images copied batch by batch, in turns."""
+    case = Case.of(case)
+    steps = min(STREAMED, case.images // case.batch)
+    bound, found = {}, {"device": [], "host": []}
+    for residency in found:
+        executor = executors.create(variant, 1, residency)
+        bound[residency] = (executor, *_bind(executor, case, variant, steps))
+    for number in range(6):
+        for residency, (executor, made, arrays) in bound.items():
+            executor.fill(arrays["counters"], 0)
+            microseconds, _ = timing.laps(executor, made, arrays, steps)
+            found[residency] += microseconds if number else []   # the first turn warms up
+    executor, made, arrays = bound["host"]
+    executor.measures_every_step, executor.seconds = True, {}
+    executor.fill(arrays["counters"], 0)
+    timing.laps(executor, made, arrays, steps)
+    copy = 1e6 * executor.seconds["copies"] / steps
+    device, host = (statistics.median(found[residency]) for residency in ("device", "host"))
+    return {"batch": case.batch, "device_us": device, "host_us": host, "copy_us": copy,
+            "hidden_share": 1 - min(1, max(0, host - device) / copy)}
+
+
+def svm():
+    """Seconds of an SVM on the GPU: fit on as many rows and features as CIFAR-10 gives, and predict.
+
+    The features are made up: a centre for each class, and noise so that the classes overlap.
+    """
+    reason = backends.unavailable("cuml")
+    if reason:
+        raise Unavailable(reason)
+    from ladder.classifiers import svm as machines
+
+    random = np.random.default_rng(0)
+    centres = random.standard_normal((CLASSES, SVM_FEATURES), np.float32)
+    labels = random.integers(0, CLASSES, SVM_ROWS + SVM_TEST_ROWS)
+    features = random.standard_normal((len(labels), SVM_FEATURES), np.float32)
+    features *= np.float32(12)
+    features += centres[labels]
+    fitted, tested = slice(0, SVM_ROWS), slice(SVM_ROWS, None)
+    small = random.permutation(SVM_ROWS)[:1000]
+    machines.fit(features[small], labels[small], "cuml")   # loads and compiles
+    started = time.perf_counter()
+    model, solver = machines.fit(features[fitted], labels[fitted], "cuml")
+    fit, started = time.perf_counter() - started, time.perf_counter()
+    predicted = machines.predict(model, features[tested])
+    return {"solver": solver, "rows": SVM_ROWS, "test_rows": SVM_TEST_ROWS, "features": SVM_FEATURES, "fit_seconds": fit,
+            "predict_seconds": time.perf_counter() - started, "support_vectors": len(model.support),
+            "accuracy": float((predicted == labels[tested]).mean())}
+
+
+def forget():
+    """Free what was prepared."""
+    _prepared.clear()
+    gc.collect()
+
+
+@functools.lru_cache(maxsize=1)   # they are gigabytes for a deep network
+def _references(name, input_shape, options):
+    """The cpu rung's results, the same for all rungs."""
+    return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count())
+
+
+def _bind(executor, case, variant, steps):
+    """(plan, arrays) of a training on the case's images."""
+    multiplier = multipliers.find(case.multiplier)
+    return timing.bind(executor, case.network, variant, case.batch, case.images, steps,
+                       multipliers=multipliers.ByDirection(multiplier, multiplier, multiplier),
+                       loss_scale=LOSS_SCALE if case.multiplier == "fp16" else 1)
+
+
+def _trained(case, variant, steps):
+    """(digest of the weights after `steps` steps, True if all are finite)."""
+    executor = executors.create(variant, 1, "device")
+    made, arrays = _bind(executor, case, variant, steps)
+    for _ in range(steps):
+        executor.run(made, arrays)
+    values = {name: executor.fetch(arrays[name]) for name in weights.shapes(case.network)}
+    digest = hashlib.sha256(b"".join(value.tobytes() for value in values.values())).hexdigest()
+    return digest, all(bool(np.isfinite(value).all()) for value in values.values())
+
+
+def _images(network, count):
+    return np.random.default_rng(0).integers(0, 256, (count, *network.input_shape), dtype=np.uint8)

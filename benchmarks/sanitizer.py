@@ -1,0 +1,41 @@
+"""Sections of compute-sanitizer: each of its tools on a short step of each rung, which runs 10 to 100 times slower then."""
+
+import re
+import sys
+
+import tools
+from processes import HERE, Failed
+from sections import Section
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+FOUND = 86            # exit status where a tool has found something
+SECONDS = 120         # time limit of one tool on one rung
+SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")
+
+
+def sections(record, rungs, torch_python):
+    """A Section for each tool and rung; none where compute-sanitizer is not installed."""
+    program = tools.find("compute-sanitizer")
+    for tool in TOOLS if program else ():
+        for variant in rungs:
+            yield Section(section_name(tool, variant), lambda session, seconds, tool=tool, variant=variant:
+                          check(program, tool, variant, seconds), SECONDS)
+
+
+def section_name(tool, variant):
+    return f"{tool}: {variant}"
+
+
+def check(program, tool, variant, seconds):
+    """{"errors": their number, "first": the first one}; raises Failed where the tool could not run."""
+    step = [sys.executable, str(HERE / "one_step.py"), variant, "--batch", "3", "--warm-up", "1"]
+    status, output = tools.run([program, "--tool", tool, "--error-exitcode", str(FOUND), *step], seconds)
+    if status is None:
+        raise Failed(f"was ended after {seconds:.0f} s", timed_out=True)
+    said = [line.removeprefix("=========").strip() for line in output if line.startswith("=========")]
+    found = SUMMARY.search("\n".join(output))
+    if status not in (0, FOUND) or not found:
+        raise Failed(f"compute-sanitizer ended with status {status}: {(said or output or [''])[-1][:150]}")
+    errors = int(found[1] or found[2] or 0)
+    first = next((line for line in said if "COMPUTE-SANITIZER" not in line), "")
+    return {"errors": errors, "first": first[:200] if errors else ""}

@@ -1,0 +1,146 @@
+"""What gpu.py measures, in this order."""
+
+import dataclasses
+import functools
+import statistics
+
+import cases
+import race
+from cases import CONTENDERS, HEADLINES, LARGE, MULTIPLIED, OTHERS, PRECISIONS
+from ladder.arithmetic.multipliers import MULTIPLIERS
+from processes import Failed
+from race import kind_of
+
+LOOK_SECONDS = 120       # time limit
+FIRST_LOOKS_UNTIL = 0.6  # of the time: the other contenders of PyTorch wait for a second call
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A measurement. work(session, seconds) returns its result, in at most so many seconds, or raises Failed.
+
+    of: what it is measured of, where that depends on earlier sections; another `of` makes it again. least: seconds that must be
+    left for it to begin; until: share of the time after which it does not begin.
+    """
+
+    name: str
+    work: object
+    limit: float
+    of: object = None
+    least: float = 5
+    until: float = 1.0
+
+
+def sections(record, rungs, torch_python):
+    """All sections. What a later one measures may depend on the results of earlier ones, which the caller has made by then."""
+    yield single("ceilings", "rungs", "ceilings")
+    found = single("PyTorch", "torch", "machine", limit=240)
+    yield found if torch_python else unavailable("PyTorch", "PyTorch is not installed")
+    if record.result("PyTorch"):
+        yield single("PyTorch's ceilings", "torch", "ceilings")
+    yield from parity(HEADLINES[0], rungs)
+    yield from first_looks(record)
+    for number, case in enumerate(HEADLINES):
+        yield race_of(case, passed(record, case, rungs) + best_of_torch(record, 2 if number else 1))
+    yield from whole_runs(record, HEADLINES[0], rungs)
+    for case in OTHERS:
+        yield from parity(case, rungs)
+        yield race_of(case, passed(record, case, rungs) + graphs_of_torch(record))
+    yield race_of(LARGE, passed(record, LARGE, rungs) + best_of_torch(record, 2))
+    for multiplier in MULTIPLIERS:
+        case = dataclasses.replace(MULTIPLIED, multiplier=multiplier)
+        yield race_of(case, passed(record, case, rungs))
+
+
+def parity(case, rungs):
+    for variant in rungs:
+        yield single(parity_name(case, variant), "rungs", "check", dataclasses.asdict(case), variant, limit=240)
+
+
+def first_looks(record):
+    """A short turn of each contender of PyTorch, graphs first: the best meet the rungs in a race."""
+    for name in supported(record):
+        case = dataclasses.asdict(HEADLINES[0])
+        yield single(look_name(name), "torch", "screen", case, name, limit=LOOK_SECONDS, until=FIRST_LOOKS_UNTIL)
+
+
+def whole_runs(record, case, rungs):
+    """Seconds of an epoch and of an extraction, by the best of each precision; an SVM; streamed images."""
+    described, raced = dataclasses.asdict(case), record.result(race_name(case))
+    best = [*best_in(raced, rungs), *best_in(raced, CONTENDERS)]
+    for work, limit in (("epoch", 120), ("extraction", 120)):
+        for name in best:
+            yield single(f"{work}: {name}", kind_of(name), work, described, name, limit=limit)
+    yield single("svm", "rungs", "svm", limit=240)
+    for name in best_in(raced, rungs):
+        yield single(f"streaming: {name}", "rungs", "streaming", described, name)
+
+
+def single(name, kind, function, *arguments, limit=60.0, until=1.0):
+    """A Section that is one call of a function."""
+    def work(session, seconds):
+        return session.call(kind, function, *arguments, limit=seconds)
+
+    return Section(name, work, limit, until=until)
+
+
+def unavailable(name, reason):
+    def work(session, seconds):
+        raise Failed(reason)
+
+    return Section(name, work, 0)
+
+
+def race_of(case, line_up):
+    return Section(race_name(case), functools.partial(race.race, case, line_up), 600, of=line_up,
+                   least=race.SECONDS)
+
+
+def race_name(case):
+    return f"race: {case.label}"
+
+
+def parity_name(case, variant):
+    return f"parity: {case.name}, {variant}"
+
+
+def look_name(contender):
+    return f"first look: {contender}"
+
+
+def passed(record, case, rungs):
+    """The rungs without a failed parity of the case's network, the lowest and slowest last."""
+    def is_wrong(variant):
+        name = parity_name(case, variant)
+        return record.failure(name) or not (record.result(name) or {"passed": True})["passed"]
+
+    return [variant for variant in reversed(rungs) if not is_wrong(variant)]
+
+
+def supported(record):
+    """PyTorch's contenders that this GPU has instructions for; none where PyTorch does not work."""
+    capability = int(record.data["machine"]["architecture"].removeprefix("sm_"))
+    works = record.result("PyTorch") is not None
+    return [name for name, one in CONTENDERS.items() if works and capability >= cases.OLDEST[one.precision]]
+
+
+def best_of_torch(record, count):
+    """The `count` fastest contenders of each precision in their first looks."""
+    looks = {name: record.result(look_name(name)) for name in supported(record)}
+    times = {name: statistics.median(look["us"]) for name, look in looks.items() if look}
+    return [name for precision in PRECISIONS
+            for name in sorted((name for name in times if cases.precision(name) == precision), key=times.get)[:count]]
+
+
+def graphs_of_torch(record):
+    """Contenders for networks without first looks: eager, because compiling them takes minutes, in one CUDA graph."""
+    return [name for name in supported(record)
+            if CONTENDERS[name].graph and CONTENDERS[name].channels_last and not CONTENDERS[name].compiled]
+
+
+def best_in(raced, names):
+    """Of `names`, the fastest of each precision in the result of a race, or None."""
+    rows = [row for row in raced["rows"] if row["name"] in names] if raced else []
+    found = [min((row for row in rows if row["precision"] == precision), key=lambda row: row["median_us"], default=None)
+             for precision in PRECISIONS]
+    return [row["name"] for row in found if row]

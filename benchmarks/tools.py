@@ -1,0 +1,41 @@
+"""NVIDIA's tools beside the driver: where they are, and a run of one. Standard library only."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+PLACES = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*",
+          "/opt/nvidia/nsight-systems/*/bin")
+
+
+def find(name):
+    """The path of compute-sanitizer, ncu or nsys; None where it is not installed."""
+    found = shutil.which(name)
+    if found:
+        return found
+    candidates = [path for place in PLACES for path in sorted(pathlib.Path("/").glob(f"{place.lstrip('/')}/{name}"))]
+    return next((str(path) for path in reversed(candidates) if path.is_file()), None)
+
+
+def run(command, seconds):
+    """(status, output lines) of a command that is ended after `seconds`, with what it has started; status None then."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True)
+    try:
+        output = process.communicate(timeout=seconds)[0]
+    except BaseException as error:   # Ctrl-C too
+        os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return None, _rest(process)
+    return process.returncode, output.splitlines()
+
+
+def _rest(process):
+    """What a killed process printed; nothing of one that waits for a hung GPU and cannot end."""
+    try:
+        return process.communicate(timeout=10)[0].splitlines()
+    except subprocess.TimeoutExpired:
+        return []

@@ -1,0 +1,53 @@
+"""Records of benchmarks/gpu.py with small networks and with worker processes that are stand-ins."""
+
+import json
+import os
+import sys
+
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import gpu  # noqa: E402
+import gpu_check  # noqa: E402
+import gpu_page  # noqa: E402
+import race  # noqa: E402
+import results  # noqa: E402
+import sections  # noqa: E402
+import table  # noqa: E402
+from cases import Case  # noqa: E402
+
+SMALL = {"HEADLINES": tuple(Case("small", (4, 4, 3), batch, 8) for batch in (2, 3)), "LARGE": Case("small", (4, 4, 3), 4, 8),
+         "OTHERS": (Case("labelled", (4, 4, 3), 2, 7),), "MULTIPLIED": Case("labelled", (4, 4, 3), 2, 7)}
+
+
+def set_up(patch, folder, modules):
+    """measure(*arguments, rungs, faults) makes a record in `folder` with these worker modules, and returns it.
+
+    The networks are small. faults: see fake_faults.py; a double underscore stands for a space.
+    """
+    (folder / "fake").mkdir()
+    for module in (sections, results, gpu_check, gpu_page, table):
+        if hasattr(module, "HEADLINES"):
+            patch.setattr(module, "HEADLINES", SMALL["HEADLINES"])
+    for name, value in {**SMALL, "MULTIPLIERS": ("exact", "fp16")}.items():
+        patch.setattr(sections, name, value)
+    for name, value in {"TURNS": 2, "TURN_SECONDS": 0.002, "FEWEST_STEPS": 1}.items():
+        patch.setattr(race, name, value)
+    patch.setattr(gpu, "MODULES", modules)
+    patch.setattr(gpu, "find_torch", lambda: sys.executable)
+    patch.setattr(gpu.variants, "no_gpu", lambda: None)
+    patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
+    patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests/support", ROOT / "workflow/scripts"))))
+    patch.setenv("FAKE_FOLDER", str(folder / "fake"))
+
+    def set_faults(faults):
+        patch.setenv("FAULTS", json.dumps({name.replace("__", " "): kind for name, kind in faults.items()}))
+
+    def measure(*arguments, rungs="gpu_basic,gpu_gemm", **faults):
+        set_faults(faults)
+        gpu.main(["--out", str(folder / "out"), "--rungs", rungs, *arguments])
+        return json.loads((folder / "out/record.json").read_text())
+
+    measure.faults = set_faults
+    return measure

@@ -1,0 +1,153 @@
+"""`make gpu-check`: its order, its page and the file to send in, with workers and a compute-sanitizer that are stand-ins."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import page_text
+import synthetic_gpu
+from ladder.machine import driver
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import gpu  # noqa: E402
+import gpu_check  # noqa: E402
+import gpu_page  # noqa: E402
+import sanitizer  # noqa: E402
+import tools  # noqa: E402
+from processes import Failed  # noqa: E402
+
+# A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing else.
+SANITIZER = """#!/bin/sh
+echo "========= COMPUTE-SANITIZER"
+case "$*" in
+*racecheck*gpu_gemm*) echo "========= Error: Race reported between Read access and Write access"
+    echo "========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"; exit 86;;
+*racecheck*) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)";;
+*initcheck*) echo "========= Error: Device not supported. Please refer to the documentation"; exit 1;;
+*) echo "[[]]"; echo "========= ERROR SUMMARY: 0 errors";;
+esac
+"""
+
+
+@pytest.fixture
+def tool(monkeypatch, tmp_path):
+    """tool(name, text) installs a program of NVIDIA's."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(tools, "PLACES", ())
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+
+    def tool(name, text):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+        return str(tmp_path / "bin" / name)
+
+    return tool
+
+
+@pytest.fixture
+def check(monkeypatch, tmp_path):
+    """check(*arguments) runs gpu_check with made-up workers in tmp_path/out."""
+    measure = synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
+    monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 80 << 30, 100 << 10))
+
+    def check(*arguments, **faults):
+        measure.faults(faults)
+        gpu_check.main(["--out", str(tmp_path / "out"), "--rungs", "gpu_basic,gpu_gemm", *arguments])
+        return tmp_path / "out"
+
+    return check
+
+
+def test_it_prints_what_is_installed_checks_measures_and_writes_both_files(check, tool, capsys):
+    tool("compute-sanitizer", SANITIZER)
+    out = check()
+    printed = capsys.readouterr()
+    assert "Fake (sm_80), 86 GB" in printed.out and "ncu: not installed" in printed.out
+    record = json.loads((out / "record.json").read_text())
+    sent, = out.glob("Fake-*.json")
+    assert json.loads(sent.read_text()) == record and str(sent) in printed.out
+    names = list(record["sections"])
+    assert names[:6] == ["parity: small, gpu_basic", "parity: small, gpu_gemm", "memcheck: gpu_basic", "memcheck: gpu_gemm",
+                         "racecheck: gpu_basic", "racecheck: gpu_gemm"]
+    assert "race: small, batch 2" in names and record["left_out"] == []
+
+
+def test_the_page_says_what_was_found_and_what_failed(check, tool):
+    tool("compute-sanitizer", SANITIZER)
+    text = page_text.text_of((check(svm="the driver is too old") / "index.html").read_text())
+    assert "2 of 4 rungs agree with the cpu rung" in text and "compute-sanitizer reports 3 errors." in text
+    assert "gpu_gemm trains a batch of 2 in 3008 µs; the fastest PyTorch in fp32 takes 1.33 times as long." in text
+    assert "3: Error: Race reported between Read access and Write access" in text
+    assert "initcheck: gpu_basic: compute-sanitizer ended with status 1: Error: Device not supported." in text
+    assert "svm: RuntimeError: the driver is too old" in text and "fp32 compiled channels_last graph4000 (4000-4000)" in text
+    assert "gpu_gemm: a step takes 1000 µs with the images on the GPU" in text
+
+
+def test_a_page_of_a_record_without_measurements_can_be_made(check, capsys):
+    out = check("--minutes", "0", check__gpu_basic="cudaErrorNoKernelImageForDevice", check__gpu_gemm="hang up")
+    text = page_text.text_of((out / "index.html").read_text())
+    assert "0 of 4 rungs agree" in text and "not measured" in text
+    assert "RuntimeError: cudaErrorNoKernelImageForDevice" in text and "There was no time for" in text
+
+
+def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(driver, "gpu_count", lambda: 0)
+    with pytest.raises(SystemExit, match="^gpu-check needs an NVIDIA GPU and no driver answers here$"):
+        gpu_check.main(["--out", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize("target", ["gpu-check", "profile"])
+def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, target):
+    tool("nvidia-smi", "#!/bin/sh\nexit 9\n")
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+    ended = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.stdout == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"
+    assert ended.returncode != 0 and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_gpu_that_no_process_can_use_ends_in_one_line(check):
+    with pytest.raises(SystemExit, match="^gpu-check: the GPU cannot be used: RuntimeError: cudaErrorDevicesUnavailable$"):
+        check(machine="cudaErrorDevicesUnavailable")
+
+
+def test_a_sanitizer_that_hangs_is_ended_with_what_it_started(tool):
+    program = tool("compute-sanitizer", "#!/bin/sh\nsleep 60 &\nwait\n")
+    with pytest.raises(Failed, match="was ended after 1 s"):
+        sanitizer.check(program, "memcheck", "gpu_basic", 1)
+
+
+def test_only_tools_that_are_installed_are_called(monkeypatch, tool):
+    assert list(sanitizer.sections(None, ["gpu_basic"], None)) == []
+    tool("compute-sanitizer", SANITIZER)
+    assert [one.name for one in sanitizer.sections(None, ["gpu_basic"], None)] == [
+        f"{name}: gpu_basic" for name in ("memcheck", "racecheck", "synccheck", "initcheck")]
+
+
+def test_a_page_is_made_again_from_the_file_that_was_sent_in(check, tmp_path):
+    out = check()
+    sent, = out.glob("Fake-*.json")
+    gpu_page.main(sent, tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text() == (out / "index.html").read_text()
+    with pytest.raises(SystemExit, match="^index.html in out is no record of benchmarks/gpu.py$"):
+        gpu_page.main(out / "index.html", tmp_path / "again.html")
+
+
+def test_the_state_of_the_gpu_is_that_of_nvidia_smi(tool, tmp_path):
+    machine = {"pci_address": "0000:00:1E.0"}
+    tool("nvidia-smi", f"#!/bin/sh\necho $* > {tmp_path}/asked\necho '1980, 3201, 41, [N/A], 700.00, 97'\n")
+    assert gpu.state(machine) == {"clocks.sm": "1980", "clocks.mem": "3201", "temperature.gpu": "41", "power.draw": "[N/A]",
+                                  "power.limit": "700.00", "utilization.gpu": "97"}
+    assert "--id=0000:00:1E.0" in (tmp_path / "asked").read_text()
+    tool("nvidia-smi", "#!/bin/sh\necho 'Unable to determine the device handle'\nexit 15\n")
+    assert gpu.state(machine) == {}
+
+
+def test_a_verdict_counts_only_rungs_that_passed():
+    checked = {"parity": {"sgd": {"largest": 1.0, "tolerance": 1e-3}}, "same_bytes": True, "passed": False}
+    record = {"sections": {"parity: autoencoder, gpu_basic": {"result": checked}}}
+    assert gpu_page.verdict(record).startswith("0 of ")

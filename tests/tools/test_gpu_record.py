@@ -1,0 +1,289 @@
+"""benchmarks/gpu.py with worker processes on stand-ins for CuPy and PyTorch: what it measures, in which order, what fails."""
+
+import dataclasses
+import shutil
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fake_cupy
+import small_networks
+import synthetic_gpu
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.machine import driver
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import cases  # noqa: E402
+import gpu  # noqa: E402
+import processes  # noqa: E402
+import race  # noqa: E402
+import record as record_module  # noqa: E402
+import results  # noqa: E402
+import rung_work  # noqa: E402
+import sections  # noqa: E402
+import table  # noqa: E402
+
+RACED = "race: small, batch 2"
+
+
+@pytest.fixture
+def measure(monkeypatch, tmp_path):
+    """A measure() whose steps take made-up times."""
+    return synthetic_gpu.set_up(monkeypatch, tmp_path, {"rungs": "pretend_work", "torch": "pretend_work"})
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    """A record whose rungs run in the emulator."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    modules = {"rungs": "fake_rung_work", "torch": "pretend_work"}
+    with pytest.MonkeyPatch.context() as patch:
+        return synthetic_gpu.set_up(patch, tmp_path_factory.mktemp("record"), modules)()
+
+
+def measured(record):
+    return {name: section["result"] for name, section in record["sections"].items() if "result" in section}
+
+
+def failures(record):
+    return {name: section["failed"] for name, section in record["sections"].items() if "failed" in section}
+
+
+def test_the_record_has_every_section_the_headline_first(emulated):
+    record, found, names = emulated, measured(emulated), list(emulated["sections"])
+    assert record["left_out"] == [] and list(failures(record)) == ["svm"] and "needs an NVIDIA GPU" in failures(record)["svm"]
+    assert record["machine"]["gpu"] == "Fake" and found["PyTorch"]["torch"] == "0.0"
+    assert found["ceilings"]["copy_bytes_per_second"] == pytest.approx(2 * 4096 / 1e-3)
+    assert found["ceilings"]["fp32_flop_per_second"] == pytest.approx(2 * 16 * 8 * 2 * 512 / 1e-3)
+    assert found["ceilings"]["peak_flop_per_second"]["bf16"] == pytest.approx(2048 * 108 * 1.41e9)
+    order = [names.index(name) for name in ("parity: small, gpu_gemm", RACED, "race: small, batch 3", "epoch: gpu_gemm", "svm",
+                                            "parity: labelled, gpu_basic", "race: labelled, batch 2", "race: small, batch 4",
+                                            "race: labelled, batch 2, fp16")]
+    assert order == sorted(order)
+    assert found["parity: small, gpu_basic"]["passed"] and found["parity: labelled, gpu_gemm"]["passed"]
+    assert all(section["before"] == section["after"] == {"clocks.sm": "1500"} for section in record["sections"].values())
+
+
+def test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision(emulated):
+    found = measured(emulated)
+    assert len([name for name in found if name.startswith("first look: ")]) == 24
+    rows = {row["name"]: row for row in found[RACED]["rows"]}
+    best = [f"PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
+    assert list(rows) == ["gpu_gemm", "gpu_basic", *best]
+    row = rows["gpu_basic"]
+    assert row["median_us"] == row["low_us"] == row["high_us"] == 1000 * row["launches"]   # each takes a millisecond
+    assert row["turns_us"] == [row["median_us"]] * 2 and row["mhz"] == 1500 and row["same_bytes_twice"]
+    assert row["scaled_epoch_seconds"] == pytest.approx(4 * row["median_us"] / 1e6)
+    assert row["tflop_per_second"] == pytest.approx(row["flop"] / row["median_us"] / 1e6)
+    assert row["driver_bytes"] >= row["planned_bytes"] > 0 and row["precision"] == "fp32"
+    assert [rows[name]["median_us"] for name in best] == [4000, 2000, 1000]
+    second = [row["name"] for row in found["race: small, batch 3"]["rows"] if row["precision"] == "tf32"]
+    assert second == [best[1], "PyTorch tf32 compiled contiguous graph"]   # the two fastest first looks
+    exact, fp16 = (found[f"race: labelled, batch 2{name}"]["rows"] for name in ("", ", fp16"))
+    assert fp16[0]["launches"] > next(row for row in exact if row["name"] == "gpu_gemm")["launches"]   # gradients are scaled
+
+
+def test_whole_runs_are_of_the_best_of_each_precision(emulated):
+    found = measured(emulated)
+    best = min(found[RACED]["rows"][:2], key=lambda row: row["median_us"])["name"]
+    wholes = [name for name in found if name.startswith("epoch: ")]
+    torch = [f"epoch: PyTorch {precision} compiled channels_last graph" for precision in ("fp32", "tf32", "bf16")]
+    assert wholes == [f"epoch: {best}", *torch]
+    assert found[f"epoch: {best}"]["steps"] == 4 and len(found[f"epoch: {best}"]["losses"]) == 2
+    assert found[f"extraction: {best}"]["images"] == 12
+    streamed = found[f"streaming: {best}"]
+    assert streamed["copy_us"] == 1000 and 0 <= streamed["hidden_share"] <= 1
+
+
+@pytest.mark.parametrize("kind, reason", [("die", "the process was ended by SIGKILL"),
+                                          ("out of memory", "RuntimeError: out of memory"),
+                                          ("illegal\naddress at " + "x" * 300, "RuntimeError: illegal address at xxx")])
+def test_a_contestant_that_fails_costs_itself_only(measure, kind, reason):
+    record = measure(prepare__gpu_gemm=kind)
+    raced = measured(record)[RACED]
+    assert raced["failed"]["gpu_gemm"].startswith(reason) and len(raced["failed"]["gpu_gemm"]) <= 200
+    assert "\n" not in raced["failed"]["gpu_gemm"]
+    assert [row["name"] for row in raced["rows"]][0] == "gpu_basic" and len(raced["rows"]) == 4
+
+
+def test_a_contestant_that_fails_in_a_turn_leaves_the_others_in_the_race(measure):
+    raced = measured(measure(once__turn__gpu_gemm="die"))[RACED]
+    assert list(raced["failed"]) == ["gpu_gemm"]
+    assert [len(row["turns_us"]) for row in raced["rows"]] == [2] * 4, "the others of its process have entered again"
+
+
+class Calls:
+    """A Session whose calls take no time, but for the last one of `answers`, which the end of the time cuts off."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def call(self, kind, function, *arguments, limit):
+        if not self.answers:
+            raise processes.Failed("was ended", timed_out=True)
+        assert self.answers.pop(0) == function
+        return {"us": [7.0]} if function == "turn" else {"step_us": 7.0, "precision": "fp32", "batch": 2}
+
+
+def test_what_the_end_of_the_time_cuts_off_keeps_the_turns_before_it():
+    contest = race.Contest(synthetic_gpu.SMALL["HEADLINES"][0], Calls(["prepare", "prepare", "turn", "turn", "turn"]),
+                           time.monotonic() + 55)   # less than the time limit of a turn
+    for name in ("gpu_gemm", "gpu_basic"):
+        contest.enter(name)
+    assert contest.turn() and not contest.turn()
+    assert [(row["name"], row["turns_us"]) for row in contest.rows()] == [("gpu_gemm", [7.0, 7.0]), ("gpu_basic", [7.0])]
+    assert contest.failed == {}
+
+
+def test_who_is_prepared_but_has_no_turn_is_late_and_not_wrong():
+    contest = race.Contest(synthetic_gpu.SMALL["HEADLINES"][0], Calls(["prepare"]), time.monotonic() + 55)
+    contest.enter("gpu_gemm")
+    contest.enter("gpu_basic")
+    assert contest.rows() == [] and contest.failed == {"gpu_basic": race.LATE, "gpu_gemm": race.LATE}
+
+
+def test_a_contestant_that_found_no_time_is_entered_in_the_next_call(measure, monkeypatch):
+    monkeypatch.setattr(race, "SECONDS", 1e6)
+    record = measure()
+    assert RACED in record["left_out"] and RACED not in record["sections"]
+    monkeypatch.setattr(race, "SECONDS", 60)
+    enter = race.Contest.enter
+
+    def late_for_basic(contest, name):
+        contest.late(name) if name == "gpu_basic" else enter(contest, name)
+
+    monkeypatch.setattr(race.Contest, "enter", late_for_basic)
+    assert measured(measure())[RACED]["failed"] == {"gpu_basic": "out of time"}
+    monkeypatch.setattr(race.Contest, "enter", enter)
+    found = measured(measure())[RACED]
+    assert found["failed"] == {} and len(found["rows"]) == 5
+
+
+def test_a_section_that_hangs_is_ended_and_recorded(measure, monkeypatch):
+    monkeypatch.setattr(sections, "LOOK_SECONDS", 1)
+    slow = "PyTorch bf16 compiled channels_last graph"
+    record = measure(**{f"screen__{slow}": "hang"})
+    assert failures(record)[f"first look: {slow}"] == "was ended after 1 s"
+    names = [row["name"] for row in measured(record)[RACED]["rows"]]
+    assert "PyTorch bf16 compiled contiguous graph" in names and slow not in names
+
+
+def test_a_rung_that_is_not_within_its_tolerance_does_not_race(measure):
+    record = measure(check__gpu_gemm="cudaErrorIllegalAddress")
+    assert failures(record)["parity: small, gpu_gemm"] == "RuntimeError: cudaErrorIllegalAddress"
+    assert "gpu_gemm" not in [row["name"] for row in measured(record)[RACED]["rows"]]
+
+
+def test_without_pytorch_the_rungs_are_measured_all_the_same(measure, monkeypatch):
+    monkeypatch.setattr(gpu, "find_torch", lambda: None)
+    record = measure(rungs="gpu_basic")
+    assert failures(record)["PyTorch"] == "PyTorch is not installed"
+    assert [row["name"] for row in measured(record)[RACED]["rows"]] == ["gpu_basic"]
+
+
+def test_a_second_call_goes_on_where_the_time_ran_out(measure, monkeypatch):
+    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 0)
+    first = measure(rungs="gpu_basic")
+    looks = first["left_out"]
+    assert looks[:3] == [f"first look: PyTorch {one} compiled channels_last graph" for one in ("fp32", "tf32", "bf16")]
+    assert len(looks) == 24 and all(name.startswith("first look: ") for name in looks)
+    assert [row["name"] for row in measured(first)[RACED]["rows"]] == ["gpu_basic"]
+    monkeypatch.setattr(sections, "FIRST_LOOKS_UNTIL", 1.0)
+    second = measure(rungs="gpu_basic")
+    assert second["left_out"] == [] and second["made"] == first["made"]
+    assert len(measured(second)[RACED]["rows"]) == 4, "the race is held again, with PyTorch"
+    unchanged = "parity: small, gpu_basic"
+    assert second["sections"][unchanged] == first["sections"][unchanged]
+
+
+def test_what_failed_is_tried_again_after_everything_else(measure, capsys):
+    measure(check__gpu_basic="out of memory")
+    capsys.readouterr()
+    record = measure()
+    assert measured(record)["parity: small, gpu_basic"]["passed"] and measured(record)[RACED]["rows"]
+
+
+def test_nothing_starts_after_the_deadline(measure):
+    record = measure("--minutes", "0")
+    assert record["sections"] == {} and "ceilings" in record["left_out"]
+
+
+def test_a_record_of_other_sources_is_put_aside(measure, monkeypatch, tmp_path, capsys):
+    measure("--minutes", "0")
+    monkeypatch.setattr(record_module, "sources", lambda: "0123456789abcdef")
+    measure("--minutes", "0")
+    assert "is of other sources: it is kept as record-" in capsys.readouterr().err
+    assert len(list((tmp_path / "out").glob("record-*.json"))) == 1
+
+
+def test_a_time_below_the_floor_of_its_precision_is_no_result(measure, monkeypatch):
+    monkeypatch.setenv("FLOOR_US", "3010")
+    raced = measured(measure())[RACED]
+    assert "is impossible" in raced["failed"]["gpu_basic"] and "in fp32 take at least" in raced["failed"]["gpu_basic"]
+    assert "gpu_basic" not in [row["name"] for row in raced["rows"]]
+
+
+def test_steps_that_are_not_reproducible_have_no_time(monkeypatch, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ (Debian package: g++)")
+    fake_cupy.install(monkeypatch, tmp_path)
+    fetch, calls = cuda_executor.Executor.fetch, []
+
+    def noisy(self, array):
+        calls.append(array)
+        return fetch(self, array) + np.float32(len(calls))
+
+    monkeypatch.setattr(cuda_executor.Executor, "fetch", noisy)
+    monkeypatch.setattr(cases.networks, "build", small_networks.build)
+    with pytest.raises(RuntimeError, match="two runs of the same steps end in different bytes"):
+        rung_work.prepare(dataclasses.asdict(synthetic_gpu.SMALL["HEADLINES"][0]), "gpu_basic")
+    cuda_executor._cupy.cache_clear()
+
+
+def test_a_record_names_no_host_no_person_and_no_folder(monkeypatch):
+    monkeypatch.setattr(record_module.platform, "node", lambda: "maries-pc")
+    monkeypatch.setattr(record_module.getpass, "getuser", lambda: "marie")
+    monkeypatch.setattr(record_module.pathlib.Path, "home", lambda: "/home/marie")
+    said = {"failed": f"{ROOT}/kernels/x.cu and /home/marie/.cache/y on maries-pc (marie)",
+            "rows": [{"name": "marieke", "n": 1}]}
+    assert record_module.scrubbed(said) == {"failed": "kernels/x.cu and ~/.cache/y on HOST (USER)",
+                                            "rows": [{"name": "marieke", "n": 1}]}
+
+
+def test_a_dry_run_prints_every_rung_and_measures_nothing(capsys):
+    gpu.main(["--dry-run"])
+    output = capsys.readouterr().out
+    lines = [line.split()[:3] for line in output.splitlines()]
+    for variant in table.gpu_rungs():
+        for name, batch in (("autoencoder", "512"), ("lenet_5", "64"), ("resnet18", "128"), ("resnet50", "32")):
+            assert [name, variant, batch] in lines
+    assert "nothing here was measured" in output
+
+
+@pytest.mark.parametrize("arguments, words", [([], "--out"), (["--out", "x", "--rungs", "cpu"], "cpu is no GPU rung")])
+def test_wrong_arguments_are_refused(arguments, words, capsys):
+    with pytest.raises(SystemExit):
+        gpu.main(arguments)
+    assert words in capsys.readouterr().err
+
+
+def test_without_a_gpu_there_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "gpu_count", lambda: 0)
+    with pytest.raises(SystemExit, match="^benchmarks/gpu.py needs an NVIDIA GPU and no driver answers here$"):
+        gpu.main(["--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_measured_record_fills_both_tables(emulated, monkeypatch):
+    for module in (table, results):
+        monkeypatch.setattr(module, "HEADLINES", synthetic_gpu.SMALL["HEADLINES"])
+    monkeypatch.setattr(table, "CASE", synthetic_gpu.SMALL["HEADLINES"][0])
+    monkeypatch.setattr(table.networks, "build", small_networks.build)
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in table.table(emulated).splitlines()}
+    assert "not measured" not in rows["gpu_gemm"].replace("% of ceiling", "") and "not measured" in rows["gpu_opt_v2"]
+    assert table.cards(results.by_card([emulated])).count("| Fake | 2 |") == 3

@@ -60,7 +60,7 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
             worker.lap("convolution backward")
 
     executor.parallel(len(x), work, windows.work * filters, piece=cut.group)
-    windows.gradient(dweight, sums.total())
+    windows.gradient(executor, dweight, sums.total())
 
 
 OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad)

@@ -147,7 +147,8 @@ class Project:
         """What is wrong after a command that has succeeded; exact: folders of pages that must be the same too."""
         return [fault for made in self.stages for fault in self.artifact_faults(made, made in exact)] + self._others()
 
-    def artifact_faults(self, made, exact=True):
+    def artifact_faults(self, made, exact=False):
+        """What is wrong with an artifact; exact: also if it is a page, which tells how long its parents took."""
         folder = self.folder / made
         if (manifest := manifest_of(folder)) is None:
             return [f"{made} is not made"]

@@ -16,6 +16,8 @@ MOST_PIECES = 16        # of an operation with much work: as many threads can sh
 PIECE_WORK = 2 ** 23    # least multiplications of a piece, half for two: with less, cutting costs more than threads save
 # Least columns and rows of a piece: BLAS copies both factors into its own order, the other one anew for each piece.
 PIECE_COLUMNS, PIECE_ROWS = 64, 256
+SMALL_PRODUCT = 10 ** 6   # most multiplications of a product of contiguous matrices that OpenBLAS forms without copying them
+SMALL_ROWS = 64           # least rows of such a part of a product: with fewer, the calls cost more than the copies
 NARROW = 16   # up to this many columns, BLAS adds them up faster than a loop whose vectors they do not fill
 
 
@@ -33,6 +35,20 @@ def cost(work):
 def columns_per_piece(columns, work):
     """Columns per piece of a product of `work` multiplications: whole cache lines, so that no two threads write to the same."""
     return 16 * -(-columns // (16 * pieces(work, columns // PIECE_COLUMNS)))
+
+
+def multiply(left, right, out):
+    """out = left right, in equal parts of the rows that BLAS multiplies without copies; `right` must be contiguous."""
+    rows, width = left.shape
+    parts = _parts(rows, SMALL_PRODUCT // right.size)
+    np.matmul(left.reshape(parts, -1, width), right, out=out.reshape(parts, -1, right.shape[1]))
+
+
+@functools.cache
+def _parts(rows, most):
+    """Least number of equal parts of at most `most` rows, one if these would have fewer than SMALL_ROWS."""
+    enough = range(-(-rows // max(1, most)), rows // SMALL_ROWS + 1)
+    return next((number for number in enough if rows % number == 0), 1)
 
 
 def slices(start, stop, size):
@@ -131,6 +147,18 @@ class Gradient:
             loops.maxpool_2x2_gradient(dy, y, self.index[block], out, self.relu)
             worker.lap("pooling")
         return out
+
+
+    def for_bias(self, worker, block, whole):
+        """Numbers with the same sums per filter as `whole`, the gradient of a block; with pooling a quarter as many."""
+        if self.index is None:
+            return whole
+        y, dy = self.y[block], self.dy[block]
+        if not self.relu:
+            return dy
+        passed = worker.workspace("passed", dy.shape, dy.dtype)
+        loops.relu_gradient(y.reshape(-1), dy.reshape(-1), passed.reshape(-1))
+        return passed
 
 
 def bias_gradient(gradient):

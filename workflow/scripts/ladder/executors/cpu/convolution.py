@@ -31,13 +31,13 @@ def conv2d_forward(executor, x, weight, y, stride, padding, relu, bias=None, ind
         seen = windows.of_all(executor, x, "convolution forward")
         return _forward_by_filter(executor, seen, matrix, y.reshape(windows.count, -1), bias, relu)
 
-    cut = windows.cut(len(weight))
+    cut, turned = windows.cut(len(weight)), np.ascontiguousarray(matrix.T)
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             shape = block.stop - block.start, *windows.out, len(weight)
             out = y[block] if index is None else worker.workspace("convolved", shape, y.dtype)
-            np.matmul(windows.of(worker, x[block]), matrix.T, out=out.reshape(-1, len(weight)))
+            blocks.multiply(windows.of(worker, x[block]), turned, out.reshape(-1, len(weight)))
             worker.lap("convolution forward")
             blocks.finish(worker, out, y[block], bias, relu, None if index is None else index[block])
 
@@ -252,7 +252,7 @@ class _ToPixels:
             np.matmul(gradient.reshape(-1, filters), self.matrix, out=pixels)
         else:
             columns = worker.workspace("windows", (len(dx), *self.windows.out, self.windows.width), dx.dtype)
-            np.matmul(gradient.reshape(-1, filters), self.matrix, out=columns.reshape(-1, self.windows.width))
+            blocks.multiply(gradient.reshape(-1, filters), self.matrix, columns.reshape(-1, self.windows.width))
             self._add_up(columns, dx)
 
     def of_all(self, executor, gradient):
@@ -319,7 +319,7 @@ def _backward_by_image(executor, windows, x, gradient, dweight, dbias, to_pixels
             dy = gradient.of(worker, block)
             flat, seen = dy.reshape(-1, filters), windows.of(worker, x[block])
             sums.add(worker, block, *((seen.T, flat) if windows.are_turned else (flat.T, seen)))
-            sums.add_bias(block, dy)
+            sums.add_bias(block, gradient.for_bias(worker, block, dy))
             if to_pixels is not None:
                 to_pixels.of(worker, dy, block)
             worker.lap("convolution backward")

@@ -105,7 +105,8 @@ def test_without_a_gpu_there_is_one_line(monkeypatch, tmp_path):
 def test_make_without_a_gpu_says_so_before_it_installs_anything(tool, tmp_path, target):
     tool("nvidia-smi", "#!/bin/sh\nexit 9\n")
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-    ended = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    ended = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True, env=alone)
     assert ended.stdout == "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here\n"
     assert ended.returncode != 0 and [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -82,8 +82,10 @@ class Project:
 
     def start(self, *arguments, **environment):
         with open(self.folder / "output.txt", "a") as output:
+            # A shell's background jobs ignore Ctrl-C, and so would the command if the tests are one of them.
             return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
-                                    stdout=output, stderr=output, start_new_session=True)
+                                    stdout=output, stderr=output, start_new_session=True,
+                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]

@@ -56,10 +56,15 @@ def main(arguments=None):
         sys.exit(f"benchmarks/gpu.py {reason}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     session = Session(arguments.out, 60 * arguments.minutes, arguments.torch_python or find_torch())
+    finish(session, "nothing was measured", rungs)
+
+
+def finish(session, failed, *work):
+    """Run a session with this work, and close it; one that cannot begin or is stopped ends the program in one line."""
     try:
-        session.run(rungs)
+        session.run(*work)
     except Failed as error:
-        sys.exit(f"nothing was measured: {error}")
+        sys.exit(f"{failed}: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command goes on")
     finally:

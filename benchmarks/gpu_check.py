@@ -22,7 +22,6 @@ import sections
 import tools
 from ladder.machine import driver, gpus
 from ladder.rungs import variants
-from processes import Failed
 from sections import HEADLINES
 
 PARITY_SECONDS, SANITIZER_SECONDS = 300, 300
@@ -43,14 +42,7 @@ def main(arguments=None):
     for title, seconds, wanted in parts:
         print(f"\n{title}: at most {seconds / 60:.0f} minutes", flush=True)
         session = gpu.Session(arguments.out, seconds, torch_python)
-        try:
-            session.run(arguments.rungs or cases.gpu_rungs(), wanted)
-        except Failed as error:
-            sys.exit(f"gpu-check: the GPU cannot be used: {error}")
-        except KeyboardInterrupt:
-            sys.exit("stopped; the same command goes on")
-        finally:
-            session.close()
+        gpu.finish(session, "gpu-check: the GPU cannot be used", arguments.rungs or cases.gpu_rungs(), wanted)
     page, sent = write(arguments.out, session.record)
     print(f"\n{gpu_page.verdict(session.record.data)}\n{page}: the page\n{sent}: to send in, see CONTRIBUTING.md")
 

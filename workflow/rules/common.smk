@@ -20,7 +20,8 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.store import manifests as kept
+from ladder.store import first_use as checks, manifests as kept
+from ladder.training import first_use
 from ladder.workflow import config as configuration, places, search, stages
 
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
@@ -161,6 +162,9 @@ if runs_elsewhere():
 SEARCHED = [str(pathlib.Path(sys.executable).parent), *os.get_exec_path()]
 os.environ |= {"PATH": os.pathsep.join(SEARCHED)}
 COMMAND = Command()
+# `auto` is checked where it will compute (see ladder/store/first_use.py).
+if not (dry_run() or runs_elsewhere()):
+    os.environ |= {checks.CHECKS: "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 BY_VERSION = {
@@ -173,7 +177,8 @@ SETTINGS_OF = {
 }
 VERSIONS = "|".join(BY_VERSION)
 if config["variant"] == "auto":
-    say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
+    auto = {**SETTINGS, "variant": "auto"}
+    say("variant auto: {} ({})".format(*configuration.chosen_variant(auto)))
 if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 
@@ -372,7 +377,9 @@ def options(*keys, **others):
     def texts(wildcards):
         settings = SETTINGS_OF[wildcards.version]
         urls = settings.get(f"{settings['dataset']}_urls", [])
-        settings = settings | {"urls": json.dumps(urls)}
+        network = stages.network_params(settings)
+        plan = first_use.described(network, settings["batch_size"])
+        settings = settings | {"urls": json.dumps(urls), first_use.OPTION: plan}
         values = {key: settings[key] for key in keys}
         values |= {name: settings.get(key, key) for name, key in others.items()}
         return " ".join(
@@ -421,6 +428,7 @@ def why(wildcards):
 
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
+    os.environ.pop(checks.CHECKS, None)  # presets that nobody asked to run
     chains = [chain for _, chain in CHAINS]
     file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):

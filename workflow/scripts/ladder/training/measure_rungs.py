@@ -52,19 +52,22 @@ def compare(network, names, batch, threads):
     }
 
 
-def references(network, threads):
-    """Protocol -> result of the reference rung."""
-    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol)
+def references(network, threads, batches=None):
+    """Protocol -> result of the reference rung; batches: see parity.train."""
+    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol, batches=batches)
             for name, protocol in parity.protocols(network).items()}
 
 
-def check(network, variant, threads, references):
-    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}."""
+def check(network, variant, threads, references, batches=None):
+    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}.
+
+    references, batches: of the same updates.
+    """
     results, same = {}, True
     for name, protocol in parity.protocols(network).items():
-        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name])
+        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name], batches=batches)
         trained = train(executor=executors.create(variant, threads))
-        deviations = parity.deviations(network, trained, references[name])
+        deviations = parity.deviations(network, trained, references[name], batches)
         tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
         first = digests(trained)

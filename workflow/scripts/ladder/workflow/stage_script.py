@@ -28,11 +28,13 @@ import sys
 import traceback
 
 from ladder import RELEASED, progress, sources
+from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.store import artifacts
+from ladder.training import first_use
 
 ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
 KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
@@ -79,6 +81,7 @@ def _make(make, arguments, takes_failed):
         if not work.complete:
             work.threads, work.libraries = arguments.threads, installed
             with _failure_kept(work):
+                _check_first_use(work, params, dict(arguments.option))
                 _work(make, work, arguments, takes_failed)
             _check_loaded(arguments.spec)
         elif work.failed and KEEP not in os.environ:
@@ -99,6 +102,13 @@ def _check_plan(spec):
         raise UserError(f"planned with other versions of libraries than this Python has ({', '.join(other)}); strict_versions "
                         "needs the same ones wherever a stage runs")
     return installed
+
+
+def _check_first_use(work, params, options):
+    """Check what the stage will compute with on a GPU, and note how; raises UserError where that has to stop."""
+    if first_use.OPTION in options:
+        work.notes |= first_use.require(params.get("variant"), options[first_use.OPTION])
+    work.notes |= backends.require(params.get("backend"))
 
 
 def _work(make, work, arguments, takes_failed):

@@ -479,3 +479,19 @@ def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_lab
     {"start": "theirs.bin", "fitted": True, "epochs": 1}])
 def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
+
+
+def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):
+    def noted(role, name, summary):
+        one = artifacts.Artifact(digits[role].folder)
+        note = {"name": name, "made": "2026-01-31T12:34:56Z", "seconds": 12.3, "summary": summary}
+        one.manifest = {**one.manifest, "notes": {"first_use": note}}
+        return one
+
+    run = {**digits, "train": noted("train", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"),
+           "features": noted("features", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"), "svm": noted("svm", "cuml", "rbf within 1e-4")}
+    text = text_of(page_of(run))
+    assert text.count("Check of gpu_opt_v2") == 1 and "Check of" not in text_of(digits_page)
+    assert ("passed 2026-01-31 12:34 UTCbefore its first use on this GPU, beside the cpu rung, in 12 s: sgd 1.9e-07 in "
+            "a.bias") in text
+    assert "before its first use on this GPU, beside scikit-learn, in 12 s: rbf within 1e-4" in text

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shlex
 import sys
 import time
@@ -162,8 +163,9 @@ if runs_elsewhere():
 SEARCHED = [str(pathlib.Path(sys.executable).parent), *os.get_exec_path()]
 os.environ |= {"PATH": os.pathsep.join(SEARCHED)}
 COMMAND = Command()
-# `auto` is checked where it will compute (see ladder/store/first_use.py).
-if not (dry_run() or runs_elsewhere()):
+# What `auto` takes is checked before its first use, by a command that runs jobs here; dry_run() is not known yet.
+DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
+if not (runs_elsewhere() or any(map(DRY.fullmatch, sys.argv))):
     os.environ |= {checks.CHECKS: "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed

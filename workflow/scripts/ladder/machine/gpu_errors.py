@@ -9,8 +9,7 @@ from ladder.errors import UserError, one_line
 PACKAGES = frozenset(("cuda", "cudf", "cuml", "cupy", "cupy_backends", "cupyx", "cuvs", "nvidia", "pylibraft", "rmm"))
 MOST_SHOWN = 250   # characters of an exception
 ELSEWHERE = "variant=cpu and svm_backend=sklearn need no GPU"
-BROKEN = ("a kernel failed, which is a fault of this program or of the machine: please report it (CONTRIBUTING.md); "
-          "results of other commands are not touched")
+BROKEN = "a kernel failed, which is a fault of this program or of the machine: please report it (CONTRIBUTING.md)"
 # (words of an exception's type and message, what to do, whether it may work at another time); the first that fits counts.
 KINDS = (
     (r"out.?of.?memory|MemoryAllocation|bad_alloc|ALLOC_FAILED",

@@ -106,11 +106,11 @@ def main(descriptor, module):
         pipe.send_bytes(answer.encode())
 
 
-def one_line(error, most=200):
-    """An exception as one line: its message alone where it is meant for the user, else its type too."""
-    text = " ".join(str(error).split())
+def one_line(error):
+    """An exception as one line: its message alone where it is meant for the user, else its type and at most 200 characters."""
+    text, most = " ".join(str(error).split()), 600
     if FOR_USERS.isdisjoint(kind.__name__ for kind in type(error).__mro__):
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        text, most = f"{type(error).__name__}: {text}" if text else type(error).__name__, 200
     return text if len(text) <= most else f"{text[:most - 1]}…"
 
 

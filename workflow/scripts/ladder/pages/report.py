@@ -93,6 +93,7 @@ def context(inputs, numbers):
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "checks": report_sections.first_uses(inputs),
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
         "made": max(one.manifest["made"] for _, one in _made(inputs)),

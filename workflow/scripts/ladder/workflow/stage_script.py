@@ -30,7 +30,7 @@ import traceback
 from ladder import RELEASED, progress, sources
 from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
-from ladder.machine import gpus, libraries, runtime
+from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.store import artifacts
@@ -52,7 +52,8 @@ def run(make, takes_failed=False):
         progress.start_logging(arguments.log)
         if RELEASED:
             log.info(RELEASED)
-        _make(make, arguments, takes_failed)
+        with _gpu_explained(arguments.log):
+            _make(make, arguments, takes_failed)
     except KeyboardInterrupt:
         end(f"{name}: interrupted; the same command goes on from here", 130)
     except UserError as error:
@@ -121,6 +122,19 @@ def _work(make, work, arguments, takes_failed):
 
 
 @contextlib.contextmanager
+def _gpu_explained(file):
+    """Turn an exception of a GPU's library into a UserError that says what to do; its traceback goes to the log `file`."""
+    try:
+        yield
+    except Exception as error:
+        found = gpu_errors.explained(error)
+        if found in (None, error):
+            raise
+        _keep_traceback(file)
+        raise found from error
+
+
+@contextlib.contextmanager
 def _failure_kept(work):
     try:
         yield
@@ -160,14 +174,18 @@ def _pair(text):
 
 def end_by_a_bug(name, error, file):
     """End the process with one line for an error that no code expects; its traceback goes to the log `file` if there is one."""
+    _keep_traceback(file)
+    where = f"; its traceback is in {file}" if file else ""
+    end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
+
+
+def _keep_traceback(file):
     text = traceback.format_exc()
     if file is None:
         sys.stderr.write(text)
     else:
         with open(file, "a") as log_file:   # beside what is logged: the terminal shows no traceback
             log_file.write(text)
-    where = f"; its traceback is in {file}" if file else ""
-    end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
 
 
 def end(message, status):

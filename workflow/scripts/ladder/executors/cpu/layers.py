@@ -44,41 +44,12 @@ def scale(executor, x, y, factor):
     executor.parallel(x.size, work, x.size)
 
 
-def pad_forward(executor, x, y, amount):
-    def work(worker, start, stop):
-        y[start:stop] = 0
-        y[start:stop, amount:-amount, amount:-amount] = x[start:stop]
-        worker.lap(SHAPES)
-
-    executor.parallel(len(x), work, y.size)
-
-
 def pad_backward(executor, dy, dx, amount):
     def work(worker, start, stop):
         dx[start:stop] = dy[start:stop, amount:-amount, amount:-amount]
         worker.lap(SHAPES)
 
     executor.parallel(len(dx), work, dx.size)
-
-
-def flatten_forward(executor, x, y):
-    images, height, width, channels = x.shape
-
-    def work(worker, start, stop):
-        y.reshape(images, channels, height, width)[start:stop] = x[start:stop].transpose(0, 3, 1, 2)
-        worker.lap(SHAPES)
-
-    executor.parallel(images, work, x.size)
-
-
-def flatten_backward(executor, dy, dx):
-    images, height, width, channels = dx.shape
-
-    def work(worker, start, stop):
-        dx[start:stop] = dy.reshape(images, channels, height, width)[start:stop].transpose(0, 2, 3, 1)
-        worker.lap(SHAPES)
-
-    executor.parallel(images, work, dx.size)
 
 
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
@@ -228,9 +199,9 @@ def soft_threshold_forward(executor, x, y, threshold):
     executor.parallel(len(x), work, 3 * x.size)
 
 
-OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
-              batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
-              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
+OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_backward, batchnorm_forward, batchnorm_backward,
+              batchnorm_inference, dropout_forward, dropout_backward, lrn_forward, lrn_backward, position_norm_forward,
+              position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
 MANY_ROWS = 64   # rows per channel, from which on threads split the rows
 ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS

@@ -73,7 +73,7 @@ class Executor:
 
     def run(self, plan, arrays):
         if self._bound[0] is not plan or self._bound[1] is not arrays:
-            steps = ((step.operation, _operands(step, arrays)) for step in plan.steps)
+            steps = ((step.operation, operands_of(step, arrays)) for step in plan.steps)
             self._bound = plan, arrays, bind(steps, plan.buffers[plan.output].dtype, self.threads)
         # Training itself reports a loss that is not finite.
         with self._blas_on_one_thread(), np.errstate(all="ignore"):
@@ -132,7 +132,9 @@ class Executor:
 
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""
-        return sum(array.nbytes for worker in (*self._workers, self._common) for array in worker.arrays.values())
+        tables = [operands["table"].scratch for _, operands in self._bound[2] if "table" in operands]
+        arrays = [array for worker in (*self._workers, self._common) for array in worker.arrays.values()]
+        return sum(array.nbytes for array in (*tables, *arrays))
 
     def device_bytes(self):
         return None
@@ -160,7 +162,7 @@ def bind(steps, dtype, threads):
     return bound
 
 
-def _operands(step, arrays):
+def operands_of(step, arrays):
     buffers = {**step.reads, **step.writes}
     return {**{role: arrays[buffer] for role, buffer in buffers.items()}, **step.attributes}
 

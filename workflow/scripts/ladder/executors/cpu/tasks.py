@@ -18,12 +18,13 @@ from ladder import sources
 from ladder.executors.cpu import loops
 from ladder.executors.cpu.products import Rows, Strided, add_run, bytes_of, compiled, pointer, product
 
-ADDRESSES = ("x", "y", "dx", "dy", "weight", "bias", "index", "mean", "square", "images", "labels", "permutation", "counters",
-             "scale", "offset", "rates", "losses", "hits", "dweights", "dbiases", "scratch")
-SIZES = ("batch", "height", "width", "channels", "filters", "kernel", "stride", "rows", "columns", "terms", "row", "term",
-         "group", "scratch_numbers")
+ADDRESSES = ("x", "y", "dx", "dy", "weight", "bias", "index", "dweights", "dbiases", "mean", "inverse", "running_mean",
+             "running_var", "square", "images", "labels", "permutation", "counters", "scale", "offset", "rates", "losses",
+             "hits", "scratch")
+SIZES = ("batch", "height", "width", "channels", "filters", "kernel", "taps", "stride", "top", "left", "rows", "columns",
+         "terms", "row", "term", "group", "scratch_numbers")
 FLAGS = ("relu", "pool")
-NUMBERS = ("weight_decay", "clip", "momentum")
+NUMBERS = ("weight_decay", "clip", "momentum", "decay", "epsilon")
 # Numba's cache of a compiled function knows the file of that function, not the files of those that it calls. `perform` has
 # tasks among its arguments, whose type has the digests of these sources in its name.
 _SOURCES = "_".join(sources.digest(f"workflow/scripts/ladder/executors/cpu/{name}.py")
@@ -31,10 +32,9 @@ _SOURCES = "_".join(sources.digest(f"workflow/scripts/ladder/executors/cpu/{name
 TASK = np.dtype([*((name, np.int64) for name in ("kind", "product", *ADDRESSES, *SIZES, *FLAGS)),
                  *((name, np.float64) for name in NUMBERS), (f"sources_{_SOURCES}", np.int64)])
 
-KINDS = ("load_bytes", "load_numbers", "pad", "turn", "multiply", "finish", "pass_gradient", "convolve", "convolve_back",
-         "add_groups", "cross_entropy", "sgd", "momentum", "rmsprop", "adam", "advance")
-(LOAD_BYTES, LOAD_NUMBERS, PAD, TURN, MULTIPLY, FINISH, PASS_GRADIENT, CONVOLVE, CONVOLVE_BACK, ADD_GROUPS, CROSS_ENTROPY, SGD,
- MOMENTUM, RMSPROP, ADAM, ADVANCE) = range(len(KINDS))
+# The kinds of tasks.
+(LOAD_BYTES, LOAD_NUMBERS, PAD, TURN, MULTIPLY, FINISH, PASS_GRADIENT, CONVOLVE, CONVOLVE_BACK, ADD_GROUPS, GATHER, SCATTER,
+ ADD, PASS_RELU, NORMALIZE, NORMALIZE_BACK, CROSS_ENTROPY, SGD, MOMENTUM, RMSPROP, ADAM, ADVANCE) = range(22)
 LINE = 16   # numbers of a cache line, shared by no two threads
 
 
@@ -76,6 +76,18 @@ def perform(table, place, thread, threads, like):
         convolve_back(task, thread, threads, like)
     elif kind == ADD_GROUPS:
         add_groups(task, thread, threads, like)
+    elif kind == GATHER:
+        gather(task, thread, threads, like)
+    elif kind == SCATTER:
+        scatter(task, thread, threads, like)
+    elif kind == ADD:
+        add(task, thread, threads, like)
+    elif kind == PASS_RELU:
+        pass_relu(task, thread, threads, like)
+    elif kind == NORMALIZE:
+        normalize(task, thread, threads, like)
+    elif kind == NORMALIZE_BACK:
+        normalize_back(task, thread, threads, like)
     elif kind == CROSS_ENTROPY:
         cross_entropy(task, thread, threads, like)
     elif kind == ADVANCE:
@@ -123,39 +135,48 @@ def turn(task, thread, threads, like):
     """y (batch, columns, rows) = x (batch, rows, columns), each matrix transposed."""
     x = numba.carray(pointer(task.x, like), (task.batch, task.rows, task.columns))
     y = numba.carray(pointer(task.y, like), (task.batch, task.columns, task.rows))
-    first, last = _share(task.batch * task.columns, thread, threads)
+    strips = (task.columns + LINE - 1) // LINE
+    first, last = _share(task.batch * strips, thread, threads)
     for place in range(first, last):
-        n, c = place // task.columns, place % task.columns
-        for r in range(task.rows):
-            y[n, c, r] = x[n, r, c]
+        n, left = place // strips, place % strips * LINE
+        for top in range(0, task.rows, LINE):
+            for c in range(left, min(task.columns, left + LINE)):
+                for r in range(top, min(task.rows, top + LINE)):
+                    y[n, c, r] = x[n, r, c]
 
 
 @compiled
 def multiply(task, thread, threads, like):
     """y (rows, columns) = the sums over t < terms of x[r row + t term] weight[t, c]; weight: (terms, columns)."""
-    first, last = _share(task.rows, thread, threads)
-    if first < last:
+    top, bottom, left, right = 0, task.rows, 0, task.columns
+    if task.rows < task.columns:
+        left, right = _lines(task.columns, thread, threads)
+    else:
+        top, bottom = _share(task.rows, thread, threads)
+    if top < bottom and left < right:
         size = bytes_of(like)
-        product(task.product, Rows(task.y + size * first * task.columns, task.columns), last - first, task.columns,
-                Strided(task.x + size * first * task.row, task.row, 0, task.term), Rows(task.weight, task.columns),
-                1, task.terms, False, like)
+        product(task.product, Rows(task.y + size * (top * task.columns + left), task.columns), bottom - top, right - left,
+                Strided(task.x + size * top * task.row, task.row, 0, task.term),
+                Rows(task.weight + size * left, task.columns), 1, task.terms, False, like)
 
 
 @compiled
 def finish(task, thread, threads, like):
-    """y (rows, columns) = x (columns, rows) transposed, plus bias, then ReLU if `relu`."""
+    """y (rows, columns) = x (columns, rows) transposed, plus bias unless its address is 0, then ReLU if `relu`."""
     x, y = _matrix(task.x, task.columns, task.rows, like), _matrix(task.y, task.rows, task.columns, like)
     bias = _array(task.bias, task.columns, like)
-    first, last = _share(task.rows, thread, threads)
-    for r in range(first, last):
-        for c in range(task.columns):
-            value = x[c, r] + bias[c]
-            y[r, c] = like if (task.relu != 0) & (value < like) else value
+    first, last = _share((task.rows + LINE - 1) // LINE, thread, threads)
+    for top in range(LINE * first, min(task.rows, LINE * last), LINE):
+        for left in range(0, task.columns, LINE):
+            for r in range(top, min(task.rows, top + LINE)):
+                for c in range(left, min(task.columns, left + LINE)):
+                    value = x[c, r] + (bias[c] if task.bias != 0 else like)
+                    y[r, c] = like if (task.relu != 0) & (value < like) else value
 
 
 @compiled
 def pass_gradient(task, thread, threads, like):
-    """dx (rows, columns) = dy where y > 0; dbiases = the sums of its columns. Without relu, dx is dy already."""
+    """dx (rows, columns) = dy where y > 0, without relu is dy already; dbiases = the sums of its columns unless at 0."""
     y, dy, dx = (_matrix(task.y, task.rows, task.columns, like), _matrix(task.dy, task.rows, task.columns, like),
                  _matrix(task.dx, task.rows, task.columns, like))
     first, last = _lines(task.columns, thread, threads)
@@ -163,7 +184,96 @@ def pass_gradient(task, thread, threads, like):
         for r in range(task.rows):
             for c in range(first, last):
                 dx[r, c] = dy[r, c] if y[r, c] > like else like
-    loops.column_sums(dx, np.uint64(first), np.uint64(last), _array(task.dbiases, task.columns, like))
+    if task.dbiases != 0:
+        loops.column_sums(dx, np.uint64(first), np.uint64(last), _array(task.dbiases, task.columns, like))
+
+
+@compiled
+def gather(task, thread, threads, like):
+    """y (batch, rows, columns, kernel, taps * channels) = windows of x (batch, height, width, channels), zeros outside.
+
+    top, left: position of the first window; they are `stride` apart.
+    """
+    line, run = task.width * task.channels, task.taps * task.channels
+    x = numba.carray(pointer(task.x, like), (task.batch, task.height, line))
+    y = numba.carray(pointer(task.y, like), (task.batch, task.rows, task.columns, task.kernel, run))
+    first, last = _share(task.batch, thread, threads)
+    for n in range(first, last):
+        for r in range(task.rows):
+            for q in range(task.columns):
+                begin = (q * task.stride + task.left) * task.channels
+                before, end = max(0, -begin), min(run, line - begin)
+                for i in range(task.kernel):
+                    row = r * task.stride + task.top + i
+                    if row < 0 or row >= task.height or end <= before:
+                        y[n, r, q, i] = like
+                        continue
+                    y[n, r, q, i, :before] = like
+                    y[n, r, q, i, before:end] = x[n, row, begin + before:begin + end]
+                    y[n, r, q, i, end:] = like
+
+
+@compiled
+def scatter(task, thread, threads, like):
+    """dx (batch, height, width, channels) = the sums of the entries of each pixel in windows x, of the form of `gather`'s y."""
+    x = numba.carray(pointer(task.x, like), (task.batch, task.rows, task.columns, task.kernel, task.taps * task.channels))
+    dx = numba.carray(pointer(task.dx, like), (task.batch, task.height, task.width * task.channels))
+    first, last = _share(task.batch, thread, threads)
+    loops.col2im(x[first:last], dx[first:last], task.channels, task.top, task.left, task.stride)
+
+
+@compiled
+def add(task, thread, threads, like):
+    """y = x + dy, flat (columns), then ReLU if `relu`."""
+    first, last = _lines(task.columns, thread, threads)
+    loops.add(_array(task.x, task.columns, like)[first:last], _array(task.dy, task.columns, like)[first:last],
+              _array(task.y, task.columns, like)[first:last], task.relu != 0)
+
+
+@compiled
+def pass_relu(task, thread, threads, like):
+    """dx = dy where y > 0, else 0; flat (columns)."""
+    first, last = _lines(task.columns, thread, threads)
+    loops.relu_gradient(_array(task.y, task.columns, like)[first:last], _array(task.dy, task.columns, like)[first:last],
+                        _array(task.dx, task.columns, like)[first:last])
+
+
+@compiled
+def normalize(task, thread, threads, like):
+    """Batch normalization of x (rows, columns), one column for each channel, as layers.batchnorm_forward."""
+    x, y = _matrix(task.x, task.rows, task.columns, like), _matrix(task.y, task.rows, task.columns, like)
+    first, last = _lines(task.columns, thread, threads)
+    if first < last:
+        first, last = np.uint64(first), np.uint64(last)
+        total, squares, factor = np.empty(task.columns), np.empty(task.columns), np.empty(task.columns, y.dtype)
+        mean, bias = _array(task.mean, task.columns, like), _array(task.bias, task.columns, like)
+        loops.moments(x, first, last, total, squares)
+        loops.batch_statistics(task.rows, total, squares, first, last, _array(task.weight, task.columns, like), mean,
+                               _array(task.inverse, task.columns, like), factor,
+                               _array(task.running_mean, task.columns, like), _array(task.running_var, task.columns, like),
+                               task.decay, task.epsilon)
+        loops.normalize(x, first, last, mean, factor, bias, y, task.relu != 0)
+
+
+@compiled
+def normalize_back(task, thread, threads, like):
+    """Gradients of `normalize`, as layers.batchnorm_backward."""
+    x, dy, dx = (_matrix(task.x, task.rows, task.columns, like), _matrix(task.dy, task.rows, task.columns, like),
+                 _matrix(task.dx, task.rows, task.columns, like))
+    first, last = _lines(task.columns, thread, threads)
+    if first < last:
+        mean, inverse = _array(task.mean, task.columns, like), _array(task.inverse, task.columns, like)
+        weight, bias = _array(task.weight, task.columns, like), _array(task.bias, task.columns, like)
+        factor, offset = np.empty(task.columns, dx.dtype), np.empty(task.columns, dx.dtype)
+        slope = np.empty(task.columns, dx.dtype)
+        for c in range(first, last):
+            factor[c] = weight[c] * inverse[c]
+        first, last = np.uint64(first), np.uint64(last)
+        sums, products = np.empty(task.columns), np.empty(task.columns)
+        loops.gradient_sums(x, dy, first, last, mean, factor, bias, sums, products, task.relu != 0)
+        loops.parameter_gradients(task.rows, sums, products, first, last, inverse, _array(task.dweights, task.columns, like),
+                                  _array(task.dbiases, task.columns, like), offset, slope)
+        loops.input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, task.relu != 0)
 
 
 @compiled

@@ -83,7 +83,7 @@ def seed_rows(record):
         own = found["scores"][classifier]["each"]
         other = found["scores"].get(f"{classifier}_random", {"each": []})["each"]
         paired = [one - untrained for one, untrained in zip(own, other, strict=False)]
-        yield (f"`{record['preset']}`", shown, len(own), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
+        yield (f"`{record['preset']}`", shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
                over_seeds(paired, spread.DIFFERENCES, "+"))
 
 

@@ -49,7 +49,7 @@ def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference()
 
 def test_seeds_have_the_interval_of_their_paired_differences():
     # Differences 10, 9, 11 points: deviation 1, times 4.3027 / sqrt(3).
-    assert list(preset_table.seed_rows(record())) == [("`one`", "SVM", 3, "61.0 ± 2.5", "51.0 ± 2.5", "+10.0 ± 2.5")]
+    assert list(preset_table.seed_rows(record())) == [("`one`", "SVM", "3", "61.0 ± 2.5", "51.0 ± 2.5", "+10.0 ± 2.5")]
 
 
 def test_an_ablation_says_what_leaving_something_out_costs():

@@ -4,6 +4,9 @@ Work queued on a stream runs as late as possible: when it, or an event after it,
 (by number, in creation order) run everything at once instead. A missing wait between streams then shows in the
 results, in one of the two ways, and a needless one in the order in which the work is done.
 
+Events tell the time that the work would take on a GPU, whenever it runs here: the streams run side by side, work begins
+when it was queued and what is before it on its stream is done, and only launches and copies take time.
+
 A stream that captures records its work as nodes of a graph, each behind the nodes that its stream had and those of the
 events that it waited for. What CUDA refuses within a capture is refused here, and ends it: allocations, copies from and to the
 host, waiting on the host, waiting for work outside, a branch that is not joined. A replayed graph runs the last of the nodes
@@ -76,7 +79,7 @@ class Gpu:
             runtime=types.SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
                 memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
-        self.clock = 0.0   # milliseconds; each launch and each copy takes one
+        self.copy_ms, self.now = 1.0, 0.0   # of a copy (a launch takes 1); the host's clock, which advances where it waits
 
     def not_in_a_capture(self, call):
         if self.capture:
@@ -89,22 +92,21 @@ class Gpu:
         assert kind in (1, 3)
 
         def work():
-            self.clock += 1
             self.done.append("copy")
             ctypes.memmove(target, source, count)
 
         self.queued.append("copy")
-        self.streams[stream].add(work)
+        self.streams[stream].add(work, self.copy_ms)
 
 
 class _Capture:
-    """nodes: [(work, numbers of the nodes that it runs after)]; last: {stream: numbers of the nodes that end it}."""
+    """nodes: [(work, milliseconds, numbers of the nodes before it)]; last: {stream: numbers of the nodes that end it}."""
 
     def __init__(self, origin):
         self.origin, self.nodes, self.last, self.fault = origin, [], {origin: ()}, None
 
-    def add(self, stream, work):
-        self.nodes.append((work, self.last[stream]))
+    def add(self, stream, work, milliseconds):
+        self.nodes.append((work, milliseconds, self.last[stream]))
         self.last[stream] = (len(self.nodes) - 1,)
 
     def refuse(self, fault):
@@ -118,7 +120,7 @@ class _Capture:
         while todo:
             number = todo.pop()
             found.add(number)
-            todo += self.nodes[number][1]
+            todo += self.nodes[number][2]
         return found
 
 
@@ -128,14 +130,13 @@ class _Graph:
 
     def launch(self, stream):
         self.gpu.replayed.append(len(self.nodes))
-        stream.add(self.run)
+        stream.add(self.run, sum(milliseconds for _, milliseconds, _ in self.nodes))
 
     def run(self):
         left = dict(enumerate(self.nodes))
         while left:
-            number = max(number for number, (_, after) in left.items() if not left.keys() & set(after))
-            work, _ = left.pop(number)
-            work()
+            number = max(number for number, (_, _, after) in left.items() if not left.keys() & set(after))
+            left.pop(number)[0]()
 
 
 class _Memory:
@@ -204,6 +205,7 @@ class ndarray:
 class _Stream:
     def __init__(self, gpu):
         self.gpu, self.queue, self.ptr = gpu, [], len(gpu.streams)
+        self.now = 0.0   # milliseconds: when all that has run is done
         gpu.streams.append(self)
 
     def capturing(self):
@@ -226,32 +228,35 @@ class _Stream:
             raise CUDARuntimeError("cudaErrorStreamCaptureUnjoined: a stream that joined the capture is not joined again")
         return _Graph(self.gpu, capture.nodes)
 
-    def add(self, work):
+    def add(self, work, milliseconds=0.0):
         if self.capturing():
-            self.gpu.capture.add(self, work)
+            self.gpu.capture.add(self, work, milliseconds)
             return
-        self.queue.append(work)
+        self.queue.append((work, self.gpu.now, milliseconds))
         if self.ptr in self.gpu.eager:
-            self.synchronize()
+            self.run_until(lambda: not self.queue)
 
     def synchronize(self):
         self.not_capturing("cudaStreamSynchronize")
         self.run_until(lambda: not self.queue)
+        self.gpu.now = max(self.gpu.now, self.now)
 
     def run_until(self, done):
         while not done():
-            self.queue.pop(0)()
+            work, queued, milliseconds = self.queue.pop(0)
+            self.now = max(self.now, queued) + milliseconds
+            work()
 
     def record(self, event):
         event.capture = self.gpu.capture if self.capturing() else None
         if event.capture:
             event.after = event.capture.last[self]
             return event
-        event.stream, event.passed = self, (token := [False])
+        event.stream, event.passed = self, (passed := [])
 
         def work():
-            token[0] = True
-            event.time = self.gpu.clock
+            passed.append(self.now)
+            event.time = self.now
 
         self.add(work)
         return event
@@ -264,7 +269,12 @@ class _Stream:
             fault = "cudaErrorStreamCaptureIsolation: an event of work outside the capture, or of an earlier one"
             capture.refuse(fault) if capture else _fail(fault)
         else:
-            self.add(event.waiting())
+            wait = event.waiting()
+
+            def work():
+                self.now = max(self.now, wait())
+
+            self.add(work)
 
 
 def _fail(fault):
@@ -273,17 +283,25 @@ def _fail(fault):
 
 class _Event:
     def __init__(self, disable_timing=False):
-        self.stream, self.passed, self.time, self.capture, self.after = None, [True], None, None, ()
+        self.stream, self.passed, self.time, self.capture, self.after = None, [0.0], None, None, ()
 
     def waiting(self):
-        """A wait for the event's last record so far: a later one does not count."""
+        """A function that waits for the event's last record so far, which a later one does not change, and returns its time."""
         stream, passed = self.stream, self.passed
-        return lambda: passed[0] or stream.run_until(lambda: passed[0])
+
+        def wait():
+            if not passed:
+                stream.run_until(lambda: passed)
+            return passed[0]
+
+        return wait
 
     def synchronize(self):
         if self.capture:
             self.capture.refuse("cudaErrorCapturedEvent: cudaEventSynchronize of an event within a capture")
-        self.waiting()()
+        time = self.waiting()()
+        if self.stream:   # one that was never recorded is done
+            self.stream.gpu.now = max(self.stream.gpu.now, time)
 
 
 class _Module:
@@ -313,11 +331,10 @@ class _Kernel:
         values = [argument.values if isinstance(argument, ndarray) else copy.copy(argument) for argument in arguments]
 
         def work():
-            self.gpu.clock += 1
             self.gpu.done.append(self.function.name)
             self.function(grid, block, values, shared_bytes)
 
         self.gpu.ranged.append((tuple(self.gpu.ranges), self.function.name))
         self.gpu.launched.append((self.function.name, stream.ptr))
         self.gpu.queued.append(self.function.name)
-        stream.add(work)
+        stream.add(work, 1.0)

@@ -8,7 +8,8 @@ conflicts with an earlier one on another stream (one of them writes a buffer tha
 they get there.
 
 The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a separate
-stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same.
+stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same. Of a
+copy only the time that a step waits for it is lost; `seconds` has both, as COPIES and WAITING.
 """
 
 import functools
@@ -182,13 +183,12 @@ class Executor:
     def _run_some(self, plan, arrays, most):
         """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
         feed, main = arrays.feed, self.stream
-        slot = feed.take(plan.batch, main) if feed else 0
         unmeasured = 0 if self.measures_every_step else self._clock.until_sample()
+        slot, copied = feed.take(plan.batch, main, not unmeasured) if feed else (0, [])
         if unmeasured:
             steps = self._launcher.run(arrays, slot, 1 if feed else min(most, unmeasured))
         else:
-            copies = [("copies", *feed.copy(slot))] if feed else []
-            self._clock.keep([*copies, *self._launcher.measure(arrays, slot)], plan.batch)
+            self._clock.keep([*copied, *self._launcher.measure(arrays, slot)], plan.batch)
             steps = 1
         self._clock.count(steps, steps * plan.batch)
         if feed:

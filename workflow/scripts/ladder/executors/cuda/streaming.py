@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ladder.executors.create import COPIES, WAITING
+
 
 class Feed:
     """Images on the host, copied to the GPU batch by batch, one batch ahead.
@@ -48,16 +50,19 @@ class Feed:
         elif array is self._counters:
             self._offset = int(values[1])
 
-    def take(self, batch, stream):
-        """The slot of the next batch; `stream` waits until the copy is done."""
+    def take(self, batch, stream, measured):
+        """(slot of the next batch, intervals); `stream` waits until the batch is copied.
+
+        intervals, if measured: [(category, begin event, end event)] of the copy, and of the time that `stream` waits for it.
+        """
         if self._staged[self._slot] != (self._offset, batch):
             self._stage(self._slot, self._offset, batch)
-        stream.wait_event(self._copied[self._slot][1])
-        return self._slot
-
-    def copy(self, slot):
-        """Events before and after the copy that filled the slot."""
-        return self._copied[slot]
+        begin, end = self._copied[self._slot]
+        reached = stream.record(self._cupy.cuda.Event()) if measured else None
+        stream.wait_event(end)
+        if not measured:
+            return self._slot, []
+        return self._slot, [(COPIES, begin, end), (WAITING, reached, stream.record(self._cupy.cuda.Event()))]
 
     def release(self, stream, batch):
         """Start copying the next batch; everything that reads the current one is on `stream`, or joined to it."""

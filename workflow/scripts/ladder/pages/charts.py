@@ -25,7 +25,7 @@ SCALES = {
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """One axis. ranges: kind -> (value at its beginning, at its end) of each kind it can be switched to; ticks: [(value, text)].
+    """One axis. ranges: kind -> (first value, last value) of each kind it can be switched to; ticks: [(value, text)].
 
     least: see SCALES; percent: values are shares; named: the ticks are names, which stay where they are.
     """

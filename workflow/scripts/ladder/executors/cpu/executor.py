@@ -42,6 +42,7 @@ class Executor:
     """
 
     measures_every_step = True
+    together = 1
 
     def __init__(self, threads):
         self.threads = threads
@@ -80,6 +81,10 @@ class Executor:
             for operation, operands in self._bound[2]:
                 operation(self, **operands)
         self._collect_seconds()
+
+    def run_many(self, plan, arrays, count):
+        for _ in range(count):
+            self.run(plan, arrays)
 
     def work_through(self, table):
         """Perform the tasks of a small.Table, without Python in between."""
@@ -129,6 +134,9 @@ class Executor:
     def device(self):
         """Description of the processor, for records."""
         return f"cpu: {runtime.machine()['processor']}, {self.threads} thread{'s' if self.threads != 1 else ''}"
+
+    def launching(self):
+        return ""
 
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""

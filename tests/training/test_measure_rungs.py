@@ -125,13 +125,13 @@ def test_a_cuda_error_is_a_fault_with_what_to_do_and_the_others_go_on(gpu, monke
 def test_a_rung_that_ends_its_process_leaves_the_others_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support"))
     monkeypatch.setattr(measure_rungs, "__name__", "fake_rungs")
-    monkeypatch.setattr(measure_rungs, "GPU_SECONDS", 3)
+    monkeypatch.setattr(measure_rungs, "GPU_SECONDS", 5)
     monkeypatch.setenv("FAULTS", '{"of_rung gpu_basic": "die", "of_rung gpu_opt_v1": "error 700", "of_rung gpu_gemm": "hang"}')
     names = ["cpu", "gpu_basic", "gpu_opt_v1", "gpu_gemm", "gpu_opt_v2"]
     with measure_rungs.apart({"network": "small"}, 4, 1) as run:
         found = measure_rungs.compare(NETWORK, names, 4, run)
     assert [rung.get("fault") for rung in found["rungs"]] == [
-        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 3 s", None]
+        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None]
     assert found["fastest"] == "gpu_opt_v2"
     processes = [rung["process"] for rung in found["rungs"] if "process" in rung]
     assert len(set(processes)) == 2   # after a failure it is a new one

@@ -319,7 +319,21 @@ def test_mistakes_are_tinted_by_how_many_they_are():
     (right, few, many, none), *_ = [row["cells"] for row in report_sections.confusion(
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
-    assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
+    assert (none["strength"], few["strength"], many["strength"]) == (0, 33, 100)   # 0, 10 % and the most, 30 % of a class
+
+
+def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
+    matrix = [[97, 28, 1], [0, 126, 0], [0, 0, 126]]
+    _, many, one = report_sections.confusion(matrix, ["a", "b", "c"])[0]["cells"]
+    assert (many["strength"], one["strength"]) == (100, 4)
+    assert report_sections.most_mistaken(matrix) == 28 / 126
+
+
+def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
+    text = text_of(digits_page)
+    assert "classified as →" in text and "true class ↓" in text
+    worst = re.search(r"errors: 0 ([\d.]+)\s% of a class", text)
+    assert worst and 0 < float(worst[1]) < 100
 
 
 @pytest.mark.parametrize("won, lost, says", [
@@ -358,6 +372,10 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
     text = text_of(page_of(digits))
     assert soft in text and bad not in text
+    reached = report_sections.average_image_loss(digits)
+    monkeypatch.setitem(digits["train"].metrics, "loss", [0.9 * reached])
+    text = text_of(page_of(digits))
+    assert soft not in text and bad not in text and "the loss is 90 % of that of the average image" in text
     monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
     text = text_of(page_of(digits))
     assert soft not in text and bad in text and "This run is still above it." in text

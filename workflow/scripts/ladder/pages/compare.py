@@ -70,9 +70,21 @@ class Run:
 def runs(inputs, entries):
     """The Run of each entry; inputs and entries as the stage `compare` has them."""
     stores = {}
-    return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
-            _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
-            for number, entry in enumerate(entries)]
+    found = [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
+             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
+             for number, entry in enumerate(entries)]
+    shared = _shared(found)
+    return [run if run.settings else dataclasses.replace(run, settings=shared | run.overrides) for run in found]
+
+
+def _shared(runs):
+    """The settings in which all runs agree that do not name them: those of the configuration that the entries change."""
+    found = {}
+    for run in runs:
+        for key, value in run.settings.items():
+            if key not in run.overrides:
+                found.setdefault(key, []).append(value)
+    return {key: values[0] for key, values in found.items() if all(value == values[0] for value in values)}
 
 
 def _run(number, overrides, made, train, stores):

@@ -141,19 +141,6 @@ def test_the_ends_of_epochs_are_marked_few_enough_to_read(steps_per_epoch, last,
     assert {mark["name"]: mark["value"] for mark in figures.epoch_marks(steps_per_epoch, last)} == marks
 
 
-def test_an_interval_chart_keeps_order_and_errors_on_its_scale():
-    chart = figures.interval_chart([{"value": 0.9, "error": 0.02}, {"value": 0.8, "error": None}])
-    first, second = chart["rows"]
-    assert 0 < second["at"] < first["left"] < first["at"] < first["right"] < 100
-    assert second["left"] == second["at"] == second["right"]
-
-
-def test_an_interval_chart_stays_within_0_and_100_percent():
-    chart = figures.interval_chart([{"value": 1.0, "error": None}])
-    assert chart["rows"][0]["at"] == 100
-    assert chart["ticks"][-1]["text"] == "100.0 %"
-
-
 @pytest.mark.parametrize("values", [[0.1, 0.985, 0.99], [0.61, 0.66, 0.68], [0.97, 0.986], [0.5, 0.5], [1.0, 0.9], [1.0],
                                     [0.0, 0.1]])
 def test_accuracies_have_a_scale_on_which_the_better_lies_higher(values):

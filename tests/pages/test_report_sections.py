@@ -123,13 +123,6 @@ def test_classes_that_are_nearly_perfect_are_drawn_by_what_is_missing(lenet, mon
         {"a": 100, "b": 20, "c": 0} if missing else {"a": 50, "b": 75, "c": 100})
 
 
-def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = report_sections.scored(0.9926, 10_000), report_sections.scored(0.9926, 1000)
-    assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
-    assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert report_sections.scored(1.0, 1000)["error_text"] == ""
-
-
 def test_the_movement_of_many_layers_is_folded_on_one_scale():
     layers = {"stem": 0.5, **{f"stage1_{block}_conv1": block / 100 for block in range(1, 31)}, "scores": 1.0}
     stem, stage, scores = report_sections.movement(layers)

@@ -196,24 +196,3 @@ def epoch_marks(steps_per_epoch, last):
     shown = range(1, epochs + 1) if epochs < 8 else [round(value) for value, _ in ticks(0, epochs, 6) if value]
     return [{"name": f"epoch {epoch}" if epoch == shown[0] else str(epoch), "value": epoch * steps_per_epoch}
             for epoch in shown]
-
-
-def interval_chart(rows):
-    """Values with their standard errors on one axis that covers their range.
-
-    rows: [{"value", "error", ...}] as fractions; error may be None. Returns {"rows": the same with "at", "left" and
-    "right" in percent of the scale, "ticks": [{"at", "text"}]}, tick texts in percent.
-    """
-    spread = [(row["value"] - 2 * (row["error"] or 0), row["value"] + 2 * (row["error"] or 0)) for row in rows]
-    low, high = min(left for left, _ in spread), max(right for _, right in spread)
-    margin = max(0.1 * (high - low), 0.005)
-    low, high = max(0.0, low - margin), min(1.0, high + margin)
-
-    def at(value):
-        return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
-
-    return {
-        "rows": [{**row, "at": at(row["value"]), "left": at(row["value"] - (row["error"] or 0)),
-                  "right": at(row["value"] + (row["error"] or 0))} for row in rows],
-        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in ticks(low * 100, high * 100, 4)],
-    }

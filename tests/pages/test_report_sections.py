@@ -130,13 +130,6 @@ def test_the_bar_of_a_class_ends_at_its_accuracy_on_the_axis(lenet, monkeypatch,
                    if abs(value - shares[row["name"]]) > 1e-9)
 
 
-def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = report_sections.scored(0.9926, 10_000), report_sections.scored(0.9926, 1000)
-    assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
-    assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert report_sections.scored(1.0, 1000)["error_text"] == ""
-
-
 def test_the_movement_of_many_layers_is_folded_on_one_scale():
     layers = {"stem": 0.5, **{f"stage1_{block}_conv1": block / 100 for block in range(1, 31)}, "scores": 1.0}
     stem, stage, scores = report_sections.movement(layers)

@@ -84,6 +84,12 @@ def make(results, dataset="digits", **settings):
             run[f"svm{suffix}"] = _svm(results, suffix, run["data"], settings, random)
             for name in settings.evaluations:
                 run[f"{name}{suffix}"] = _score(results, name, suffix, read, run["data"], settings, random)
+    if network.classifies and "pixels" in settings.controls:
+        if "features_pixels" not in run:
+            run["features_pixels"] = _features(results, "_pixels", {**params, "variant": "cpu"}, None)
+        if "linear_pixels" not in run:
+            run["linear_pixels"] = _score(results, "linear", "_pixels", run["features_pixels"], run["data"], settings,
+                                          np.random.default_rng(11))
     for number in range(1, settings.ablated + 1):
         run[f"score_ablation{number}"] = _score(results, "svm", f"_ablation{number}", read, run["data"], settings, random)
     scores = [role for role in run if role.partition("_")[0] in ("evaluate", "svm", *settings.evaluations)]

@@ -10,7 +10,7 @@ import numpy as np
 from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
-from ladder.pages import charts, figures, roles, templates
+from ladder.pages import charts, figures, intervals, roles, templates
 from ladder.store import lineage
 
 SAMPLES = 8        # training images shown per class
@@ -56,11 +56,11 @@ def network(inputs):
 # Accuracy and its controls.
 
 def headline(inputs):
-    """The run's accuracy with its standard error, and the number of errors; None if nothing was classified."""
+    """The run's accuracy with its interval (intervals.share), and the number of errors; None if nothing was classified."""
     if verdict(inputs) is None:
         return None
     accuracy, n = verdict(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
-    return {**scored(accuracy, n), "wrong": n - round(accuracy * n)}
+    return {**intervals.share(accuracy, n), "wrong": n - round(accuracy * n)}
 
 
 def accuracies(inputs):
@@ -71,22 +71,9 @@ def accuracies(inputs):
     made = how(inputs) if "evaluate" in inputs else how(inputs).capitalize()
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
-    return figures.interval_chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
-                                    **scored(inputs[role].metrics["accuracy"], n)}
-                                   for role, (name, note) in labels.items() if role in inputs])
-
-
-def standard_error(accuracy, n):
-    """Binomial standard error sqrt(p(1-p)/n) of an accuracy on n images; None at 0 and 1, where it is 0."""
-    return math.sqrt(accuracy * (1 - accuracy) / n) if 0 < accuracy < 1 else None
-
-
-def scored(value, n):
-    """An accuracy on n images with its standard error, as numbers and in words, with as many digits as that has."""
-    error = standard_error(value, n)
-    digits = 1 if error is None or error >= 0.001 else 2
-    return {"value": value, "error": error, "text": templates.percent(value, digits),
-            "error_text": "" if error is None else f"± {100 * error:.{digits}f}"}
+    return intervals.chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
+                             **intervals.share(inputs[role].metrics["accuracy"], n)}
+                            for role, (name, note) in labels.items() if role in inputs])
 
 
 def gain(inputs):
@@ -98,8 +85,7 @@ def gain(inputs):
         return None
     labels = inputs["data"].array("test_labels.npy")
     won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in ("svm", "svm_random")))
-    return {"won": won, "lost": lost, "points": 100 * (won - lost) / len(labels),
-            "beyond_chance": metrics.beyond_chance(won, lost)}
+    return {"won": won, "lost": lost, **intervals.told(intervals.paired(won, lost, len(labels)))}
 
 
 # Pictures.

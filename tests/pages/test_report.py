@@ -84,6 +84,14 @@ def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
     assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
 
 
+@pytest.mark.parametrize("launching", ["as CUDA graphs", "one by one (cudaErrorNotSupported)"])
+def test_the_page_says_how_kernels_were_launched(digits, monkeypatch, launching):
+    device = digits["train"].metrics["device"]
+    assert "kernels launched" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].metrics, "launching", launching)
+    assert f"{device}; kernels launched {launching}" in text_of(page_of(digits))
+
+
 def test_the_weights_path_is_relative_to_the_repository():
     path = report.sources.ROOT / "results/train/t0/weights.bin"
     assert report._from_root(path) == "results/train/t0/weights.bin"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import browser
+import make_history
 import manifest_files
 import synthetic_results
 from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
@@ -72,7 +73,7 @@ def differing(results, runs, a, b):
 
 
 def history_of(results):
-    return history.page(history.rows(results), results, results / "history.html")
+    return history.page(history.rows(results), results, results / "history.html", make_history.defaults())
 
 
 def long_history(results, runs, folder):

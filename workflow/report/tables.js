@@ -51,7 +51,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
 for (const box of document.querySelectorAll("input[data-filters]")) {
   const table = document.getElementById(box.dataset.filters);
   const rows = [...table.tBodies[0].rows];
-  const texts = rows.map(row => `${row.textContent} ${row.dataset.text ?? ""}`.toLowerCase().replace(/\s+/g, " "));
+  // The text of a row and its settings: its own, and the usual ones of the table.
+  const usual = JSON.parse(table.dataset.usual ?? "{}");
+  const settings = row => !row.dataset.own ? [] : Object.entries({...usual, ...JSON.parse(row.dataset.own)}).map(([key, value]) => `${key}=${value}`);
+  const texts = rows.map(row => `${row.textContent} ${settings(row).join(" ")}`.toLowerCase().replace(/\s+/g, " "));
   const count = document.getElementById(box.getAttribute("aria-describedby"));
   const filter = () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);

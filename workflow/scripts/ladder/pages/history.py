@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import json
 import math
-import os
-import pathlib
 
 from ladder import progress
 from ladder.pages import feature_sections, templates
@@ -81,9 +79,10 @@ def page(rows, results, output):
 def context(rows, results, output):
     """All variables of the template."""
     usual = _usual(rows)
-    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
-    shown = [_shown(row, usual, below) for row in rows]
+    up = templates.way_up(results, output)
+    shown = [_shown(row, usual, up) for row in rows]
     return {
+        "up": up,
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
         "usual": {key: templates.setting(value) for key, value in usual.items() if key not in COLUMNS},
@@ -102,11 +101,11 @@ def _usual(rows):
     return {key: json.loads(found.most_common(1)[0][0]) for key, found in sorted(counts.items())}
 
 
-def _shown(row, usual, below):
+def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if row.settings[key] != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": (below / "report" / row.version / "report.html").as_posix(),
+             "link": f"{up}report/{row.version}/report.html",
              "unusual": unusual, "text": " ".join(f"{key}={value}" for key, value in settings.items())}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}

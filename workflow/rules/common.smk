@@ -21,7 +21,13 @@ from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
-from ladder.workflow import config as configuration, copies as published, places, search, stages
+from ladder.workflow import (
+    config as configuration,
+    copies as published,
+    places,
+    search,
+    stages,
+)
 
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")

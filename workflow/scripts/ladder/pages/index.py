@@ -4,15 +4,17 @@ Only manifests and summaries of reports are read, and nothing is run.
 """
 
 import json
+import math
 import pathlib
 import time
 
 from ladder.errors import UserError
-from ladder.pages import figures, intervals, templates
+from ladder.pages import intervals, templates
 from ladder.store import artifacts, lineage
 
 NAME = "index.html"
 LATEST = 8      # runs listed
+LEAST_ERROR = 1e-4   # drawn as no error
 DRAWN = 60      # accuracies in a sparkline, the latest ones
 # Page of templates.SITE -> what it shows, and the command that makes it.
 TOLD = {
@@ -92,10 +94,10 @@ def _sparkline(dataset, some):
     """The accuracies of a data set's runs in the order of their time, as places in percent of a small drawing."""
     shown = some[-DRAWN:]
     values = [run["summary"]["test_accuracy"] for run in shown]
-    height, _ = figures.score_scale(values)
-    low, high = min(map(height, values)), max(map(height, values))
-    points = [(100 * at / max(1, len(values) - 1), 90 - 80 * (height(value) - low) / ((high - low) or 1))
-              for at, value in enumerate(values)]
+    heights = [-math.log(max(1 - value, LEAST_ERROR)) for value in values]   # so that good ones can be told apart
+    low, high = min(heights), max(heights)
+    points = [(100 * at / max(1, len(heights) - 1), 90 - 80 * (height - low) / ((high - low) or 1))
+              for at, height in enumerate(heights)]
     best = max(shown, key=lambda run: run["summary"]["test_accuracy"])
     return {"dataset": dataset, "count": len(some), "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
             "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1), "text": templates.percent(values[-1])},

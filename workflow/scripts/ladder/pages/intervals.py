@@ -11,7 +11,7 @@ import math
 
 import scipy.special
 
-from ladder.pages import figures, templates
+from ladder.pages import charts, templates
 
 CONFIDENCE = 0.95
 Z = float(scipy.special.ndtri((1 + CONFIDENCE) / 2))
@@ -117,5 +117,5 @@ def chart(rows):
     return {
         "rows": [{**row, "at": at(row["value"]), "left": at(row["interval"][0]), "right": at(row["interval"][1]),
                   "off": row["value"] < low} for row in rows],
-        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in figures.ticks(low * 100, high * 100, 4)],
+        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in charts.ticks(low * 100, high * 100, 4)],
     }

@@ -11,7 +11,7 @@ import browser
 import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, UNCLEAR, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -140,6 +140,11 @@ def test_it_asks_for_nothing_but_itself_and_its_script_runs(chromium, page):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
+
+
+def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
+    chromium.open(page)
+    assert chromium.value(UNCLEAR) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

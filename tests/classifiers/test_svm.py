@@ -14,7 +14,9 @@ import sklearn.datasets
 import sklearn.svm
 
 import manifest_files
+import numpy_cupy
 from ladder import progress, sources
+from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
 from ladder.errors import UserError
 from ladder.store import artifacts
@@ -200,10 +202,11 @@ def gpu(monkeypatch):
     """A function that installs mocks of CuPy (with or without a usable GPU) and cuML."""
     def install(is_available):
         monkeypatch.setattr(backends, "unavailable", lambda name: None)
-        cuda = types.SimpleNamespace(is_available=lambda: is_available)
-        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+        cupy = numpy_cupy.install(monkeypatch)
+        cupy.cuda.is_available = lambda: is_available
         monkeypatch.setitem(sys.modules, "cuml", types.ModuleType("cuml"))
         monkeypatch.setitem(sys.modules, "cuml.svm", types.SimpleNamespace(SVC=CumlLikeSVC))
+        return cupy
     return install
 
 
@@ -213,6 +216,39 @@ def test_the_pairs_of_cuml_make_one_model(gpu, kernel):
     model, solver = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
     assert solver == "cuML"
     np.testing.assert_array_equal(svm.predict(model, TEST), reference(kernel).predict(TEST))
+
+
+@pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
+@pytest.mark.parametrize("rows", [4096, 64])
+def test_a_gpu_predicts_the_classes_of_the_cpu(gpu, monkeypatch, kernel, rows):
+    cupy = gpu(is_available=True)
+    monkeypatch.setattr(arrays.CuPy, "rows", rows)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
+    moved = cupy.moved["back"]
+    found = svm.predict(model, TEST, backend="cuml")
+    assert cupy.moved["back"] > moved and found.dtype == TRAIN_LABELS.dtype
+    np.testing.assert_array_equal(found, svm.predict(model, TEST))
+    largest = np.abs(decisions(model, TEST)).max()
+    np.testing.assert_allclose(svm.decisions_on_gpu(model, TEST), decisions(model, TEST), atol=1e-4 * largest)
+
+
+def test_a_gpu_with_little_memory_predicts_the_same(gpu):
+    cupy = gpu(is_available=True)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
+    cupy.total = cupy.used + 500_000
+    np.testing.assert_array_equal(svm.predict(model, TEST, backend="cuml"), svm.predict(model, TEST))
+    assert cupy.most < cupy.total
+
+
+def test_a_gpu_refuses_what_the_cpu_refuses(gpu):
+    gpu(is_available=True)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
+    broken = TEST.copy()
+    broken[7, 3] = np.nan
+    with pytest.raises(UserError, match="NaN or Inf, first in row 7"):
+        svm.predict(model, broken, backend="cuml")
+    with pytest.raises(UserError, match="fitted to 64 features, these rows have 63"):
+        svm.predict(model, TEST[:, 1:], backend="cuml")
 
 
 def test_cuml_is_refused_where_cupy_finds_no_gpu(gpu):

@@ -13,7 +13,7 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
-from ladder.pages import report, report_sections, templates
+from ladder.pages import report, report_sections, roles, templates
 from ladder.store import artifacts
 from page_text import joined_sentences, text_of
 
@@ -507,3 +507,13 @@ def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
 
 def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
     assert "streamed" not in text_of(digits_page)
+
+
+# ---- what a GPU computed
+
+def test_classifiers_that_a_gpu_computed_are_named_with_it(digits, digits_page, monkeypatch):
+    assert "computed on" not in text_of(digits_page)
+    for role in ("svm", "svm_pixels"):
+        monkeypatch.setitem(digits[role].metrics, "gpu", "NVIDIA H200, driver 580.95.05, CuPy 14.2.0")
+    named = ", ".join(roles.title(role) for role in ("svm", "svm_pixels"))
+    assert f"{named}: computed on NVIDIA H200, driver 580.95.05, CuPy 14.2.0." in text_of(page_of(digits))

@@ -310,7 +310,7 @@ def _solve_pairs_on_gpu(rows, kernel, C):
     Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_) and tested only with
     a mock with these attributes, not on a GPU.
     """
-    import cupy
+    cupy = arrays.CuPy().xp   # before cuML loads CUDA's libraries: it switches TF32 off in them
     from cuml.svm import SVC
 
     if not cupy.cuda.is_available():

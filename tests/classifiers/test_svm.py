@@ -13,13 +13,14 @@ import safetensors.numpy
 import sklearn.datasets
 import sklearn.svm
 
+import fit_svm
 import manifest_files
 import numpy_cupy
 from ladder import progress, sources
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
 from ladder.errors import UserError
-from ladder.store import artifacts
+from ladder.store import artifacts, scores
 
 IMAGES, DIGITS = sklearn.datasets.load_digits(return_X_y=True)
 TRAIN, TRAIN_LABELS = IMAGES[:600].astype(np.float32), DIGITS[:600].astype(np.uint8)
@@ -426,6 +427,20 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
     assert metrics["support_vectors"] == len(reference().support_)
     assert metrics["solver"] == "libsvm on BLAS Gram blocks"
     assert metrics["fit_seconds"] > 0 and metrics["predict_seconds"] > 0
+
+
+def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(run_stage, gpu, monkeypatch, tmp_path):
+    cupy = gpu(is_available=True)
+    monkeypatch.setattr(scores, "record", lambda work, inputs: None)
+    params, used = {"backend": "cuml", "kernel": "rbf", "C": 10.0, "gamma": "scale"}, []
+    right = svm.decisions_on_gpu
+    monkeypatch.setattr(svm, "decisions_on_gpu", lambda *arguments: used.append(1) or right(*arguments))
+    with artifacts.making(tmp_path / "svm", manifest_files.spec("svm", params)) as work:
+        fit_svm.make(work, {name: artifacts.Artifact(tmp_path / name) for name in ("data", "features")}, params)
+    made = artifacts.Artifact(tmp_path / "svm")
+    np.testing.assert_array_equal(made.array("predictions.npy"), reference().predict(TEST))
+    assert used and cupy.moved["back"] and made.metrics["gpu"] == "Fake, driver 550.54.14, CuPy 0.0"
+    assert made.metrics["solver"] == "cuML"
 
 
 def test_the_stage_ends_with_one_line_on_a_mistake(run_stage, tmp_path):

@@ -13,7 +13,7 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
-from ladder.pages import intervals, report, report_sections, templates, verdicts
+from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
 from ladder.store import artifacts
 from page_text import addresses, joined_sentences, text_of
 
@@ -504,6 +504,16 @@ def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_lab
     {"start": "theirs.bin", "fitted": True, "epochs": 1}])
 def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
+
+
+# ---- what a GPU computed
+
+def test_classifiers_that_a_gpu_computed_are_named_with_it(digits, digits_page, monkeypatch):
+    assert "computed on" not in text_of(digits_page)
+    for role in ("svm", "svm_pixels"):
+        monkeypatch.setitem(digits[role].metrics, "gpu", "NVIDIA H200, driver 580.95.05, CuPy 14.2.0")
+    named = ", ".join(roles.title(role) for role in ("svm", "svm_pixels"))
+    assert f"{named}: computed on NVIDIA H200, driver 580.95.05, CuPy 14.2.0." in text_of(page_of(digits))
 
 
 def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):

@@ -22,6 +22,7 @@ from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
 from ladder.workflow import (
+    array_libraries,
     config as configuration,
     copies as published,
     places,
@@ -51,7 +52,7 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# Stages that only describe runs: they need neither the rung nor the SVM backend that their parameters name.
+# Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
 
@@ -182,6 +183,10 @@ if config["variant"] == "auto":
     say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
 if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
+if config["array_library"] == "auto" and any(
+    "array_library" in keyed.spec["params"] for keyed in CHAIN.values()
+):
+    say(f"array_library auto: {SETTINGS['array_library']}")
 
 
 def say_other_libraries():
@@ -414,8 +419,7 @@ def stage_threads(wildcards, threads):
 
 def gpus(wildcards):
     """Number of GPUs that a job needs."""
-    params = BY_VERSION[wildcards.version].spec["params"]
-    return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
+    return int(variants.computes_on_gpu(BY_VERSION[wildcards.version].spec["params"]))
 
 
 def role(wildcards):
@@ -542,7 +546,11 @@ def stop_where_nothing_can_be_written():
 def stop_where_it_cannot_run(keyed):
     """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
-    for key, module in (("backend", backends), ("variant", variants)):
+    for key, module in (
+        ("backend", backends),
+        ("array_library", array_libraries),
+        ("variant", variants),
+    ):
         if (
             key in params
             and keyed.stage not in PAGES

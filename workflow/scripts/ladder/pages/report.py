@@ -102,6 +102,7 @@ def context(inputs, numbers):
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
+        "gpus": _gpus(inputs),
         "made": max(one.manifest["made"] for _, one in _made(inputs)),
         "guess_loss": math.log(len(names)),
         "passes": report_sections.passes(train, data.metrics["train"]),
@@ -194,6 +195,15 @@ def _machines(inputs):
         libraries.update(f"{name} {version}" for name, version in one.manifest["libraries"].items())
         libraries.update(blas.split(", ") if blas else [])
     return [{**facts, "roles": made_here, "libraries": sorted(libraries)} for facts, made_here, libraries in machines.values()]
+
+
+def _gpus(inputs):
+    """GPU, with its driver and array library -> the titles of the roles whose classifiers or components it computed."""
+    found = {}
+    for role, one in _made(inputs):
+        if gpu := one.metrics.get("gpu"):
+            found.setdefault(gpu, []).append(roles.title(role))
+    return found
 
 
 def _artifacts(inputs):

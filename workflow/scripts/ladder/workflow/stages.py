@@ -335,7 +335,7 @@ def _initial(config):
 
 
 def _fit(config):
-    keys = ["variant", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    keys = ["variant", "array_library", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
     return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
 
 
@@ -388,7 +388,8 @@ def _pixel_features(config):
 
 def _with_what_is_fitted(config, on):
     sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
-    return _pick(config, *sorted(on), *sampled)
+    computed = ["array_library"] if "features_pca" in on else []
+    return _pick(config, *sorted(on), *sampled, *computed)
 
 
 def _svm(config):
@@ -398,8 +399,8 @@ def _svm(config):
 
 # The classifiers of the features: stage -> its parameters.
 EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
-               "ridge": lambda config: _pick(config, "seed"),
-               "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
+               "ridge": lambda config: _pick(config, "seed", "array_library"),
+               "knn": lambda config: _pick(config, "knn_k", "knn_distance", "array_library")}
 SCORING = ("evaluate", *EVALUATIONS)   # stages that end in an accuracy
 
 

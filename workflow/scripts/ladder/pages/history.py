@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import json
 import math
-import os
-import pathlib
 
 from ladder import progress
 from ladder.pages import feature_sections, templates
@@ -85,9 +83,10 @@ def page(rows, results, output, defaults):
 def context(rows, results, output, defaults):
     """All variables of the template."""
     usual = _usual(rows, defaults)
-    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
-    shown = [_shown(row, usual, below) for row in rows]
+    up = templates.way_up(results, output)
+    shown = [_shown(row, usual, up) for row in rows]
     return {
+        "up": up,
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
         "usual": {key: text for key, text in usual.items() if key not in COLUMNS}, "every": usual,
@@ -109,12 +108,11 @@ def _usual(rows, defaults):
             for key in sorted(texts.keys() | counts.keys())} if rows else {}
 
 
-def _shown(row, usual, below):
+def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if text != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": (below / "report" / row.version / "report.html").as_posix(),
-             "unusual": unusual,
+             "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
              "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}

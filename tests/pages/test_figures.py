@@ -1,4 +1,4 @@
-"""Pictures and the geometry of the interval chart."""
+"""Pictures."""
 
 import base64
 import io

@@ -63,7 +63,7 @@ def test_costs_add_up_to_the_networks(name):
         assert sum(part[cost] for part in context["parts"]) == value
         assert sum(drawing["times"] * sum(row[cost] for row in drawing["rows"] if not row["elsewhere"])
                    for _, drawing in drawn(name)) == value
-    assert context["memory"] == sum(kinds.values()) and context["flop"] == made.flop
+    assert context["memory"] == sum(made.bytes_by_purpose().values()) and context["flop"] == made.flop
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
@@ -161,7 +161,7 @@ def test_strides_and_paddings_are_named_unless_they_are_the_default():
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_every_buffers_kind_has_a_purpose(name):
-    assert {buffer.kind for buffer in step(name).buffers.values()} <= set(network_page.PURPOSES)
+    assert {buffer.kind for buffer in step(name).buffers.values()} <= {*plan.PURPOSES, "dataset", "control"}
 
 
 @pytest.mark.parametrize("name, batch, sentence", [

@@ -324,7 +324,21 @@ def test_mistakes_are_tinted_by_how_many_they_are():
     (right, few, many, none), *_ = [row["cells"] for row in report_sections.confusion(
         [[6, 1, 3, 0], [0] * 4, [0] * 4, [0] * 4], ["a", "b", "c", "d"])]
     assert right["strength"] == 60 and right["right"]
-    assert 0 == none["strength"] < few["strength"] < many["strength"] < 100
+    assert (none["strength"], few["strength"], many["strength"]) == (0, 33, 100)   # 0, 10 % and the most, 30 % of a class
+
+
+def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
+    matrix = [[97, 28, 1], [0, 126, 0], [0, 0, 126]]
+    _, many, one = report_sections.confusion(matrix, ["a", "b", "c"])[0]["cells"]
+    assert (many["strength"], one["strength"]) == (100, 4)
+    assert report_sections.most_mistaken(matrix) == 28 / 126
+
+
+def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
+    text = text_of(digits_page)
+    assert "classified as →" in text and "true class ↓" in text
+    worst = re.search(r"errors: 0 ([\d.]+)\s% of a class", text)
+    assert worst and 0 < float(worst[1]) < 100
 
 
 @pytest.mark.parametrize("won, lost, says", [
@@ -362,6 +376,10 @@ def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
     text = text_of(page_of(digits))
     assert soft in text and bad not in text
+    reached = report_sections.average_image_loss(digits)
+    monkeypatch.setitem(digits["train"].metrics, "loss", [0.9 * reached])
+    text = text_of(page_of(digits))
+    assert soft not in text and bad not in text and "the loss is 90 % of that of the average image" in text
     monkeypatch.setitem(digits["train"].metrics, "loss", [0.5])
     text = text_of(page_of(digits))
     assert soft not in text and bad in text and "This run is still above it." in text
@@ -488,6 +506,33 @@ def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
 
 
+# ---- streamed images
+
+def streamed(digits, monkeypatch, **copies):
+    """The page's text of a training with these further seconds by operation."""
+    metrics = digits["train"].metrics
+    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
+    return text_of(page_of(digits))
+
+
+def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
+    total = sum(digits["train"].metrics["seconds_by_operation"].values())
+    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
+    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
+            "behind the computation; the GPU waited 0.5 s for them.") in text
+    rows = report_sections.operation_times(digits["train"])
+    names = [row["name"] for row in rows["rows"]]
+    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
+
+
+def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
+    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
+
+
+def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
+    assert "streamed" not in text_of(digits_page)
+
+
 def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
     numbers = report.summary(digits, "r0123456789e")
     labels = np.asarray(digits["data"].array("test_labels.npy"))
@@ -524,28 +569,3 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_a
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     page = report.page(run, report.summary(run, "r0123456789e"))
     assert "Linear, raw pixels" in page and 'class="track  off"' in page   # the other is far below
-# ---- streamed images
-
-def streamed(digits, monkeypatch, **copies):
-    """The page's text of a training with these further seconds by operation."""
-    metrics = digits["train"].metrics
-    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
-    return text_of(page_of(digits))
-
-
-def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
-    total = sum(digits["train"].metrics["seconds_by_operation"].values())
-    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
-    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
-            "behind the computation; the GPU waited 0.5 s for them.") in text
-    rows = report_sections.operation_times(digits["train"])
-    names = [row["name"] for row in rows["rows"]]
-    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
-
-
-def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
-    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
-
-
-def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
-    assert "streamed" not in text_of(digits_page)

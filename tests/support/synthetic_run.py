@@ -234,7 +234,7 @@ def _training_metrics(network, images, batch, history, sizes):
         "seconds_by_operation": {"convolution forward": 24.1, "convolution backward": 47.7, "ReLU": 2.6, "pooling": 1.9,
                                  "upsampling": 0.0, "loss": 0.3, "update": 0.9, "input": 0.2},
         "memory": {"weights": 3_007_500, "gradients": 3_007_500, "optimizer": 6_015_000, "activations": 151_000_000,
-                   "pool masks": 6_300_000, "workspace": 42_000_000},
+                   "masks": 6_300_000, "workspace": 42_000_000, "workspace of the executor": 80_000_000},
         "network": [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
                      "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
                     for layer in network.layers],

@@ -137,7 +137,7 @@ class Predictor:
             [values.copy() for _, values in model.batches(stored(images, self._statistics))])
 
     def first_maps(self, images):
-        """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if it is dense."""
+        """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""
         return self._first and (self._first[0], self._first[1](images))
 
     def _judged(self, vectors):

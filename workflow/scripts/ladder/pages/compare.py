@@ -72,9 +72,21 @@ class Run:
 def runs(inputs, entries):
     """The Run of each entry; inputs and entries as the stage `compare` has them."""
     stores = {}
-    return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
-            _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
-            for number, entry in enumerate(entries)]
+    found = [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
+             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
+             for number, entry in enumerate(entries)]
+    shared = _shared(found)
+    return [run if run.settings else dataclasses.replace(run, settings=shared | run.overrides) for run in found]
+
+
+def _shared(runs):
+    """The settings in which all runs agree that do not name them: those of the configuration that the entries change."""
+    found = {}
+    for run in runs:
+        for key, value in run.settings.items():
+            if key not in run.overrides:
+                found.setdefault(key, []).append(value)
+    return {key: values[0] for key, values in found.items() if all(value == values[0] for value in values)}
 
 
 def _run(number, overrides, made, train, stores):
@@ -229,7 +241,7 @@ def _accuracies(ran, labels):
 def lead(ahead):
     """The intervals.Difference of the best run from the next one in words, as intervals.told, but its interval_of_lead."""
     words = intervals.told(ahead)
-    return {**words, "interval_of_lead": words.pop("interval_text")}
+    return {"interval_of_lead": words.pop("interval_text"), **words}
 
 
 def difference(first, other, role=None):

@@ -1,7 +1,4 @@
-"""Pictures for the pages: PNGs as data URIs, and the geometry of the interval chart that the templates draw.
-
-Places are in percent of the width, so that a page can draw the chart at any width and in the colours of its theme.
-"""
+"""Pictures for the pages: PNGs as data URIs."""
 
 import base64
 import io

@@ -80,7 +80,8 @@ def _group(group, told):
     return {
         "title": f"{templates.network_title(network)} on {templates.dataset_title(dataset)}",
         "settings": {key: templates.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
-        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": [{"key": one["id"], "name": one["label"], "series": one["series"]} for one in trained],
+        "tested": max((cell.run.tested for cell in group.ran), default=0),
+        "legend": [{"key": one["id"], "name": one["label"], "series": one["series"]} for one in trained],
         "rows": [_table_row(group, one) for one in drawn],
         "dots": _dots(group, there) if there else None,
         "curves": _curves(group, trained) if trained else None,

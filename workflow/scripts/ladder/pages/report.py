@@ -118,6 +118,7 @@ def context(inputs, numbers):
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
         "confusion": report_sections.confusion(numbers["confusion"], names),
+        "most_mistaken": report_sections.most_mistaken(numbers["confusion"] or []),
         "confused": report_sections.most_confused(inputs),
         "mistakes": report_sections.mistakes(inputs),
         "classifiers": evaluations.classifier_table(numbers["evaluations"], report_sections.how(inputs)),

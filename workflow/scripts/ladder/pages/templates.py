@@ -164,8 +164,16 @@ def setting(value):
     if value is None:
         return "none"
     if isinstance(value, list):
-        return ", ".join(setting(one) for one in value) or "none"
+        return ", ".join(f"[{setting(one)}]" if isinstance(one, list) else setting(one) for one in value) or "none"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_inside(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))   # 0 and 0.0 are one value
     return str(value)
+
+
+def _inside(value):
+    return f"[{setting(value)}]" if isinstance(value, list) and value else setting(value)
 
 
 def moment(text):

@@ -169,7 +169,7 @@ def _bars(answer, votes):
 
 
 def _is_close(answer, votes):
-    """Whether the answer leads only just: an SVM's margin is below CLOSE_VOTES, or the lead in score or probability below CLOSE."""
+    """Whether the answer leads only just: an SVM's margin below CLOSE_VOTES, or a lead in score or probability below CLOSE."""
     if answer["margins"]:
         return min(answer["margins"].values()) < (CLOSE_VOTES if votes else CLOSE)
     first, second, *_ = sorted(answer["scores"].values(), reverse=True)

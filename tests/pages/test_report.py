@@ -22,7 +22,7 @@ KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "
         "seed", "versions", "loss", "accuracy", "test_loss", "test_accuracy",
         "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
         "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
-        "evaluations", "seeds", "ablation", "test_scores"]
+        "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 

@@ -18,8 +18,8 @@ ROOT = SCRIPTS.parents[1]
 # checksum; executors and variants choose modules, which count themselves; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/libraries",
-    "machine/processes", "machine/runtime", "progress", "rungs/variants", "sources", "store/artifacts", "store/disk",
-    "store/manifests", "store/scores", "workflow/stage_script"))
+    "machine/processes", "machine/program", "machine/runtime", "progress", "rungs/variants", "sources", "store/artifacts",
+    "store/disk", "store/manifests", "store/scores", "workflow/stage_script"))
 
 
 def that_count(files):

@@ -12,8 +12,9 @@ import re
 
 from ladder import sources
 from ladder.classifiers import metrics
+from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, roles, templates, verdicts
+from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
 
 
 def summary(inputs, version, params=None):
@@ -69,6 +70,9 @@ def summary(inputs, version, params=None):
         "seeds": evaluations.seeds(inputs, settings["seed"]),
         "ablation": evaluations.ablation(inputs, params.get("ablation", ())),
         "test_scores": evaluations.test_scores(inputs),
+        "program": program.state(sources.ROOT),
+        "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
     }
 
 
@@ -136,6 +140,7 @@ def context(inputs, numbers):
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
+        "yaml": reproduce.text(numbers["reproduce"]["settings"]),
     }
 
 

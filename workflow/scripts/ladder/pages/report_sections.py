@@ -213,7 +213,7 @@ def accuracy_curve(inputs):
 
 
 def curves(inputs):
-    """The points of the curves of the training, JSON-able: {"step", "loss"}, with "accuracy" if it classifies; None without any.
+    """The points of the curves of the training, JSON-able: {"step", "loss"}, "accuracy" if it classifies; None without any.
 
     Values are means over the steps around each `step`, as the page draws them.
     """

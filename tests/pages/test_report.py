@@ -19,7 +19,7 @@ from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps",
-        "seed", "versions", "loss", "accuracy", "test_loss", "test_accuracy",
+        "seed", "versions", "loss", "accuracy", "curves", "test_loss", "test_accuracy",
         "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
         "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
         "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]

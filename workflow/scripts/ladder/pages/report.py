@@ -23,8 +23,9 @@ def summary(inputs, version, params=None):
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
-    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
-    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
+    are the network's if it classifies, else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many
+    training images.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -52,6 +53,7 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "curves": report_sections.curves(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],

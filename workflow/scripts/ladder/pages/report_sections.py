@@ -212,6 +212,19 @@ def accuracy_curve(inputs):
     return _curve(inputs, "Accuracy", hits, charts.share_axis, (_scored_images(inputs), tested["value"]), templates.percent)
 
 
+def curves(inputs):
+    """The points of the curves of the training, JSON-able: {"step", "loss"}, "accuracy" if it classifies; None without any.
+
+    Values are means over the steps around each `step`, as the page draws them.
+    """
+    loss, accuracy = loss_curve(inputs, None), accuracy_curve(inputs)
+    if loss is None:
+        return None
+    shown = {"loss": loss, "accuracy": accuracy}
+    return {"step": loss["data"]["series"][0]["x"],
+            **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart}}
+
+
 def _scored_images(inputs):
     return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 

@@ -21,8 +21,8 @@ class Shapes:
     def shape(self, name):
         return self.arrays[name].shape
 
-    def workspace(self, name, shape):
-        self.arrays[name] = poisoned(shape)
+    def workspace(self, name, shape, dtype="float32"):
+        self.arrays[name] = poisoned(shape, dtype)
         return name
 
 

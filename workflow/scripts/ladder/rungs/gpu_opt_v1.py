@@ -1,4 +1,5 @@
-"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients.
+"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients, and losses
+added by trees.
 
 The gradient of a ReLU is fused into the layer that reads it if that is a single pooling or upsampling layer; otherwise it is a
 separate step.
@@ -7,7 +8,7 @@ separate step.
 import dataclasses
 
 from ladder.rungs import gpu_basic
-from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.gpu_basic import blocks, elements, floats, integers
 from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 
@@ -196,11 +197,37 @@ def upsample2d_backward(step, build):
                 step.attributes["relu"])
 
 
+def mse(step, build):
+    prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
+    count = elements(build, prediction)
+    sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
+    return (
+        Launch("gpu_opt_v1/mse.cu", "mse", (blocks(count, 1024),), (256,),
+               (prediction, target, step.writes["gradient"], sums, *integers(count), *floats(2 / step.attributes["divisor"]))),
+        Launch("gpu_opt_v1/mse.cu", "mse_total", (1,), (256,),
+               (sums, counters, step.writes["losses"], *integers(count, blocks(count, 1024)))),
+    )
+
+
+def cross_entropy(step, build):
+    prediction, labels, permutation, counters = (
+        step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
+    gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
+    batch, _, _, classes = build.shape(prediction)
+    of_rows = build.workspace("loss.of_rows", (2, batch))
+    return (
+        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_rows", (blocks(batch, 8),), (256,),
+               (prediction, labels, permutation, counters, gradient, of_rows, *integers(batch, classes))),
+        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_totals", (1,), (256,),
+               (of_rows, counters, losses, hits, *integers(batch))),
+    )
+
+
 LAUNCHES = {
     **gpu_basic.LAUNCHES,
     **{function.__name__: function for function in (
         conv2d_forward, conv2d_input_grad, conv2d_weight_grad, maxpool2d_forward, maxpool2d_backward, upsample2d_forward,
-        upsample2d_backward)},
+        upsample2d_backward, mse, cross_entropy)},
 }
 
 

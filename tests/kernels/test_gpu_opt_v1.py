@@ -145,8 +145,8 @@ def test_upsample2d(shape, relu):
 
 def device_bytes(made):
     """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
-    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
-               if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
+    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in launch.buffers
+               if made.buffers[name].kind not in ("dataset", "control"))
 
 
 def test_fewer_launches_and_bytes_than_the_rung_below():

@@ -10,11 +10,24 @@ import references
 from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import UNIT, counters, gamma, integers, normal, poisoned
+from kernel_checks import (
+    UNIT,
+    counters,
+    fused,
+    gamma,
+    integers,
+    normal,
+    poisoned,
+    rounded_update,
+    step_state,
+    updated,
+)
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
+from ladder.network.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v1
+from ladder.rungs.patterns import Gradient
 from ladder.training import parity, plan
 from rung_checks import (
     check_forward,
@@ -286,6 +299,71 @@ def test_losses_are_added_in_float64():
     cuda_emulator.check(load(total).get_function("mse"), (1,), (256,),
                         (prediction, np.zeros_like(prediction), gradient, partials, np.int32(1024), np.float32(1)))
     assert partials[0] == 1 + 1020 * 2.0 ** -30
+
+
+# ---- the update
+
+SIZES = {"a.weight": (257, 1, 1, 2), "a.bias": (257,), "norm.weight": (1,), "b.weight": (3, 2, 2, 64)}   # 3, 2, 1 and 3 blocks
+
+
+def updates(rule, settings, at_step=3):
+    """(arrays by role before, after, launches) of one launch over parameters of these SIZES."""
+    gradients = {f"{name}.gradient": normal(*shape, seed=number) for number, (name, shape) in enumerate(SIZES.items())}
+    writes = {name: normal(*shape, seed=10 + number) for number, (name, shape) in enumerate(SIZES.items())}
+    for name, average in itertools.product(SIZES, AVERAGES[rule]):
+        writes[f"{name}.{average}"] = np.abs(normal(*SIZES[name], seed=20 + len(writes)))
+    before = {**gradients, **{role: array.copy() for role, array in writes.items()}}
+    rates, step = step_state(at_step)
+    launches = run_step(gpu_opt_v1.update, {**gradients, "learning_rates": rates, "counters": step}, writes,
+                        operation=f"{rule}_update", **settings,
+                        gradients={name: Gradient(f"{name}.gradient") for name in SIZES})
+    return before, writes, launches
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.125])
+@pytest.mark.parametrize("rule", AVERAGES)
+def test_one_launch_updates_all_parameters(rule, weight_decay, clip):
+    momentum = {"momentum": 0.5} if rule == "momentum" else {}
+    before, after, (launch,) = updates(rule, {"weight_decay": weight_decay, "clip": clip, **momentum})
+    assert launch.grid == (9,)
+    for name in SIZES:
+        w, g, *state = (before[role].astype(float)
+                        for role in (name, f"{name}.gradient", *(f"{name}.{average}" for average in AVERAGES[rule])))
+        wanted, averages = updated(rule, w, g, state, 3, weight_decay, clip, momentum.get("momentum", 0))
+        # A handful of roundings, none of a difference of large numbers except w's own; sizes here are at most about 5.
+        np.testing.assert_allclose(after[name], wanted, rtol=0, atol=16 * UNIT * 5)
+        for average, value in zip(AVERAGES[rule], averages, strict=True):
+            np.testing.assert_allclose(after[f"{name}.{average}"], value, rtol=0, atol=16 * UNIT * 5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum"])
+def test_sgd_and_momentum_to_the_last_bit(rule):
+    momentum = {"momentum": 0.9} if rule == "momentum" else {}
+    before, after, _ = updates(rule, {"weight_decay": 0.1, "clip": 0.5, **momentum})
+    for name in SIZES:
+        velocity = before.get(f"{name}.velocity", np.zeros(SIZES[name], np.float32))
+        wanted, velocity = rounded_update(before[name], before[f"{name}.gradient"], velocity, step_state(3)[0][3], 0.1, 0.5,
+                                          momentum.get("momentum", 0))
+        assert np.array_equal(after[name], wanted)
+        assert rule == "sgd" or np.array_equal(after[f"{name}.velocity"], velocity)
+
+
+def test_a_plan_updates_the_parameters_that_learn_in_one_launch_and_no_others():
+    settings = plan.Settings(network=NETWORK, variant=RUNG, batch_size=2, optimizer=Optimizer("adam"), frozen=NETWORK.encoder)
+    made = plan.training_plan(settings, plan.Dataset(64, "uint8"), plan.Length(1, 1))
+    (update,) = [step for step in made.steps if step.work == "update" and step.operation != "advance"]
+    (launch,) = update.launches
+    learning = {name for name in NETWORK.parameters if name.startswith("dec")}
+    averages = {f"{name}.{average}" for name in learning for average in ("mean", "square")}
+    assert launch.arguments[0].written == learning | averages
+    assert launch.buffers == {*learning, *averages, "counters", "learning_rates", *(f"{name}.gradient" for name in learning)}
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("file, kernel", [("update.cu", "sgd_update"), ("update.cu", "momentum_update")])
+def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
+    assert fused(compiled(f"{RUNG}/{file}", (), "sm_80").ptx, kernel) == []
 
 
 @pytest.mark.parametrize("name", parity.PROTOCOLS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import browser
+import make_history
 import manifest_files
 import synthetic_results
 from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
@@ -72,7 +73,7 @@ def differing(results, runs, a, b):
 
 
 def history_of(results):
-    return history.page(history.rows(results), results, results / "history.html")
+    return history.page(history.rows(results), results, results / "history.html", make_history.defaults())
 
 
 def long_history(results, runs, folder):
@@ -176,7 +177,7 @@ def test_a_table_sorts_by_the_column_that_is_pressed(chromium, pages):
     assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # empty cells are last in both directions
     assert column(chromium, "images/s")[1] == "ascending"
     press(chromium, "batch_size")
-    assert column(chromium, "batch_size") == [["64", "64", "128", "–"], "ascending"]
+    assert column(chromium, "batch_size") == [["64", "64", "64", "128"], "ascending"]   # also of the run without a result
     assert column(chromium, "images/s")[1] is None
     press(chromium, "loss")
     assert column(chromium, "run")[0][-2:] == ["2", "4"]
@@ -202,24 +203,16 @@ def test_a_head_can_be_pressed_with_the_keyboard(chromium, pages):
     assert column(chromium, "run")[1] == "ascending"
 
 
-def test_a_run_that_is_pointed_at_stands_out_among_the_curves(chromium, pages):
-    chromium.open(pages("few"))
-    curves = "[...document.querySelectorAll('.curve')].map(curve => curve.getAttribute('class').split(' ').pop())"
-    chromium.value("document.querySelector('.legend [data-run=\"2\"]').focus()")
-    assert sorted(chromium.value(curves)) == ["behind", "behind", "pointed"]
-    chromium.value("document.activeElement.blur()")
-    assert "pointed" not in chromium.value(curves)
-
-
 def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
     chromium.open(pages("multipliers"))
     colours = chromium.value("""(() => {
       const group = document.querySelector("section");
       const of = (selector, property) => [...group.querySelectorAll(selector)].map(one => getComputedStyle(one)[property]);
-      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"), of(".curve", "stroke"),
-              of(".strips .track i:nth-of-type(1)", "backgroundColor"), of(".bars .bar", "backgroundColor")];
+      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"),
+              of("[data-series] .curve", "stroke"), of(".strips .track i:nth-of-type(1)", "backgroundColor"),
+              of(".bars .bar", "backgroundColor")];
     })()""")
-    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all others
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 7   # six, and one for all others
     assert all(found == colours[0] for found in colours[1:])
 
 
@@ -230,15 +223,6 @@ def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width
     assert len(heights) > 20 and max(heights) < 90
     widths = chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")
     assert min(widths) > 70
-
-
-def test_a_run_that_is_pointed_at_in_the_table_is_found_in_every_picture(chromium, pages):
-    chromium.open(pages("search"))
-    pointed = "[...document.querySelectorAll('.scatter .point.pointed')].map(point => point.dataset.run)"
-    row = "document.querySelector('#runs-table tr[data-run=\"6\"]')"
-    chromium.value(f"{row}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}})) && null")
-    assert chromium.value(pointed) == ["6", "6", "6"]
-    assert chromium.value("document.querySelectorAll('.scatter').length") == 3
 
 
 def filter_by(chromium, text):
@@ -252,6 +236,7 @@ def filter_by(chromium, text):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("text, count", [
     ("", 7), ("cifar10", 2), ("SWEEP", 1), ("learning_rate=0.01", 1), ("cifar10 seed=2", 1), ("unfinished", 1), ("nonsense", 0),
+    ("multiplier=exact", 6), ("multiplier=mit16", 0),
 ])
 def test_the_history_shows_only_what_holds_the_words(chromium, pages, text, count, width):
     chromium.open(pages("history"), width)

@@ -131,10 +131,17 @@ def test_a_small_network_fits_one_screen(chromium, pages):
     assert chromium.value("document.querySelector('.graph').getBoundingClientRect().bottom") <= 900
 
 
-def test_names_of_level_lines_lie_within_their_chart(chromium, pages):
-    for name in ("lenet", "resnet", "digits"):
-        chromium.open(pages(name), 390)
-        assert chromium.value("""[...document.querySelectorAll(".reference-name")].every(name => {
-          const [text, plot] = [name.getBoundingClientRect(), name.parentElement.getBoundingClientRect()];
-          return text.top > plot.top - 12 && text.bottom < plot.bottom + 12 && text.left >= plot.left - 1;
-        })""")
+def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chromium, pages):
+    chromium.open(pages("resnet"), scheme="dark")
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        of = "(name, property) => getComputedStyle(document.querySelector(name))[property]"
+        assert chromium.value(f"({of})('body', 'backgroundColor')") == "rgb(255, 255, 255)"
+        assert chromium.value(f"({of})('body', 'color')") == "rgb(30, 32, 36)"
+        assert chromium.value(f"({of})('.bars .bar', 'printColorAdjust')") == "exact"
+        assert chromium.value(f"({of})('.confusion td.right', 'printColorAdjust')") == "exact"
+        closed = "[...document.querySelectorAll('details:not([open]) table')]"
+        assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
+        assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
+    finally:
+        chromium.call("Emulation.setEmulatedMedia", media="", features=[])

@@ -10,7 +10,7 @@ from PIL import Image
 
 import synthetic_run
 from ladder.network import networks, weights
-from ladder.pages import report_sections
+from ladder.pages import report_sections, templates
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +47,19 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
     monkeypatch.setattr(report_sections, "_windows", lambda steps: [slice(0, 23), slice(23, 46), slice(46, 69)])
     epochs = lenet["train"].metrics
     loss, accuracy = report_sections.loss_curve(lenet, None), report_sections.accuracy_curve(lenet)
-    assert [point["text"] for point in loss["lines"][0]["points"]] == [
-        f"steps {23 * at + 1} to {23 * at + 23}: {value:.4g}" for at, value in enumerate(epochs["loss"])]
-    assert [float(re.search(r"[\d.]+(?=\s%)", point["text"])[0]) for point in accuracy["lines"][0]["points"]] == pytest.approx(
-        [100 * value for value in epochs["accuracy"]], abs=0.05)
-    assert [mark["name"] for mark in loss["marks"]] == ["epoch 1", "2"]
-    assert loss["references"][0]["name"] == f"test images: {lenet['evaluate'].metrics['loss']:.4g}"
+    losses, level = loss["data"]["series"]
+    assert losses["x"] == [11.5, 34.5, 57.5] and [round(losses["by"][1] * x, 6) for x in losses["x"]] == [0.5, 1.5, 2.5]
+    assert losses["y"] == pytest.approx(epochs["loss"], rel=1e-5)
+    assert accuracy["data"]["series"][0]["y"] == pytest.approx(epochs["accuracy"], rel=1e-5)
+    tested = lenet["evaluate"].metrics["loss"]
+    assert level["label"] == f"test images {tested:.4g}" and level["y"] == pytest.approx([tested] * 2, rel=1e-5)
+    assert level["x"] == [0, 69] and loss["still"]["labels"][1]["text"] == level["label"]
 
 
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
     assert report_sections.accuracy_curve(run) is None
-    assert report_sections.loss_curve(run, 0.07)["references"][0]["name"] == "the average image: 0.07"
+    assert report_sections.loss_curve(run, 0.07)["still"]["labels"][1]["text"] == "average image 0.07"
 
 
 def test_the_surest_mistakes_come_first(lenet):
@@ -110,24 +111,23 @@ def test_a_first_layer_of_other_channels_is_not_shown(dense):
     assert report_sections.filters(Train, of) is None
 
 
-@pytest.mark.parametrize("shares, order, missing", [
-    ({"a": 0.5, "b": 0.75, "c": 1.0}, ["c", "b", "a"], False),
-    ({"a": 0.95, "b": 0.99, "c": 1.0}, ["a", "b", "c"], True),
+@pytest.mark.parametrize("shares, cut, lengths", [
+    ({"a": 0.5, "b": 0.75, "c": 1.0}, 0, [100, 75, 50]),
+    ({"a": 0.95, "b": 0.99, "c": 1.0}, 0.9, [100, 90, 50]),
+    ({"a": 1.0, "b": 1.0}, 0.9, [100, 100]),
 ])
-def test_classes_that_are_nearly_perfect_are_drawn_by_what_is_missing(lenet, monkeypatch, shares, order, missing):
-    metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * 4}
+def test_the_bar_of_a_class_ends_at_its_accuracy_on_the_axis(lenet, monkeypatch, shares, cut, lengths):
+    metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * len([*shares, "d"])}
     monkeypatch.setattr(report_sections, "verdict", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
-    rows = report_sections.classes(lenet)
-    assert [row["name"] for row in rows] == order          # a class without test images has no row
-    assert {row["name"]: row["length"] for row in rows} == (
-        {"a": 100, "b": 20, "c": 0} if missing else {"a": 50, "b": 75, "c": 100})
-
-
-def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = report_sections.scored(0.9926, 10_000), report_sections.scored(0.9926, 1000)
-    assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
-    assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert report_sections.scored(1.0, 1000)["error_text"] == ""
+    found = report_sections.classes(lenet)
+    rows = found["rows"]
+    assert [row["name"] for row in rows] == sorted(shares, key=lambda name: -shares[name])   # a class without images has no row
+    assert found["cut"] == cut and [row["length"] for row in rows] == lengths
+    ticks = {float(tick["text"].split(templates.NARROW_SPACE)[0]) / 100: tick["at"] for tick in found["ticks"]}
+    assert len(ticks) >= 3 and ticks[1.0] == 100
+    for row in rows:
+        assert all((at < row["length"]) == (value < shares[row["name"]]) for value, at in ticks.items()
+                   if abs(value - shares[row["name"]]) > 1e-9)
 
 
 def test_the_movement_of_many_layers_is_folded_on_one_scale():

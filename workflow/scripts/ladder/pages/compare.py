@@ -14,15 +14,14 @@ from collections.abc import Callable
 import numpy as np
 
 from ladder.classifiers import metrics
+from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import feature_sections, figures, report_sections, roles, templates
+from ladder.pages import charts, feature_sections, intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-COLOURS = 8        # runs and parts that colours can distinguish
-NAMED = 4          # number of runs with a colour, the most accurate ones, if there are more than COLOURS
+CHARTED = 6        # runs whose accuracies are charted on the first screen, the most accurate ones
+COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
-DOTS = 40          # a chart with more points than this draws no dots
-POINTED = 600      # maximum points per chart that show their value when pointed at
 NUMBERS = {        # summary key -> its head in compare.csv and on the page
     "test_accuracy": "test accuracy", "control_accuracy": "untrained", "raw_pixel_accuracy": "raw pixels",
     "images_per_second": "images/s",
@@ -73,9 +72,21 @@ class Run:
 def runs(inputs, entries):
     """The Run of each entry; inputs and entries as the stage `compare` has them."""
     stores = {}
-    return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
-            _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
-            for number, entry in enumerate(entries)]
+    found = [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
+             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
+             for number, entry in enumerate(entries)]
+    shared = _shared(found)
+    return [run if run.settings else dataclasses.replace(run, settings=shared | run.overrides) for run in found]
+
+
+def _shared(runs):
+    """The settings in which all runs agree that do not name them: those of the configuration that the entries change."""
+    found = {}
+    for run in runs:
+        for key, value in run.settings.items():
+            if key not in run.overrides:
+                found.setdefault(key, []).append(value)
+    return {key: values[0] for key, values in found.items() if all(value == values[0] for value in values)}
 
 
 def _run(number, overrides, made, train, stores):
@@ -154,12 +165,13 @@ def context(runs):
     return {
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
         "failed": [run for run in runs if run.failed],
-        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
+        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "accuracies": _accuracies(ran, labels), "labels": labels,
         "rows": [_row(run, keys, series, ran) for run in runs],
         "scored_on": _scored_on(ran),
         "labelled": [run.number for run in ran if feature_sections.with_labels(run.summary["features"])],
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
-        "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
+        "legend": [{"key": run.number, "name": f"{run.number} {labels[run.number]}".strip(), "series": series[run.number]}
+                   for run in ran],
         "charts": _charts(ran, series, labels),
         "stage_heads": [roles.title(name) for name in _stages(ran)],
         "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
@@ -204,19 +216,69 @@ def _best(ran):
     if len(accurate) < 2 or not _one_dataset(accurate):
         return None
     first, *others = (list(some) for _, some in itertools.groupby(accurate, lambda run: run.summary["test_accuracy"]))
-    found = {"numbers": [run.number for run in first], "text": report_sections.scored(*_score(first[0]))["text"],
-             "tested": first[0].tested, "next": [], "within_chance": False}
+    found = {"numbers": [run.number for run in first], **intervals.share(*_score(first[0])), "tested": first[0].tested,
+             "next": [], "of": len(accurate)}
     if others:
-        ahead = _score(first[0])[0] - _score(others[0][0])[0]
-        errors = [report_sections.standard_error(*_score(run)) or 0 for run in (first[0], others[0][0])]
-        found |= {"next": [run.number for run in others[0]], "points": 100 * ahead,
-                  "within_chance": ahead <= 2 * math.hypot(*errors)}
+        found |= {"next": [run.number for run in others[0]], **lead(difference(first[0], others[0][0]))}
     return found
 
 
-def _score(run):
+def _accuracies(ran, labels):
+    """The accuracies of the runs with their intervals on one axis, in their order, the CHARTED best if there are more.
+
+    None if they are not comparable.
+    """
+    best = _best(ran)
+    if best is None:
+        return None
+    accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
+                      key=lambda run: -run.summary["test_accuracy"])[:CHARTED]
+    return intervals.chart([
+        {"key": "own" if run.number in best["numbers"] else "", "name": f"run {run.number}", "note": labels[run.number],
+         **intervals.share(*_score(run))} for run in sorted(accurate, key=lambda run: run.number)])
+
+
+def lead(ahead):
+    """The intervals.Difference of the best run from the next one in words, as intervals.told, but its interval_of_lead."""
+    words = intervals.told(ahead)
+    return {"interval_of_lead": words.pop("interval_text"), **words}
+
+
+def difference(first, other, role=None):
+    """The intervals.Difference of two runs' accuracies, paired where both keep their answers for the same images.
+
+    role: of the classifier, by default the network itself if it classifies, else the SVM.
+    """
+    a, b = (_answers(run, role) for run in (first, other))
+    if a and b and a.images == b.images:
+        return intervals.paired(*metrics.won_and_lost(a.labels, a.predictions, b.predictions), len(a.labels))
+    return intervals.unpaired(*_score(first, role), *_score(other, role))
+
+
+def _score(run, role=None):
     """(accuracy, number of images)"""
-    return run.summary["test_accuracy"], run.tested
+    return run.summary["evaluations"][role] if role else run.summary["test_accuracy"], run.tested
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answers:
+    """images: checksums of the images and labels that a run was scored on; labels, predictions: (N,)."""
+
+    images: tuple
+    labels: np.ndarray
+    predictions: np.ndarray
+
+
+def _answers(run, role):
+    """The run's _Answers; None if they are not kept, or damaged."""
+    versions, results = run.summary["versions"], run.train.folder.parents[1]
+    role = role or ("evaluate" if "evaluate" in versions else "svm")
+    try:
+        data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))
+        images = tuple(data.manifest["files"][f"test_{part}.npy"]["sha256"] for part in ("images", "labels"))
+        return _Answers(images, data.array("test_labels.npy"), score.array("predictions.npy"))
+    except (UserError, OSError):
+        return None
 
 
 def _one_dataset(ran):
@@ -225,10 +287,10 @@ def _one_dataset(ran):
 
 
 def _series(ran):
-    """Run number -> number of its colour; 'rest' for all but the NAMED most accurate of many runs."""
+    """Run number -> number of its colour; 'rest' for all but the COLOURS most accurate of many runs."""
     if len(ran) <= COLOURS:
         return {run.number: number for number, run in enumerate(ran, 1)}
-    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:NAMED]
+    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:COLOURS]
     return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
 
 
@@ -244,12 +306,12 @@ def _row(run, keys, series, ran):
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
     best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
     speed = run.summary["images_per_second"]   # None where nothing was trained
-    own = {} if run.summary["test_accuracy"] is None else report_sections.scored(*_score(run))
+    own = {} if run.summary["test_accuracy"] is None else intervals.share(*_score(run))
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
-        "accuracies": {key: {"value": value, "text": "" if value is None else report_sections.scored(value, run.tested)["text"]}
+        "accuracies": {key: {"value": value, "text": "" if value is None else intervals.share(value, run.tested)["text"]}
                        for key, value in accuracies.items()},
-        "error": own.get("error_text", ""),
+        "interval": own.get("interval_text", ""),
         "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "",
                  "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},
@@ -268,59 +330,47 @@ def cell(value):
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """A quantity by step: its tensor in history.safetensors, titles and scale of its chart, and the format of a value."""
+    """A quantity by step: its tensor in history.safetensors, the title of its chart, and the function that makes its axis."""
 
     tensor: str
     title: str
-    what: str
-    scale: Callable
-    text: Callable
+    axis: Callable
 
 
-LOSSES = {kind: Quantity("losses", "Loss", what, figures.loss_scale, "{:.4g}".format) for kind, what in (
-    ("mse", "mean squared error of the reconstruction"), ("cross_entropy", "cross-entropy"))}
-ACCURACY = Quantity("hits", "Accuracy", "on the training images", figures.share_scale, templates.percent)
+LOSSES = {kind: Quantity("losses", title, charts.loss_axis) for kind, title in (
+    ("mse", "Loss, mean squared error of the reconstruction"), ("cross_entropy", "Loss, cross-entropy"))}
+ACCURACY = Quantity("hits", "Accuracy on the training images", functools.partial(charts.share_axis, from_zero=True))
 
 
 def _charts(ran, series, labels):
-    """Line charts of the training losses, one for each kind of loss, and of the training accuracies."""
+    """Charts of the training losses, one for each kind of loss, and of the training accuracies."""
     shown = [(quantity, [run for run in ran if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
     shown.append((ACCURACY, [run for run in ran if run.network.classifies]))
-    charts = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
-    return [chart for chart in charts if chart]
+    drawn = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
+    return [chart for chart in drawn if chart]
 
 
 def _chart(quantity, some, series, labels):
-    lines = []
-    for run in sorted(some, key=lambda run: series[run.number] != "rest"):   # coloured curves are drawn last, on top
-        points = _points(run, quantity.tensor)
-        told = [(step, value, f"run {run.number}, step {last:,}: {quantity.text(value)}") for step, last, value in points]
-        lines += [{"name": labels[run.number], "points": told, "run": run}] if told else []
+    points = {run.number: _points(run, quantity.tensor) for run in some}
+    lines = [{"name": f"run {run.number} ({labels[run.number]})" if labels[run.number] else f"run {run.number}",
+              "label": str(run.number), "key": run.number, "series": series[run.number], "points": points[run.number],
+              "by": report_sections.paces(run.train, run.images)} for run in some if points[run.number]]
     if not lines:
         return None
-    last = max(run.train.metrics["steps"] for run in some)
-    chart = figures.line_chart(lines, last, quantity.scale)
-    for drawn, line in zip(chart["lines"], lines, strict=True):
-        drawn |= {"series": series[line["run"].number], "run": line["run"].number,
-                  "points": _thinned(drawn["points"], POINTED // len(lines)), "dense": len(lines) * len(drawn["points"]) > DOTS}
-    lost = [run.number for run in some if not _points(run, quantity.tensor)]
-    return {"title": quantity.title, "what": quantity.what, "lost": lost, **chart}
+    y = quantity.axis([value for line in lines for _, value in line["points"]], quantity.title)
+    lost = [run.number for run in some if not points[run.number]]
+    return {**charts.lines(f"Training: {quantity.title}", lines, y, report_sections.BY), "title": quantity.title, "lost": lost,
+            "kind": y.kind, "count": len(lines)}
 
 
 def _points(run, name):
-    """[(middle step, last step, value)] of the curve: means over several steps, without those that are not finite."""
+    """[(middle step, value)] of the curve: means over several steps, without those that are not finite."""
     values = run.train.tensors("history.safetensors")[name].astype(np.float64)
     if name == "hits":
         values = values / report_sections.batch_sizes(run.train, run.images)
     pieces = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
-    means = [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(values[piece].mean())) for piece in pieces]
-    return [point for point in means if math.isfinite(point[2])]
-
-
-def _thinned(points, most):
-    """At most `most` of the points, evenly spaced, including the last."""
-    every = max(1, math.ceil(len(points) / max(1, most)))
-    return points[::-1][::every][::-1]
+    means = [(float(piece.mean()) + 0.5, float(values[piece].mean())) for piece in pieces]
+    return [point for point in means if math.isfinite(point[1])]
 
 
 # Time.

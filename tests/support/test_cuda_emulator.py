@@ -418,7 +418,8 @@ def test_result_that_depends_on_the_order_is_found(tmp_path, good):
 
 
 TABLE = """
-extern "C" __global__ void add_one(const long long* table, float one) {   // a row of three words for each block: from, to, count
+extern "C" __global__ void add_one(const long long* table, float one) {
+    // A row of three words for each block: from, to, count.
     const long long* row = table + 3 * blockIdx.x;
     const float* from = reinterpret_cast<const float*>(row[0]);
     float* to = reinterpret_cast<float*>(row[1]);

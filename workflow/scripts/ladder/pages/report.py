@@ -106,6 +106,7 @@ def context(inputs, numbers):
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "checks": report_sections.first_uses(inputs),
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
         "gpus": _gpus(inputs),

@@ -11,7 +11,7 @@ from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import charts, figures, intervals, roles, templates
-from ladder.store import lineage
+from ladder.store import first_use, lineage
 
 SAMPLES = 8        # training images shown per class
 MISTAKES = 16      # misclassified images shown
@@ -41,6 +41,12 @@ def how(inputs):
     if "train" in inputs:
         return "trained"
     return "given" if start(inputs) else "untrained"
+
+
+def first_uses(inputs):
+    """What was checked before its first use on a GPU, each once: the notes of store/first_use.py."""
+    notes = [inputs[role].manifest["notes"].get(first_use.NOTE) for role in roles.in_order(inputs)]
+    return list({(note["name"], note["made"]): note for note in notes if note}.values())
 
 
 def start(inputs):

@@ -19,9 +19,9 @@ ROOT = SCRIPTS.parents[1]
 # themselves; a check before the first use decides only whether a rung runs; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "classifiers/backends", "data/download", "errors", "executors/create", "machine/driver", "machine/gpu_errors",
-    "machine/gpus", "machine/libraries", "machine/processes", "machine/runtime", "machine/worker", "progress",
-    "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use", "store/manifests",
-    "store/scores", "training/first_use", "workflow/stage_script"))
+    "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/runtime", "machine/worker",
+    "progress", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
+    "store/manifests", "store/scores", "training/first_use", "workflow/stage_script"))
 
 
 def that_count(files):

@@ -35,17 +35,19 @@ VARIANTS = {
     "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
     "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
     "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
-                                  "weight gradient split over blocks (split-K)"),
-    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, weight gradients that update the "
-                                  "weights, up to 8x8 products per thread"),
+                                  "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
+                                  "updates"),
+    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
+                                  "gradients added by the update, up to 8x8 products per thread"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread"),
 }
 
 
-def computes_on_gpu(variant, backend):
-    """True if a stage with this variant and SVM backend uses a GPU; None for a stage without one."""
-    return backend == "cuml" or uses_gpu(variant)
+def computes_on_gpu(params):
+    """True if a stage with these parameters uses a GPU."""
+    on_gpu = params.get("backend") == "cuml" or params.get("array_library") == "cupy"
+    return on_gpu or uses_gpu(params.get("variant"))
 
 
 def uses_gpu(variant):

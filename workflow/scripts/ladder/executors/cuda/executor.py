@@ -27,6 +27,7 @@ from ladder.executors.cuda.streaming import Feed
 from ladder.machine import driver
 from ladder.progress import size
 from ladder.rungs import variants
+from ladder.rungs.patterns import Table
 from ladder.store import cache
 
 ALIGNMENT = 256        # bytes, of every buffer
@@ -172,11 +173,24 @@ class Executor:
         if arrays.feed:
             arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
         bound = (BoundLaunch(
-            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=_arguments(launch, arrays),
+            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=self._arguments(launch, arrays),
             shared_bytes=launch.shared_bytes, stream=launch.stream, waits=tuple(events[other] for other in waits[number]),
             event=events.get(number)) for number, launch in enumerate(plan.launches))
         return tuple(BoundStep(f"{step.layer}: {step.operation}", step.work,
                                tuple(itertools.islice(bound, len(step.launches)))) for step in plan.steps)
+
+    def _arguments(self, launch, arrays):
+        """A launch's arguments for each of the two slots of streamed images."""
+        arguments = [self._table(each, arrays) if isinstance(each, Table) else each for each in launch.arguments]
+        slots = arrays.feed.substitutes if arrays.feed and "images" in launch.buffers else ({}, {})
+        return tuple(tuple(slot.get(each, arrays[each]) if isinstance(each, str) else each for each in arguments)
+                     for slot in slots)
+
+    def _table(self, table, arrays):
+        values = table.array(lambda name: arrays[name].data.ptr)
+        array = self._arrays({"table": (values.shape, values.dtype)}, "the plan")["table"]
+        self.fill(array, values)
+        return array
 
     def _run_some(self, plan, arrays, most):
         """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
@@ -239,14 +253,6 @@ def _cupy():
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise UserError(f"the GPU cannot be used: {error}; nvidia-smi tells more, or set variant to cpu") from error
     return cupy
-
-
-def _arguments(launch, arrays):
-    """A launch's arguments for each of the two slots of streamed images."""
-    streamed = arrays.feed and "images" in launch.arguments
-    slots = arrays.feed.substitutes if streamed else ({}, {})
-    return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
-                 for slot in slots)
 
 
 def _what_fits(plan, new, free):

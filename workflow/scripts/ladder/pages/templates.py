@@ -14,8 +14,8 @@ from ladder import progress, sources
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
-NETWORKS = {"autoencoder": "An autoencoder", "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN",
-            "patch_net": "A patch network"}
+NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-all autoencoder",
+            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 

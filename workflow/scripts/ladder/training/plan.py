@@ -38,6 +38,7 @@ WORK = (
     (r"dropout|lrn", "dropout and LRN"),
     (r"norm|contrast", "norms and contrast"),
     (r"threshold", "thresholds"),
+    (r"winner|penalty", "sparsity"),
     (r"", "other"),
 )
 
@@ -179,7 +180,7 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     trained one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
     network = settings.network
-    for layer in network.layers:
+    for layer in network.needed_for(network.layers[-1].name):
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
@@ -192,7 +193,7 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 
 def _training_plan(settings, dataset, length, dtype, fuse_update):
     network, optimizer = settings.network, settings.optimizer
-    build = Builder(settings, network.layers, dtype, training=True)
+    build = Builder(settings, network.needed_for(network.layers[-1].name), dtype, training=True)
     if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
     build.load_batch(dataset, augmentation=settings.augmentation)
@@ -247,6 +248,7 @@ class Builder:
         self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
         self.updated = set()   # parameters that such steps update
         self.loss_scale = 1    # factor on all gradients
+        self.divisor = 1       # of the sum over the batch whose gradient is followed
         self.output = INPUT
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
@@ -332,6 +334,7 @@ class Builder:
         losses = self._control("losses", (length.steps_per_epoch,), "float64")
         writes = {"gradient": self.gradient_part(self.output), "losses": losses}
         if self.network.classifies:
+            self.divisor = self.batch
             reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
                      "permutation": self._permutation(dataset), "counters": self._counters()}
             hits = self._control("hits", (length.steps_per_epoch,), "float64")
@@ -341,9 +344,9 @@ class Builder:
             raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
                              "it cannot be trained to rebuild its images")
         elements = math.prod(self.network.input_shape)
-        divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
+        self.divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
         self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
-                     flop=4 * elements * self.batch, divisor=divisor)
+                     flop=4 * elements * self.batch, divisor=self.divisor)
 
     def scale_gradients(self, factor):
         """Multiply the gradient of the output, and so all gradients, by `factor` until the updates."""
@@ -461,9 +464,9 @@ class Builder:
     def state(self, name):
         return self._buffer(name, self.network.state[name], self.dtype, "state")
 
-    def kept(self, name, shape):
-        """A buffer for values that the forward pass saves for the backward pass."""
-        return self._buffer(name, shape, self.dtype, "activation")
+    def kept(self, name, shape, dtype=None):
+        """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
+        return self._buffer(name, shape, dtype or self.dtype, "activation")
 
     def zeros(self, name, shape):
         """A buffer that holds zeros."""

@@ -7,7 +7,7 @@ and sums over images are formed piece by piece and then added in order, so the r
 threads.
 
 Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in convolution.py, winograd.py,
-approximate.py, pooling.py, layers.py and updates.py.
+approximate.py, pooling.py, layers.py, winners.py and updates.py.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from ladder.executors.cpu import approximate, convolution, layers, pooling, updates, winograd
+from ladder.executors.cpu import approximate, convolution, layers, pooling, updates, winners, winograd
 from ladder.machine import runtime
 
 OPERATIONS = {function.__name__: function
-              for module in (convolution, winograd, approximate, pooling, layers, updates)
+              for module in (convolution, winograd, approximate, pooling, layers, winners, updates)
               for function in module.OPERATIONS}
 SMALL = 2 ** 18   # with less work (numbers moved), one thread finishes before it could wake another
 LINE = 64         # bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one

@@ -175,12 +175,14 @@ class Settings:
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
+    Layers that the output does not depend on, which only features read, are left out.
+
     fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
     is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
     trained one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
     network = settings.network
-    for layer in network.needed_for(network.layers[-1].name):
+    for layer in trained_layers(network):
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
@@ -193,7 +195,7 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 
 def _training_plan(settings, dataset, length, dtype, fuse_update):
     network, optimizer = settings.network, settings.optimizer
-    build = Builder(settings, network.needed_for(network.layers[-1].name), dtype, training=True)
+    build = Builder(settings, trained_layers(network), dtype, training=True)
     if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
         build.fused = optimizer, length
     build.load_batch(dataset, augmentation=settings.augmentation)
@@ -207,6 +209,11 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
             build.update(name, optimizer, length)
     build.advance()
     return build.plan()
+
+
+def trained_layers(network):
+    """The layers that the output depends on, in execution order."""
+    return network.needed_for(network.layers[-1].name)
 
 
 def learning(network, frozen=()):

@@ -5,12 +5,14 @@
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
+# make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make docs                 docs/configuration.md, from config.yaml and its schema
 # make pins                 newest releases into envs/*.txt
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
 # MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
+# CONFIG="key=value ..."    settings that records adds, the address of a data set for one
 # PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
@@ -18,7 +20,7 @@ DEVICE ?= auto
 PORT ?= 8000
 MINUTES ?= 10
 
-.PHONY: report demo test check benchmark gpu-check profile docs pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo test check benchmark gpu-check profile records docs pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -78,6 +80,11 @@ gpu-environment:
 	    { echo "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here"; exit 1; }
 	@cmp -s envs/gpu.txt .venv/installed-gpu.txt || echo "the packages for a GPU are several GB"
 	@envs/install cpu gpu
+
+records: environment
+	@test -n "$(PRESET)" || { echo "PRESET=cifar10_best: say which preset; there are$(patsubst presets/%.yaml, %,$(wildcard presets/*.yaml))"; exit 1; }
+	.venv/bin/python benchmarks/preset_records.py $(PRESET) $(if $(CONFIG),--config $(CONFIG))
+	.venv/bin/python benchmarks/preset_table.py
 
 docs:
 	@envs/install cpu

@@ -58,13 +58,13 @@ def wanted_texts(records):
     return {HERE.parent / name: with_table((HERE.parent / name).read_text(), made) for name, made in tables.items()}
 
 
-def with_table(text, made):
-    """`text` with `made` between the markers; raises ValueError without markers."""
-    before, begin, rest = text.partition(BEGIN)
+def with_table(text, made, marker=BEGIN):
+    """`text` with `made` between the marker and the next END; raises ValueError without them."""
+    before, begin, rest = text.partition(marker)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"there are no lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{made}{END}{after}"
+        raise ValueError(f"there are no lines {marker} and {END}")
+    return f"{before}{marker}\n{made}{END}{after}"
 
 
 def table(record):

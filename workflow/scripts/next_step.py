@@ -1,6 +1,6 @@
 """Print the address of the report and the command for the real CIFAR-10, at the end of `make report`.
 
-The minutes are those of a recorded run (benchmarks/cifar10.json, the summary.json of presets/cifar10_autoencoder.yaml), scaled
+The minutes are those of a recorded run (benchmarks/presets/cifar10_autoencoder.json), scaled
 by the training speed of this machine relative to the recorded one.
 """
 
@@ -10,7 +10,7 @@ import pathlib
 from ladder.sources import ROOT
 
 DOWNLOAD = "170 MB"
-RECORD = ROOT / "benchmarks/cifar10.json"
+RECORD = ROOT / "benchmarks/presets/cifar10_autoencoder.json"
 
 
 def main():
@@ -24,7 +24,7 @@ def minutes():
     """The estimated time for the real CIFAR-10 in words; '' if there is no record to scale."""
     if not RECORD.exists():
         return ""
-    recorded = json.loads(RECORD.read_text())
+    recorded = json.loads(RECORD.read_text())["whole"]["summary"]
     here = json.loads(pathlib.Path(ROOT / "results/summary.json").read_text())
     seconds = sum(recorded["seconds"].values()) * recorded["images_per_second"] / here["images_per_second"]
     return f", about {max(1, round(seconds / 60))} minutes on this machine"

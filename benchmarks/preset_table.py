@@ -1,0 +1,165 @@
+"""Write the tables of README.md and docs/results.md on what the presets reach, between their markers, from benchmarks/presets/.
+
+    python benchmarks/preset_table.py [--check]
+
+--check writes nothing and exits with 1 if a table is out of date. What no record has is left empty.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
+
+import table  # noqa: E402
+from ladder.pages import spread  # noqa: E402
+
+BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
+CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn": "nearest neighbours", "evaluate": "network"}
+WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time", "memory")
+SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
+ABLATION = ("preset", "without, or instead", "SVM", "difference")
+SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
+NORMAL = 1.96   # standard deviations to each side of a 95 % interval
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only say whether the tables are up to date")
+    check = parser.parse_args().check
+    for path, wanted in wanted_texts(records()).items():
+        if check and path.read_text() != wanted:
+            sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/preset_table.py")
+        if not check:
+            path.write_text(wanted)
+
+
+def records(folder=HERE / "presets"):
+    """The records, by data set and from the most accurate to the least."""
+    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda one: (one["whole"]["summary"]["dataset"], -best(one["whole"])[1], one["preset"]))
+
+
+def wanted_texts(found):
+    """{document: its text with the tables of these records}."""
+    rows = {head: [row for one in found for row in make(one)] for head, make in LONG.items()}
+    tables = {"README.md": [(SHORT, *(short_row(one) for one in found))],
+              "docs/results.md": [(head, *made) for head, made in rows.items() if made]}
+    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text(), markdown(made), BEGIN)
+            for name, made in tables.items()}
+
+
+def markdown(tables):
+    return "\n\n".join("\n".join(table.markdown([head, tuple("---" for _ in head), *rows])) for head, *rows in tables) + "\n"
+
+
+def short_row(record):
+    """The row of README.md: the most accurate classifier of a preset, with its control."""
+    whole = record["whole"]
+    classifier, accuracy = best(whole)
+    return (f"`{record['preset']}`", f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
+            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), minutes(whole))
+
+
+def whole_rows(record):
+    """A row for each classifier that was fitted to all rows."""
+    whole = record["whole"]
+    for classifier, accuracy in classifiers(whole).items():
+        first = classifier == next(iter(classifiers(whole)))
+        yield (f"`{record['preset']}`" if first else "", CLASSIFIERS[classifier], percent(accuracy),
+               percent(control(whole, classifier, "random")), difference(whole, classifier, "random"),
+               percent(control(whole, classifier, "pixels")), minutes(whole) if first else "", memory(whole) if first else "")
+
+
+def seed_rows(record):
+    """A row for each classifier that was fitted with several seeds: mean and 95 % interval (Student's t)."""
+    found = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
+    for classifier, shown in CLASSIFIERS.items():
+        if classifier not in found["scores"]:
+            continue
+        own = found["scores"][classifier]["each"]
+        other = found["scores"].get(f"{classifier}_random", {"each": []})["each"]
+        paired = [one - untrained for one, untrained in zip(own, other, strict=False)]
+        yield (f"`{record['preset']}`", shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
+               over_seeds(paired, spread.DIFFERENCES, "+"))
+
+
+def ablation_rows(record):
+    """A row for each entry of the preset's ablation list that could run."""
+    rows = sum(map(sum, record["whole"]["summary"]["confusion"]))
+    for entry in record["whole"]["summary"].get("ablation") or ():
+        if entry["accuracy"] is not None:
+            yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", percent(entry["accuracy"]),
+                   matched(entry["lost"], entry["won"], rows))
+
+
+def classifiers(part):
+    """{classifier: accuracy} of the run itself, without those of its controls."""
+    summary = part["summary"]
+    found = summary.get("evaluations") or {"svm": summary["test_accuracy"]}   # the oldest record has one classifier
+    return {name: accuracy for name, accuracy in found.items() if name in CLASSIFIERS}
+
+
+def best(part):
+    """(classifier, accuracy) of the most accurate one."""
+    return max(classifiers(part).items(), key=lambda item: item[1])
+
+
+def control(part, classifier, name):
+    """The accuracy of a classifier's control; None without one."""
+    summary = part["summary"]
+    if classifier == "svm":
+        return summary[{"random": "control_accuracy", "pixels": "raw_pixel_accuracy"}[name]]
+    return summary["evaluations"].get(f"{classifier}_{name}")
+
+
+def difference(part, classifier, name):
+    """Accuracy minus the control's in points; with its 95 % interval where the record has the matched pairs."""
+    other = control(part, classifier, name)
+    if other is None:
+        return ""
+    points = 100 * (classifiers(part)[classifier] - other)
+    if name not in part["paired"].get(classifier, {}):
+        return f"{points:+.1f}"
+    return matched(*part["paired"][classifier][name], sum(map(sum, part["summary"]["confusion"])))
+
+
+def matched(won, lost, rows):
+    """Points between two classifications of the same images, with the reach of the 95 % interval.
+
+    won images only the first names correctly, lost only the second: (won - lost) / n, whose variance is estimated by
+    (won + lost - (won - lost)^2 / n) / n^2 (A. Agresti, "Categorical Data Analysis", section 10.1, on matched pairs).
+    """
+    reach = NORMAL * math.sqrt(won + lost - (won - lost) ** 2 / rows)
+    return f"{100 * (won - lost) / rows:+.1f} ± {100 * reach / rows:.1f}"
+
+
+def over_seeds(values, within, sign=""):
+    """Mean and reach of the interval, in points; '' for no values."""
+    over = spread.spread(values, within)
+    if over is None:
+        return ""
+    return f"{100 * over.mean:{sign}.1f}" + (f" ± {50 * (over.interval[1] - over.interval[0]):.1f}" if over.interval else "")
+
+
+def percent(share):
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def minutes(part):
+    seconds = sum(part["summary"]["seconds"].values())
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def memory(part):
+    return f"{max(part['summary']['peak_memory_bytes'].values()) / 1e9:.1f} GB"
+
+
+LONG = {WHOLE: whole_rows, SEEDS: seed_rows, ABLATION: ablation_rows}   # the tables of docs/results.md
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""`make records`: what the record of a preset keeps, and the tables that are made of the records."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import preset_records  # noqa: E402
+import preset_table  # noqa: E402
+
+# 100 test images: the run names 80, its control 70; 20 only the run, 10 only the control.
+SUMMARY = {"dataset": "cifar10", "test_accuracy": 0.8, "control_accuracy": 0.7, "raw_pixel_accuracy": None,
+           "confusion": [[40, 10], [10, 40]], "evaluations": {"svm": 0.8, "svm_random": 0.7, "ridge": 0.75},
+           "seconds": {"train": 80.0, "svm": 40.0}, "peak_memory_bytes": {"train": 1e9, "svm": 2.5e9},
+           "ablation": [{"overrides": {"features_pca": 0}, "reason": "", "accuracy": 0.75, "won": 9, "lost": 4},
+                        {"overrides": {"batch_size": 0}, "reason": "refused", "accuracy": None, "won": None, "lost": None}]}
+SEEDS = {"seeds": {"seeds": [1, 2, 3],
+                   "scores": {"svm": {"each": [0.60, 0.61, 0.62]}, "svm_random": {"each": [0.50, 0.52, 0.51]}}}}
+
+
+def record(**changed):
+    whole = {"summary": SUMMARY | changed, "paired": {"svm": {"random": [20, 10]}}}
+    return {"preset": "one", "whole": whole, "seeds": {"summary": SEEDS}}
+
+
+def test_the_committed_tables_are_up_to_date():
+    for path, wanted in preset_table.wanted_texts(preset_table.records()).items():
+        assert path.read_text() == wanted, f"{path.name}: run benchmarks/preset_table.py"
+
+
+def test_every_record_is_of_a_preset():
+    for path in preset_records.FOLDER.glob("*.json"):
+        assert (ROOT / f"presets/{path.name}").with_suffix(".yaml").exists(), path.name
+        assert json.loads(path.read_text())["preset"] == path.stem
+
+
+def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference():
+    # (20 - 10) / 100; variance (30 - 100 / 100) / 100^2, of which 1.96 roots are 10.55 points.
+    svm, ridge = preset_table.whole_rows(record())
+    assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2.5 GB")
+    assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "")
+    assert preset_table.short_row(record()) == ("`one`", "80.0 % SVM", "70.0 %", "+10.0 ± 10.6", "2 min")
+
+
+def test_seeds_have_the_interval_of_their_paired_differences():
+    # Differences 10, 9, 11 points: deviation 1, times 4.3027 / sqrt(3).
+    assert list(preset_table.seed_rows(record())) == [("`one`", "SVM", "3", "61.0 ± 2.5", "51.0 ± 2.5", "+10.0 ± 2.5")]
+
+
+def test_an_ablation_says_what_leaving_something_out_costs():
+    # 4 images gained, 9 lost.
+    assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "75.0 %", "-5.0 ± 7.0")]
+
+
+def test_matched_pairs_are_counted_from_the_predictions_that_the_run_kept(tmp_path):
+    for path, values in {"data/d1/test_labels.npy": [0, 1, 2, 0], "svm/s1/predictions.npy": [0, 1, 2, 1],
+                         "svm/s2/predictions.npy": [0, 2, 1, 0]}.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        np.save(tmp_path / path, np.array(values))
+    summary = {"versions": {"data": "d1", "svm": "s1", "svm_random": "s2"}, "evaluations": {"svm": 0.75, "svm_random": 0.5}}
+    assert preset_records.paired(summary, tmp_path) == {"svm": {"random": (2, 1)}}
+
+
+def test_a_part_made_again_keeps_the_other_and_no_name_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(preset_records, "FOLDER", tmp_path)
+    preset_records.keep("one", "whole", {"summary": {"weights": f"{ROOT}/results/x"}})
+    preset_records.keep("one", "seeds", {"summary": {}})
+    assert json.loads((tmp_path / "one.json").read_text()) == {
+        "kind": "preset", "preset": "one", "whole": {"summary": {"weights": "results/x"}}, "seeds": {"summary": {}}}
+
+
+def test_a_run_that_fails_ends_with_its_status_and_writes_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(preset_records, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["preset_records.py", "cifar10_best", "--config", "batch_size=0"])
+    with pytest.raises(SystemExit) as stopped:
+        preset_records.main()
+    assert stopped.value.code == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_the_part_with_seeds_is_of_10000_rows():
+    assert preset_records.command("cifar10_best", "seeds", ["threads=1"])[-4:] == [
+        "--config", "train_limit=10000", "seeds=[2,3]", "threads=1"]

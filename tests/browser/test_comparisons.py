@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import browser
+import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, UNCLEAR, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -72,7 +73,7 @@ def differing(results, runs, a, b):
 
 
 def history_of(results):
-    return history.page(history.rows(results), results, results / "history.html")
+    return history.page(history.rows(results), results, results / "history.html", make_history.defaults())
 
 
 def long_history(results, runs, folder):
@@ -141,6 +142,11 @@ def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
 
 
+def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
+    chromium.open(page)
+    assert chromium.value(UNCLEAR) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(chromium, page, scheme):
     show(chromium, page, scheme=scheme)
@@ -176,7 +182,7 @@ def test_a_table_sorts_by_the_column_that_is_pressed(chromium, pages):
     assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # empty cells are last in both directions
     assert column(chromium, "images/s")[1] == "ascending"
     press(chromium, "batch_size")
-    assert column(chromium, "batch_size") == [["64", "64", "128", "–"], "ascending"]
+    assert column(chromium, "batch_size") == [["64", "64", "64", "128"], "ascending"]   # also of the run without a result
     assert column(chromium, "images/s")[1] is None
     press(chromium, "loss")
     assert column(chromium, "run")[0][-2:] == ["2", "4"]
@@ -235,6 +241,7 @@ def filter_by(chromium, text):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("text, count", [
     ("", 7), ("cifar10", 2), ("SWEEP", 1), ("learning_rate=0.01", 1), ("cifar10 seed=2", 1), ("unfinished", 1), ("nonsense", 0),
+    ("multiplier=exact", 6), ("multiplier=mit16", 0),
 ])
 def test_the_history_shows_only_what_holds_the_words(chromium, pages, text, count, width):
     chromium.open(pages("history"), width)

@@ -4,7 +4,7 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, UNCLEAR, check_self_contained, check_width, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -65,6 +65,11 @@ def test_it_asks_for_nothing_but_itself(chromium, page):
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
+
+
+def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
+    chromium.open(page)
+    assert chromium.value(UNCLEAR) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -129,3 +134,19 @@ def test_nodes_lie_on_their_lines(chromium, pages, name, width):
 def test_a_small_network_fits_one_screen(chromium, pages):
     chromium.open(pages("drawn lenet"), 1280, 900)
     assert chromium.value("document.querySelector('.graph').getBoundingClientRect().bottom") <= 900
+
+
+def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chromium, pages):
+    chromium.open(pages("resnet"), scheme="dark")
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        of = "(name, property) => getComputedStyle(document.querySelector(name))[property]"
+        assert chromium.value(f"({of})('body', 'backgroundColor')") == "rgb(255, 255, 255)"
+        assert chromium.value(f"({of})('body', 'color')") == "rgb(30, 32, 36)"
+        assert chromium.value(f"({of})('.bars .bar', 'printColorAdjust')") == "exact"
+        assert chromium.value(f"({of})('.confusion td.right', 'printColorAdjust')") == "exact"
+        closed = "[...document.querySelectorAll('details:not([open]) table')]"
+        assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
+        assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
+    finally:
+        chromium.call("Emulation.setEmulatedMedia", media="", features=[])

@@ -3,13 +3,13 @@
 
 import atexit
 import contextlib
-import filecmp
 import functools
 import json
 import logging
 import os
 import pathlib
 import shlex
+import subprocess
 import sys
 import time
 
@@ -21,7 +21,14 @@ from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
-from ladder.workflow import config as configuration, places, search, stages
+from ladder.workflow import (
+    array_libraries,
+    config as configuration,
+    copies as published,
+    places,
+    search,
+    stages,
+)
 
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
@@ -45,7 +52,7 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# Stages that only describe runs: they need neither the rung nor the SVM backend that their parameters name.
+# Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
 
@@ -176,6 +183,10 @@ if config["variant"] == "auto":
     say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
 if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
+if config["array_library"] == "auto" and any(
+    "array_library" in keyed.spec["params"] for keyed in CHAIN.values()
+):
+    say(f"array_library auto: {SETTINGS['array_library']}")
 
 
 def say_other_libraries():
@@ -255,11 +266,7 @@ def outdated(role):
         for folder_there in filter(pathlib.Path.is_dir, copies):
             sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
-        same = all(
-            (folder / copy.name).exists()
-            and filecmp.cmp(copy, folder / copy.name, shallow=False)
-            for copy in copies
-        )
+        same = all(published.is_published(folder, copy) for copy in copies)
         return [] if same else this_command(wildcards)
 
     return inputs
@@ -322,6 +329,16 @@ def settle(*paths):
 
 
 # Pages in results/ that the configuration has left behind.
+
+
+@atexit.register  # so that it runs after the notices are written, which was registered later
+def make_index():
+    """Make results/index.html again if this command has made a page, or removed reports."""
+    if not COMMAND.runs:
+        return
+    if "gc" in COMMAND.targets or published.is_index_older("results"):
+        script = os.path.join(workflow.basedir, "workflow/scripts/make_index.py")
+        subprocess.run([sys.executable, script], check=False)
 
 
 @atexit.register
@@ -402,8 +419,7 @@ def stage_threads(wildcards, threads):
 
 def gpus(wildcards):
     """Number of GPUs that a job needs."""
-    params = BY_VERSION[wildcards.version].spec["params"]
-    return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
+    return int(variants.computes_on_gpu(BY_VERSION[wildcards.version].spec["params"]))
 
 
 def role(wildcards):
@@ -530,7 +546,11 @@ def stop_where_nothing_can_be_written():
 def stop_where_it_cannot_run(keyed):
     """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
-    for key, module in (("backend", backends), ("variant", variants)):
+    for key, module in (
+        ("backend", backends),
+        ("array_library", array_libraries),
+        ("variant", variants),
+    ):
         if (
             key in params
             and keyed.stage not in PAGES

@@ -42,9 +42,11 @@ VARIANTS = {
 }
 
 
-def computes_on_gpu(variant, backend):
-    """True if a stage with this variant and SVM backend uses a GPU; None for a stage without one."""
-    return backend == "cuml" or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
+def computes_on_gpu(params):
+    """True if a stage with these parameters uses a GPU."""
+    variant = params.get("variant")
+    on_gpu = params.get("backend") == "cuml" or params.get("array_library") == "cupy"
+    return on_gpu or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
 
 
 def rung(variant):

@@ -21,7 +21,7 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import runtime
 from ladder.network import networks
 from ladder.rungs import variants
-from ladder.workflow import stages
+from ladder.workflow import array_libraries, stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
@@ -99,6 +99,7 @@ def resolve(config):
         **config,
         "variant": variants.resolve_variant(config["variant"])[0],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
+        "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
@@ -142,7 +143,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
+              or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 

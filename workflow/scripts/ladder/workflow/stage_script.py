@@ -73,7 +73,7 @@ def _make(make, arguments, takes_failed):
     installed = _check_plan(arguments.spec)
     runtime.set_threads(arguments.threads)
     params = arguments.spec["params"]
-    if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
+    if variants.computes_on_gpu(params):
         gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
         if not work.complete:

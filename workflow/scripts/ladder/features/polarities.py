@@ -1,28 +1,27 @@
 """Both polarities of activations, averaged over a grid, image by image: the maps before the average are never stored."""
 
-import concurrent.futures
-
 import numba
 import numpy as np
 
+IMAGES = 8   # of a piece of work
 
-def average(values, mean, scale, threshold, grid, threads=1):
+
+def average(values, mean, scale, threshold, grid, library):
     """float32 (N, 2 C grid grid) in CHW order: the means over each cell of relu(z - threshold), then of relu(-z - threshold).
 
     z = (values - mean) * scale; values: float32 (N, H, W, C), mean, scale: float32 (C,). ValueError if the grid does not divide
-    H and W. The bytes do not depend on the number of threads.
+    H and W. library: arrays.NumPy or CuPy, whose threads share the images; the bytes do not depend on it.
     """
     count, height, width, channels = values.shape
     if height % grid or width % grid:
         raise ValueError(f"{height}x{width} activations cannot be pooled to {grid}x{grid}")
     out = np.empty((count, 2 * channels, grid, grid), np.float32)
-    bounds = [count * part // threads for part in range(threads + 1)]
 
-    def work(start, stop):
-        _average(values[start:stop], mean, scale, np.float32(threshold), out[start:stop])
+    def work(start):
+        some = slice(start, start + IMAGES)
+        _average(values[some], mean, scale, np.float32(threshold), out[some])
 
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, bounds, bounds[1:]))
+    library.each(work, range(0, count, IMAGES))
     return out.reshape(count, -1)
 
 

@@ -16,8 +16,6 @@ import functools
 import hashlib
 import itertools
 import math
-import os
-import pathlib
 
 import numpy as np
 
@@ -30,7 +28,7 @@ from ladder.machine import driver
 from ladder.progress import size
 from ladder.rungs import variants
 from ladder.rungs.patterns import Table
-from ladder.store import disk
+from ladder.store import cache
 
 ALIGNMENT = 256        # bytes, of every buffer
 PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
@@ -235,9 +233,7 @@ def cubin(source, architecture, defines):
     made_from = [architecture, *nvrtc.OPTIONS, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
-    if not path.exists():
-        disk.write_atomically(path, nvrtc.compile_file(source, architecture, defines).cubin)
-    return path
+    return cache.find(path) or cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
 
 
 @functools.cache
@@ -278,9 +274,7 @@ def aligned(count):
 
 
 def _cache():
-    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder/kernels")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return cache.folder("kernels")
 
 
 def _dotted(version):

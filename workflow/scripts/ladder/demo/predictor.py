@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import kernel_functions, metrics, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
@@ -93,7 +94,7 @@ class Predictor:
         recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
         def encode(images):
-            rows = features.blocks(encoder, stored(images, statistics), recipe, self._threads)
+            rows = features.blocks(encoder, stored(images, statistics), recipe, arrays.NumPy(self._threads))
             return np.concatenate([block.copy() for _, block in rows])
 
         return encode

@@ -115,8 +115,7 @@ def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if text != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": f"{up}report/{row.version}/report.html",
-             "unusual": unusual,
+             "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
              "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}

@@ -23,8 +23,9 @@ def summary(inputs, version, params=None):
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
-    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
-    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
+    are the network's if it classifies, else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many
+    training images.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -52,6 +53,7 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "curves": report_sections.curves(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],
@@ -104,8 +106,10 @@ def context(inputs, numbers):
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "checks": report_sections.first_uses(inputs),
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
+        "gpus": _gpus(inputs),
         "made": max(one.manifest["made"] for _, one in _made(inputs)),
         "guess_loss": math.log(len(names)),
         "passes": report_sections.passes(train, data.metrics["train"]),
@@ -199,6 +203,15 @@ def _machines(inputs):
         libraries.update(f"{name} {version}" for name, version in one.manifest["libraries"].items())
         libraries.update(blas.split(", ") if blas else [])
     return [{**facts, "roles": made_here, "libraries": sorted(libraries)} for facts, made_here, libraries in machines.values()]
+
+
+def _gpus(inputs):
+    """GPU, with its driver and array library -> the titles of the roles whose classifiers or components it computed."""
+    found = {}
+    for role, one in _made(inputs):
+        if gpu := one.metrics.get("gpu"):
+            found.setdefault(gpu, []).append(roles.title(role))
+    return found
 
 
 def _artifacts(inputs):

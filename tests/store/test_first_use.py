@@ -87,6 +87,12 @@ def test_a_damaged_outcome_is_none(calls, monkeypatch, damage):
     assert outcome(monkeypatch)["passed"] and len(calls()) == 2
 
 
+def test_an_outcome_that_was_copied_from_another_key_is_none(calls, monkeypatch):
+    outcome(monkeypatch, driver="1")
+    check(driver="1").path.rename(check(driver="2").path)
+    assert not outcome(monkeypatch, "wrong", driver="2")["passed"] and len(calls()) == 2
+
+
 def test_where_nothing_can_be_kept_a_process_checks_once(calls, monkeypatch, tmp_path):
     (tmp_path / "cache").write_text("no folder")
     assert outcome(monkeypatch)["passed"] and first_use.outcome(check())["passed"]

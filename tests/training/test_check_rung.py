@@ -44,7 +44,8 @@ def spoil(monkeypatch, updates, factor):
 @pytest.mark.parametrize("network, batches", [("small", [8, 8, 8, 5, 5, 5]), ("labelled", [12, 12, 12, 7, 7, 7])])
 def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
     found = check(network)
-    assert found["passed"] and found["fault"] == "" and found["batches"] == batches and found["device"].startswith("Fake")
+    assert found["passed"] and found["fault"] == "" and found["batches"] == batches and found["same_replayed"]
+    assert found["device"].startswith("Fake")
     assert found["summary"].startswith("sgd ") and " (at most " in found["summary"]
     assert len(found["extraction"]) == 2 and max(found["extraction"].values()) < 1e-6
 
@@ -56,6 +57,18 @@ def test_a_tensor_that_deviates_is_named_with_how_much(gpu, monkeypatch, updates
     assert not found["passed"] and found["report"] and not found["passing"]
     assert found["fault"].startswith("variant gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver ")
     assert "a.weight deviates by " in found["fault"] and "of its update with sgd, 2e-03 at most" in found["fault"]
+
+
+def test_steps_that_give_other_bytes_when_they_are_replayed_fail(gpu, monkeypatch):
+    right = cuda_executor.Executor.run_many
+
+    def run_many(executor, plan, arrays, count):
+        right(executor, plan, arrays, count)
+        if count > 1:
+            executor.fill(arrays["a.bias"], 1)
+
+    monkeypatch.setattr(cuda_executor.Executor, "run_many", run_many)
+    assert "steps that are recorded and replayed give other bytes than single ones" in check()["fault"]
 
 
 def test_nan_fails(gpu, monkeypatch):

@@ -15,7 +15,7 @@ import time
 
 from ladder import progress
 from ladder.errors import UserError, one_line
-from ladder.machine import driver, libraries, worker
+from ladder.machine import driver, libraries
 from ladder.progress import log
 from ladder.sources import SCRIPTS, closure, digest
 from ladder.store import cache
@@ -122,6 +122,8 @@ def _make(check):
 
 def _call(check):
     """What the check's function returns, or what kept it from returning."""
+    from ladder.machine import worker  # here, because every command imports this module
+
     with tempfile.TemporaryDirectory(prefix="kernel-ladder-") as folder:
         printed = pathlib.Path(folder, "output.txt")
         try:

@@ -29,6 +29,11 @@ def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
     assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
 
 
+def test_a_network_that_does_not_classify_has_no_accuracy(folders):
+    (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
+    assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None, "speed": "2"}]
+
+
 def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
     (folders[1] / "train/t0.log").write_text(LOG)
     losses = np.concatenate([np.linspace(1, 0.5, 20), np.zeros(20)])

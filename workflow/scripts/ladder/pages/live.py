@@ -34,7 +34,8 @@ def state(results, logs):
     version, text = found[-1].stem, found[-1].read_text(errors="replace")
     folder = pathlib.Path(results, "train", version)
     epochs = [{"epoch": int(epoch), "of": int(of), "loss": float(loss), "speed": speed,
-               "accuracy": float(accuracy) / 100 if accuracy else None} for epoch, of, loss, accuracy, speed in EPOCH.findall(text)]
+               "accuracy": float(accuracy) / 100 if accuracy else None}
+              for epoch, of, loss, accuracy, speed in EPOCH.findall(text)]
     steps, losses, hits = _history(folder) or _monitored(text)
     return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps, "losses": losses,
             "accuracies": hits, "last": text.strip().rpartition("\n")[2]}

@@ -1,4 +1,7 @@
-"""What gpu.py measures of the rungs; its functions run in a process of their own (worker.py) and return what JSON can hold."""
+"""What gpu.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
+
+They return what JSON can hold.
+"""
 
 import functools
 import gc

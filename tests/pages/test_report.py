@@ -19,10 +19,10 @@ from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps",
-        "seed", "versions", "loss", "accuracy", "test_loss", "test_accuracy",
+        "seed", "versions", "loss", "accuracy", "curves", "test_loss", "test_accuracy",
         "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
         "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
-        "evaluations", "seeds", "ablation", "test_scores"]
+        "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -552,6 +552,22 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_a
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     page = report.page(run, report.summary(run, "r0123456789e"))
     assert "Linear, raw pixels" in page and 'class="track  off"' in page   # the other is far below
+
+
+def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):
+    def noted(role, name, summary):
+        one = artifacts.Artifact(digits[role].folder)
+        note = {"name": name, "made": "2026-01-31T12:34:56Z", "seconds": 12.3, "summary": summary}
+        one.manifest = {**one.manifest, "notes": {"first_use": note}}
+        return one
+
+    run = {**digits, "train": noted("train", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"),
+           "features": noted("features", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"), "svm": noted("svm", "cuml", "rbf within 1e-4")}
+    text = text_of(page_of(run))
+    assert text.count("Check of gpu_opt_v2") == 1 and "Check of" not in text_of(digits_page)
+    assert ("passed 2026-01-31 12:34 UTCbefore its first use on this GPU, beside the cpu rung, in 12 s: sgd 1.9e-07 in "
+            "a.bias") in text
+    assert "before its first use on this GPU, beside scikit-learn, in 12 s: rbf within 1e-4" in text
 
 
 # ---- streamed images

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.store import manifests as kept
+from ladder.store import first_use as checks, manifests as kept
+from ladder.training import first_use
 from ladder.workflow import (
     array_libraries,
     config as configuration,
@@ -168,6 +170,10 @@ if runs_elsewhere():
 SEARCHED = [str(pathlib.Path(sys.executable).parent), *os.get_exec_path()]
 os.environ |= {"PATH": os.pathsep.join(SEARCHED)}
 COMMAND = Command()
+# What `auto` takes is checked before its first use, by a command that runs jobs here; dry_run() is not known yet.
+DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
+if not (runs_elsewhere() or any(map(DRY.fullmatch, sys.argv))):
+    os.environ |= {checks.CHECKS: "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 BY_VERSION = {
@@ -180,7 +186,8 @@ SETTINGS_OF = {
 }
 VERSIONS = "|".join(BY_VERSION)
 if config["variant"] == "auto":
-    say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
+    auto = {**SETTINGS, "variant": "auto"}
+    say("variant auto: {} ({})".format(*configuration.chosen_variant(auto)))
 if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
 if config["array_library"] == "auto" and any(
@@ -389,7 +396,9 @@ def options(*keys, **others):
     def texts(wildcards):
         settings = SETTINGS_OF[wildcards.version]
         urls = settings.get(f"{settings['dataset']}_urls", [])
-        settings = settings | {"urls": json.dumps(urls)}
+        network = stages.network_params(settings)
+        plan = first_use.described(network, settings["batch_size"])
+        settings = settings | {"urls": json.dumps(urls), first_use.OPTION: plan}
         values = {key: settings[key] for key in keys}
         values |= {name: settings.get(key, key) for name, key in others.items()}
         return " ".join(
@@ -437,6 +446,7 @@ def why(wildcards):
 
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
+    os.environ.pop(checks.CHECKS, None)  # presets that nobody asked to run
     chains = [chain for _, chain in CHAINS]
     file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):

@@ -6,12 +6,14 @@ import json
 import math
 
 from ladder import progress
-from ladder.pages import feature_sections, templates
+from ladder.pages import feature_sections, intervals, templates
 from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
 RESOLVED = ("auto", "all", "same")   # values that stand for others
+# Settings that a report does not keep in the form that the configuration has.
+UNSAID = {"features_concatenate", "initial_weights", "multiplier_identity", "test_multiplier_identity"}
 SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page cannot do without
 
 
@@ -91,6 +93,7 @@ def context(rows, results, output, defaults):
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
         "usual": {key: text for key, text in usual.items() if key not in COLUMNS}, "every": usual,
         "named": any(row["name"] or row["tags"] for row in shown),
+        "metrics": list(dict.fromkeys(key for row in shown if not row["fault"] for key in row["metrics"])),
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
@@ -118,10 +121,28 @@ def _shown(row, usual, up):
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
     of = row.summary
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
-    return {**shown, **{key: of[key] for key in COLUMNS},
+    overrides = {key: row.settings[key] for key in shown["own"] if key not in UNSAID}
+    return {**shown, "metrics": _metrics(of), "unsaid": sorted(shown["own"].keys() & UNSAID),
+            "overrides": json.dumps(overrides, ensure_ascii=False), **{key: of[key] for key in COLUMNS},
             "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
                          "note": ", ".join(_notes(of))},
             "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
+
+
+def _metrics(of):
+    """Name -> (value, text) of every number by which runs can be sorted; of: a summary."""
+    shares = {"accuracy": of.get("test_accuracy"), "training accuracy": _last(of.get("accuracy")),
+              **{role.replace("_", ", "): value for role, value in (of.get("evaluations") or {}).items()}}
+    differences = {f"points against {control['control'].replace('_', ', ')}": control["difference"]
+                   for control in of.get("controls") or []}
+    others = {"training loss": (_last(of.get("loss")), "{:.4g}".format), "test loss": (of.get("test_loss"), "{:.4g}".format),
+              "images/s": (of.get("images_per_second"), templates.rate),
+              "time": (sum(of["seconds"].values()), templates.duration),
+              "peak memory": (max(of.get("peak_memory_bytes", {}).values(), default=None), templates.size)}
+    found = {name: (value, templates.percent(value)) for name, value in shares.items() if value is not None}
+    found |= {name: (value, intervals.points(value, 1)) for name, value in differences.items()}
+    return found | {name: (value, text(value)) for name, (value, text) in others.items()
+                    if isinstance(value, (int, float)) and math.isfinite(value)}
 
 
 def _notes(summary):

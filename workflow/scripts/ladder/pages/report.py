@@ -12,8 +12,9 @@ import re
 
 from ladder import sources
 from ladder.classifiers import metrics
+from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, roles, templates, verdicts
+from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
 
 
 def summary(inputs, version, params=None):
@@ -22,8 +23,9 @@ def summary(inputs, version, params=None):
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
-    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
-    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
+    are the network's if it classifies, else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many
+    training images.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -51,6 +53,7 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "curves": report_sections.curves(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],
@@ -69,6 +72,9 @@ def summary(inputs, version, params=None):
         "seeds": evaluations.seeds(inputs, settings["seed"]),
         "ablation": evaluations.ablation(inputs, params.get("ablation", ())),
         "test_scores": evaluations.test_scores(inputs),
+        "program": program.state(sources.ROOT),
+        "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
     }
 
 
@@ -100,6 +106,7 @@ def context(inputs, numbers):
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "checks": report_sections.first_uses(inputs),
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
         "gpus": _gpus(inputs),
@@ -136,6 +143,7 @@ def context(inputs, numbers):
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
+        "yaml": reproduce.text(numbers["reproduce"]["settings"]),
     }
 
 

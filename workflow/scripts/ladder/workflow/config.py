@@ -21,6 +21,7 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import runtime
 from ladder.network import networks
 from ladder.rungs import variants
+from ladder.training import first_use
 from ladder.workflow import array_libraries, stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
@@ -97,7 +98,7 @@ def resolve(config):
     """The loaded `config` with `auto` and `all` resolved on this machine: the settings that versions are computed from."""
     return {
         **config,
-        "variant": variants.resolve_variant(config["variant"])[0],
+        "variant": chosen_variant(config)[0],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
@@ -108,6 +109,11 @@ def resolve(config):
         "repeats": _repeats(config),
         "ablated": _ablated(config),
     }
+
+
+def chosen_variant(config):
+    """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
+    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,9 @@ import string
 
 from ladder import sources
 from ladder.data.facts import FACTS
-from ladder.executors.create import EXECUTORS
+from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
-from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
 from ladder.store import manifests
 
@@ -69,7 +68,7 @@ def stage_sources(stage, params):
     """
     found = script_sources(stage)
     variants = [params["variant"]] if "variant" in params else params.get("variants", [])
-    rungs = [variant_sources(variant) for variant in variants if PLAN in found]
+    rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in found]
     return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
 
 
@@ -77,18 +76,6 @@ def stage_sources(stage, params):
 def script_sources(stage):
     """The Python files that a stage's script imports, as far as they can change its artifact."""
     return sources.that_count(closure(ROOT / script(stage)))
-
-
-@functools.cache
-def variant_sources(variant):
-    """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
-    executor = VARIANTS[variant].executor
-    modules = closure(ROOT / SCRIPTS / f"ladder/rungs/{variant}.py") | closure(
-        ROOT / SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
-    folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
-    kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
-               if executor == "cuda"}
-    return sources.that_count(modules) | kernels
 
 
 @functools.cache

@@ -250,7 +250,7 @@ def _named_differently(of):
     same_data = [pair for pair in of.pairs if pair.same and pair.label == "data" and pair.both]
     found = []
     for pair in of.pairs if same_data else []:
-        if pair.label in ("evaluate", "svm") and pair.both:
+        if pair.label in ("evaluate", *lineage.JUDGES) and pair.both:
             try:
                 a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
             except UserError:   # damaged, or without predictions

@@ -9,10 +9,11 @@ import os
 import numpy as np
 
 from ladder.data import pictures
-from ladder.pages import figures, templates
+from ladder.pages import figures, roles, templates
 from ladder.store import lineage
 
 SHOWN = 5   # classes with a bar
+SCORES = {"evaluate": "probabilities", "svm": "votes of the SVM", "ridge": "scores of kernel ridge regression"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ def facts(predictor):
     """Facts about the model, JSON-able."""
     return {
         "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
-        "scores": "votes of the SVM" if predictor.votes else "probabilities",
+        "answered_by": predictor.answered_by, "scores": SCORES[predictor.answered_by],
         "test_accuracy": predictor.judge.metrics["accuracy"],
         "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
         "fitted": pictures.rule(predictor.dataset),
@@ -122,7 +123,7 @@ def _sentence(known, predictor):
     title, how = templates.network_title(predictor.network.name), _weights(predictor.inputs, known["dataset"])
     if predictor.network.classifies:
         return f"{title}, {how}, classifies the pictures."
-    return f"{title}, {how}, computes features, and an SVM classifies them."
+    return f"{title}, {how}, computes features, and {roles.JUDGES[predictor.answered_by].a} classifies them."
 
 
 def _weights(inputs, dataset):
@@ -140,7 +141,7 @@ def shown(predictor, answer, name):
     picture, images = answer["_picture"], predictor.inputs["data"].array("train_images.npy")
     return {
         **answer, "name": name,
-        "sure": f"{answer['score']:.0f} of {predictor.votes} decisions" if predictor.votes else _sure(answer["score"]),
+        "sure": _SURE[predictor.answered_by](answer["score"], predictor.votes),
         "bars": _bars(answer),
         "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
         "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
@@ -151,7 +152,7 @@ def shown(predictor, answer, name):
 
 
 def _bars(answer):
-    """Bars of the probabilities of the most likely classes, or of an SVM's margins against the closest classes."""
+    """Bars of the probabilities of the most likely classes, or of the margins against the closest classes."""
     if answer["margins"]:
         rivals = dict(list(answer["margins"].items())[:SHOWN])
         rows = templates.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
@@ -165,6 +166,10 @@ def _sure(probability):
     if probability >= 0.9995:
         return f"> {templates.percent(0.999)}"
     return templates.percent(probability) if probability >= 0.0005 else f"< {templates.percent(0.001)}"
+
+
+_SURE = {"evaluate": lambda score, votes: _sure(score), "svm": lambda score, votes: f"{score:.0f} of {votes} decisions",
+         "ridge": lambda score, votes: f"score {score:.2f}"}
 
 
 def _off(rebuilt, pixels):

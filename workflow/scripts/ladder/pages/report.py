@@ -14,6 +14,7 @@ from ladder import sources
 from ladder.classifiers import metrics
 from ladder.network import weights
 from ladder.pages import evaluations, feature_sections, report_sections, roles, templates
+from ladder.store import lineage
 
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # keys that are not the common name
 
@@ -25,11 +26,12 @@ def summary(inputs, version, params=None):
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
     loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
-    else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    else the judge's (lineage.judge), as the accuracies of the controls always are; answered_by: the role of the artifact whose
+    they are. If holdout is not 0, all test results are on a hold-out set of that many training images.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
     settings = {**params, **train.manifest["spec"]["params"]}
-    verdict = report_sections.verdict(inputs)
+    verdict, judge = report_sections.verdict(inputs), lineage.judge(inputs)
     found = verdict.metrics if verdict else {}
     return {
         "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
@@ -47,10 +49,11 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
-        "control_accuracy": _accuracy(inputs, "svm_random"),
-        "raw_pixel_accuracy": _accuracy(inputs, "svm_pixels"),
+        "control_accuracy": _accuracy(inputs, f"{judge}_random"),
+        "raw_pixel_accuracy": _accuracy(inputs, f"{judge}_pixels"),
         "per_class": found.get("per_class"),
         "confusion": found.get("confusion"),
         "layer_movement": train.metrics.get("layer_movement"),
@@ -86,6 +89,8 @@ def context(inputs, numbers):
         "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
         "networks": _networks(numbers),
         "how": report_sections.how(inputs),
+        "judge": roles.JUDGES.get(lineage.judge(inputs)),
+        "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
             {**one, "network": templates.network_title(one["network"])}
             for one in feature_sections.with_labels(numbers["features"])],

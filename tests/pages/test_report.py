@@ -12,6 +12,7 @@ import make_report
 import manifest_files
 import synthetic_run
 from ladder import sources
+from ladder.executors import create
 from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
 from page_text import joined_sentences, text_of
@@ -79,6 +80,14 @@ def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
     labels = digits["data"].array("test_labels.npy")
     confusion = report.summary(digits, "r0123456789e")["confusion"]
     assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
+
+
+@pytest.mark.parametrize("launching", ["as CUDA graphs", "one by one (cudaErrorNotSupported)"])
+def test_the_page_says_how_kernels_were_launched(digits, monkeypatch, launching):
+    device = digits["train"].metrics["device"]
+    assert "kernels launched" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].metrics, "launching", launching)
+    assert f"{device}; kernels launched {launching}" in text_of(page_of(digits))
 
 
 def test_the_weights_path_is_relative_to_the_repository():
@@ -273,8 +282,8 @@ def test_the_page_does_not_tell_the_hosts_name(digits, monkeypatch):
 
 def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic_run, "DIGITS", ["<script>alert(1)</script>", *synthetic_run.DIGITS[1:]])
-    run = synthetic_run.make(tmp_path)
-    assert "<script" not in report.page(run, report.summary(run, "r0123456789e"))
+    run = synthetic_run.make(tmp_path, mapped=50)            # whose classes are data of a chart too
+    assert "<script>alert" not in report.page(run, report.summary(run, "r0123456789e"))
 
 
 def test_the_page_is_one_small_file_that_names_no_other(digits_page):
@@ -479,3 +488,30 @@ def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_lab
     {"start": "theirs.bin", "fitted": True, "epochs": 1}])
 def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
+
+
+# ---- streamed images
+
+def streamed(digits, monkeypatch, **copies):
+    """The page's text of a training with these further seconds by operation."""
+    metrics = digits["train"].metrics
+    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
+    return text_of(page_of(digits))
+
+
+def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
+    total = sum(digits["train"].metrics["seconds_by_operation"].values())
+    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
+    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
+            "behind the computation; the GPU waited 0.5 s for them.") in text
+    rows = report_sections.operation_times(digits["train"])
+    names = [row["name"] for row in rows["rows"]]
+    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
+
+
+def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
+    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
+
+
+def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
+    assert "streamed" not in text_of(digits_page)

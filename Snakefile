@@ -120,7 +120,7 @@ use rule stage as fit_patches with:
     pathvars:
         stage="patches",
     params:
-        options=options("data_residency"),
+        options=options("data_residency", "plan"),
 
 
 use rule stage as train_network with:
@@ -132,7 +132,7 @@ use rule stage as train_network with:
     pathvars:
         stage="train",
     params:
-        options=options("data_residency", "multiplier", "monitor"),
+        options=options("data_residency", "plan", "multiplier", "monitor"),
 
 
 # Evaluation of a network that classifies.
@@ -144,7 +144,7 @@ use rule stage as evaluate_network with:
     pathvars:
         stage="evaluate",
     params:
-        options=options("data_residency", multiplier="test_multiplier"),
+        options=options("data_residency", "plan", multiplier="test_multiplier"),
 
 
 # Features: of the network, and of the controls: with the initial weights, and without weights (the pixels themselves).
@@ -157,7 +157,7 @@ use rule stage as extract_features with:
     pathvars:
         stage="features",
     params:
-        options=options("data_residency", multiplier="test_multiplier"),
+        options=options("data_residency", "plan", multiplier="test_multiplier"),
 
 
 use rule stage as join_features with:

@@ -31,15 +31,16 @@ import roofline
 from cases import HEADLINES, LARGE, OTHERS
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import gpus
+from ladder.machine.worker import Failed, Worker
 from ladder.network import optimizers
 from ladder.progress import size
 from ladder.rungs import variants
 from ladder.training import plan
-from processes import HERE, Failed, Worker
 from record import Record
 from sections import sections
 
 MODULES = {"rungs": "rung_work", "torch": "torch_gpu"}   # kind of work -> the module that does it in a process of its own
+HERE = pathlib.Path(__file__).resolve().parent
 TORCH_PYTHON = HERE.parent / ".venv-benchmark/bin/python"
 STATE = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu")   # of nvidia-smi
 
@@ -108,7 +109,7 @@ class Session:
     def call(self, kind, name, *arguments, limit):
         """The result of a function of MODULES[kind]; after a Failed, the next call has a new process."""
         if kind not in self._workers:
-            self._workers[kind] = Worker(str(self.pythons[kind]), MODULES[kind], self.out / "log.txt")
+            self._workers[kind] = Worker(str(self.pythons[kind]), MODULES[kind], HERE, self.out / "log.txt")
         try:
             return self._workers[kind].call(name, *arguments, limit=limit)
         except Failed:

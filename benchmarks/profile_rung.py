@@ -10,14 +10,15 @@ achieved occupancy. The clocks stay as they are.
 import argparse
 import csv
 import json
+import pathlib
 import sys
 import tempfile
 
 import tools
 from cases import gpu_rungs
 from ladder.rungs import variants
-from processes import HERE
 
+HERE = pathlib.Path(__file__).resolve().parent
 # Quantity -> metrics, the first that this GPU has: their names differ between architectures.
 METRICS = {
     "us": ("gpu__time_duration.sum",),

@@ -7,7 +7,7 @@ import time
 
 import spread
 from cases import CONTENDERS
-from processes import Failed
+from ladder.machine.worker import Failed
 
 TURNS, TURN_SECONDS, FEWEST_STEPS = 10, 0.25, 5
 PREPARE_SECONDS, TURN_LIMIT = 120, 60   # time limits of calls

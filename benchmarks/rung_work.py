@@ -1,4 +1,7 @@
-"""What gpu.py measures of the rungs; its functions run in a process of their own (worker.py) and return what JSON can hold."""
+"""What gpu.py measures of the rungs; its functions run in a process of their own (ladder/machine/worker.py).
+
+They return what JSON can hold.
+"""
 
 import functools
 import gc
@@ -174,11 +177,12 @@ def svm():
     features += centres[labels]
     fitted, tested = slice(0, SVM_ROWS), slice(SVM_ROWS, None)
     small = random.permutation(SVM_ROWS)[:1000]
-    machines.fit(features[small], labels[small], "cuml")   # loads and compiles
+    model, _ = machines.fit(features[small], labels[small], "cuml")   # loads and compiles
+    machines.predict(model, features[small], backend="cuml")
     started = time.perf_counter()
     model, solver = machines.fit(features[fitted], labels[fitted], "cuml")
     fit, started = time.perf_counter() - started, time.perf_counter()
-    predicted = machines.predict(model, features[tested])
+    predicted = machines.predict(model, features[tested], backend="cuml")
     return {"solver": solver, "rows": SVM_ROWS, "test_rows": SVM_TEST_ROWS, "features": SVM_FEATURES, "fit_seconds": fit,
             "predict_seconds": time.perf_counter() - started, "support_vectors": len(model.support),
             "accuracy": float((predicted == labels[tested]).mean())}

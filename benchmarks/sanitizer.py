@@ -1,12 +1,14 @@
 """Sections of compute-sanitizer: each of its tools on a short step of each rung, which runs 10 to 100 times slower then."""
 
+import pathlib
 import re
 import sys
 
 import tools
-from processes import HERE, Failed
+from ladder.machine.worker import Failed
 from sections import Section
 
+HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FOUND = 86            # exit status where a tool has found something
 SECONDS = 120         # time limit of one tool on one rung

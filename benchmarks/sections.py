@@ -8,7 +8,7 @@ import cases
 import race
 from cases import CONTENDERS, HEADLINES, LARGE, MULTIPLIED, OTHERS, PRECISIONS
 from ladder.arithmetic.multipliers import MULTIPLIERS
-from processes import Failed
+from ladder.machine.worker import Failed
 from race import kind_of
 
 LOOK_SECONDS = 120       # time limit

@@ -1,4 +1,4 @@
-"""The same work in PyTorch, for comparison: what gpu.py measures of it, in a process of its own (worker.py).
+"""The same work in PyTorch, for comparison: what gpu.py measures of it, in a process of its own (ladder/machine/worker.py).
 
 PyTorch gets what makes it fast: cuDNN chooses its algorithms by timing them, Adam is fused, and the images lie on the GPU as
 float32 in the layout of the network. The rungs load and convert bytes in each step.

@@ -11,7 +11,7 @@ import browser
 import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, UNCLEAR, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -142,6 +142,11 @@ def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
 
 
+def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
+    chromium.open(page)
+    assert chromium.value(UNCLEAR) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(chromium, page, scheme):
     show(chromium, page, scheme=scheme)
@@ -268,3 +273,44 @@ def test_without_its_script_a_page_shows_the_same(chromium, pages):
     assert chromium.value(f"{OF_HISTORY}.length") == 7
     assert chromium.value("document.querySelectorAll('#history button').length") == 0
     assert not chromium.value("document.querySelector('#filter').checkVisibility()")
+
+
+def test_the_table_of_runs_fits_a_laptop_and_no_label_of_a_bar_is_crushed(chromium, pages):
+    for name in ("few", "many"):
+        chromium.open(pages(name), 1280)
+        assert chromium.value("document.querySelector('.wide:has(#runs-table)').scrollWidth <= "
+                              "document.querySelector('.wide:has(#runs-table)').clientWidth")
+        assert chromium.value("Math.max(...[...document.querySelectorAll('.bars th')].map(one => one.offsetHeight))") < 60
+
+
+CARDS = """[...document.querySelector('table.cards').tBodies[0].rows].map(row => [...row.cells]
+  .filter(cell => cell.checkVisibility())
+  .map(cell => [cell.dataset.label ?? "", cell.textContent.replace(/\\s+/g, " ").trim()]))"""
+
+
+@pytest.mark.parametrize("name", ["few", "history", "search", "multipliers"])
+def test_on_a_phone_the_rows_are_cards_that_show_the_accuracy_without_scrolling(chromium, pages, name):
+    chromium.open(pages(name), 390)
+    assert chromium.value("[...document.querySelectorAll('.wide:has(> .cards)')].every(one => "
+                          "one.scrollWidth <= one.clientWidth)")
+    for cells in chromium.value(CARDS):
+        failed = any(words in text for _, text in cells for words in ("no result", "unfinished"))
+        assert failed or any("accuracy" in label for label, _ in cells), cells
+    hidden = "[...document.querySelectorAll('.cards thead button')].filter(one => one.checkVisibility()).length"
+    assert chromium.value(hidden) == 0, "no tab stops that nobody sees"
+
+
+def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):
+    chromium.open(pages("history"), 390)
+    order = "[...document.querySelectorAll('#history tbody tr')].map(row => row.cells[0].dataset.value.slice(0, 10))"
+    before = chromium.value(order)
+    choose = """(text => { const menu = document.querySelector('.sort-menu select');
+      menu.selectedIndex = [...menu.options].findIndex(one => one.text === text);
+      menu.dispatchEvent(new Event('change')); return menu.getBoundingClientRect().height; })"""
+    assert chromium.value(f"{choose}('loss')") >= 44
+    losses = chromium.value("[...document.querySelectorAll('#history [data-label=loss]')].map(cell => +cell.dataset.value)")
+    assert losses == sorted(losses) and chromium.value(order) != before
+    chromium.value(f"{choose}('as listed')")
+    assert chromium.value(order) == before
+    chromium.open(pages("history"), 1280)
+    assert not chromium.value("document.querySelector('.sort-menu').checkVisibility()")

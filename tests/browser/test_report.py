@@ -4,7 +4,7 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, UNCLEAR, check_self_contained, check_width, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -65,6 +65,11 @@ def test_it_asks_for_nothing_but_itself(chromium, page):
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
+
+
+def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
+    chromium.open(page)
+    assert chromium.value(UNCLEAR) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

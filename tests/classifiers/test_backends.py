@@ -5,15 +5,18 @@ import sys
 
 import pytest
 
-from ladder import sources
+from ladder import progress, sources
 from ladder.classifiers import backends
 from ladder.errors import UserError
+from ladder.store import first_use
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """A function that simulates a machine with `gpus` GPUs and the packages `installed`."""
     def pretend(gpus, *installed):
+        backends._passes.cache_clear()
+        monkeypatch.setattr(first_use, "outcome", lambda check, makes=True: None)   # never made
         monkeypatch.setattr(backends, "gpu_count", lambda: gpus)
         monkeypatch.setattr(backends, "_installed", lambda package: package in installed)
     return pretend
@@ -62,3 +65,48 @@ def test_importing_and_resolving_loads_no_heavy_library():
             "print([m for m in ('numpy', 'cupy', 'cuml', 'sklearn', 'sklearnex') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], cwd=sources.SCRIPTS, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def outcome(machine, monkeypatch):
+    """A function that sets what the check of cuML finds, on a machine with all backends; returns the list of its calls."""
+    def set_fault(fault):
+        def outcome(check, makes=True):
+            made.append(makes)
+            return {"passed": not fault, "fault": fault, "passing": False, "made": "now", "name": check.name, "seconds": 1,
+                    "summary": "rbf within 1e-4"} if makes else None
+
+        made = []
+        machine(1, "cupy", "cuml", "sklearnex")
+        monkeypatch.setattr(first_use, "outcome", outcome)
+        monkeypatch.setattr(progress.log, "propagate", True)
+        monkeypatch.setenv(first_use.CHECKS, "yes")
+        backends._passes.cache_clear()
+        return made
+
+    yield set_fault
+    backends._passes.cache_clear()
+
+
+def test_auto_passes_over_a_cuml_that_fails_its_check_and_says_why(outcome, caplog):
+    outcome("RAPIDS rejects the driver")
+    assert backends.resolve_backend("auto") == backends.resolve_backend("auto") == "sklearnex"
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("svm_backend cuml is passed over: RAPIDS rejects the driver (checked now, kept in ")
+    outcome("")
+    assert backends.resolve_backend("auto") == "cuml"
+
+
+def test_a_command_that_runs_nothing_trusts_a_cuml_that_was_never_checked(outcome, monkeypatch):
+    made = outcome("RAPIDS rejects the driver")
+    monkeypatch.delenv(first_use.CHECKS)
+    assert backends.resolve_backend("auto") == "cuml" and made == [False]
+
+
+def test_a_named_cuml_that_fails_stops_its_stage_and_others_need_no_check(outcome):
+    made = outcome("it hung")
+    assert backends.require("sklearn") == backends.require("sklearnex") == backends.require(None) == {} and made == []
+    with pytest.raises(UserError, match=r"^it hung \(checked now.*; set svm_backend to auto, sklearnex or sklearn$"):
+        backends.require("cuml")
+    outcome("")
+    assert backends.require("cuml")["first_use"]["summary"] == "rbf within 1e-4"

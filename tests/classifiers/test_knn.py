@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
+import numpy_cupy
+from ladder.arithmetic import arrays
 from ladder.classifiers import knn
 from ladder.errors import RunFailed, UserError
 
@@ -33,9 +35,9 @@ def test_ties_go_to_the_lower_class():
 
 def test_neither_blocks_nor_threads_change_the_result(monkeypatch):
     whole = knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean")
-    monkeypatch.setattr(knn, "ROWS", 32)
+    monkeypatch.setattr(arrays.NumPy, "rows", 32)
     for threads in (1, 3):
-        assert np.array_equal(whole, knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean", threads))
+        assert np.array_equal(whole, knn.predict(TRAIN, LABELS, ROWS, 5, "euclidean", arrays.NumPy(threads)))
 
 
 def test_distances_far_from_the_origin_are_accurate():
@@ -54,3 +56,24 @@ def test_errors_are_one_line():
         knn.predict(TRAIN, LABELS, ROWS, 700, "cosine")
     with pytest.raises(RunFailed, match="lower learning_rate"):
         knn.predict(TRAIN, LABELS, np.full((1, 20), np.nan, np.float32), 3, "cosine")
+
+
+# ---- on a GPU
+
+@pytest.mark.parametrize("distance", knn.DISTANCES)
+@pytest.mark.parametrize("k", [1, 4, 15, 150, 600])
+@pytest.mark.parametrize("side", [4096, 64])
+def test_a_gpu_gives_the_classes_of_the_cpu(monkeypatch, distance, k, side):
+    gpu = numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(arrays.CuPy, "rows", side)
+    found = knn.predict(TRAIN, LABELS, ROWS, k, distance, arrays.CuPy())
+    assert np.array_equal(found, knn.predict(TRAIN, LABELS, ROWS, k, distance)) and found.dtype == LABELS.dtype
+    assert gpu.moved["there"] > 2
+
+
+def test_known_rows_that_do_not_fit_are_placed_part_by_part(monkeypatch):
+    gpu = numpy_cupy.install(monkeypatch, memory=1_200_000)
+    wide = np.repeat(TRAIN, 30, axis=1)
+    assert np.array_equal(knn.predict(wide, LABELS, wide[:150], 5, "cosine", arrays.CuPy()),
+                          knn.predict(wide, LABELS, wide[:150], 5, "cosine"))
+    assert wide.nbytes > gpu.most and gpu.most < gpu.total

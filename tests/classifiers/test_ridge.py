@@ -7,6 +7,8 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
+import numpy_cupy
+from ladder.arithmetic import arrays
 from ladder.classifiers import ridge as kernel_ridge
 from ladder.classifiers.kernel_functions import Kernel
 from ladder.errors import RunFailed, UserError
@@ -34,7 +36,7 @@ def reference(features, labels, others, width, strength):
 
 @pytest.mark.parametrize("count", [20, 300, 517])
 def test_it_matches_scikit_learn_at_the_chosen_hyperparameters(count, monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "TILE", 64)
+    monkeypatch.setattr(arrays.NumPy, "side", 64)
     features, labels, others = problem(count)
     model = kernel_ridge.fit(features, labels, seed=3)
     assert model.validation.keys() == set(itertools.product(kernel_ridge.WIDTHS, kernel_ridge.STRENGTHS))
@@ -47,13 +49,13 @@ def test_it_matches_scikit_learn_at_the_chosen_hyperparameters(count, monkeypatc
 @pytest.mark.parametrize("strength", kernel_ridge.STRENGTHS)
 @pytest.mark.parametrize("tile", [7, 64, 1024])
 def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "TILE", tile)
+    monkeypatch.setattr(arrays.NumPy, "side", tile)
     random = np.random.default_rng(0)
     rows = random.normal(size=(200, 9)).astype(np.float32)
     targets = random.normal(size=(200, 4))
     apart = np.square(rows[:, None].astype(np.float64) - rows).sum(axis=2)
     exact = np.linalg.solve(np.exp(-0.1 * apart) + strength * np.eye(200), targets)
-    found = kernel_ridge._solve(rows, targets, Kernel("rbf", 0.1), strength, 2)
+    found = kernel_ridge._solve(rows, targets, Kernel("rbf", 0.1), strength, arrays.NumPy(2))
     assert np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
 
 
@@ -66,11 +68,11 @@ def test_the_hyperparameters_are_chosen_on_a_validation_set(monkeypatch):
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "TILE", 64)
+    monkeypatch.setattr(arrays.NumPy, "side", 64)
     features, labels, others = problem(300)
-    one, two = (kernel_ridge.fit(features, labels, 1, threads) for threads in (1, 3))
+    one, two = (kernel_ridge.fit(features, labels, 1, arrays.NumPy(threads)) for threads in (1, 3))
     assert one.coefficients.tobytes() == two.coefficients.tobytes() and one.validation == two.validation
-    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, 3))
+    assert np.array_equal(kernel_ridge.predict(one, others), kernel_ridge.predict(one, others, arrays.NumPy(3)))
 
 
 def test_the_width_is_independent_of_the_scale_of_the_features():
@@ -129,3 +131,44 @@ def test_another_file_is_named(tmp_path):
     artifacts.save_tensors(tmp_path / "other.safetensors", {"classes": CLASSES})
     with pytest.raises(UserError, match="other.safetensors is not a file of kernel ridge regression: 'center' is missing"):
         kernel_ridge.load(tmp_path / "other.safetensors", problem(20)[0])
+
+
+# ---- on a GPU
+
+@pytest.mark.parametrize("count, side, rows", [(300, 2048, 4096), (517, 64, 100)])
+def test_a_gpu_gives_the_classes_of_the_cpu(monkeypatch, count, side, rows):
+    gpu = numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(arrays.CuPy, "side", side)
+    monkeypatch.setattr(arrays.CuPy, "rows", rows)
+    features, labels, others = problem(count)
+    here = kernel_ridge.fit(features, labels, 3)
+    there = kernel_ridge.fit(features, labels, 3, arrays.CuPy())
+    assert (there.width, there.strength) == (here.width, here.strength) and there.validation == here.validation
+    assert np.abs(there.coefficients - here.coefficients).max() < 1e-3 * np.abs(here.coefficients).max()
+    found = kernel_ridge.predict(there, others, arrays.CuPy())
+    assert np.array_equal(found, kernel_ridge.predict(here, others)) and found.dtype == np.uint8
+    assert gpu.used < 10_000   # what is left is given back
+
+
+def test_rows_that_a_gpu_cannot_keep_give_the_same_coefficients(monkeypatch):
+    """Tiles of the factor take 4 (N^2 + N side) / 2 bytes; the rows, which are wide, are placed part by part."""
+    features, labels, others = problem(500, width=3000)
+    found = []
+    for memory in (1 << 30, 6 << 20):
+        gpu = numpy_cupy.install(monkeypatch, memory=memory)
+        monkeypatch.setattr(arrays.CuPy, "side", 100)
+        rows = features - features.mean(axis=0)
+        targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
+        found.append(kernel_ridge._solve(rows, targets, Kernel("rbf", 1e-4), 0.1, arrays.CuPy()))
+        assert gpu.most < memory
+    assert gpu.moved["there"] > 20 and rows.nbytes == 6_000_000
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)   # NumPy multiplies an array by itself in another order
+
+
+def test_predictions_take_no_more_memory_than_is_free(monkeypatch):
+    features, labels, others = problem(600, width=200)
+    model = kernel_ridge.fit(features, labels, 3)
+    for memory in (2_300_000, 700_000):
+        gpu = numpy_cupy.install(monkeypatch, memory=memory)
+        assert np.array_equal(kernel_ridge.predict(model, others, arrays.CuPy()), kernel_ridge.predict(model, others))
+        assert gpu.most < memory

@@ -13,11 +13,14 @@ import safetensors.numpy
 import sklearn.datasets
 import sklearn.svm
 
+import fit_svm
 import manifest_files
+import numpy_cupy
 from ladder import progress, sources
+from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
 from ladder.errors import UserError
-from ladder.store import artifacts
+from ladder.store import artifacts, scores
 
 IMAGES, DIGITS = sklearn.datasets.load_digits(return_X_y=True)
 TRAIN, TRAIN_LABELS = IMAGES[:600].astype(np.float32), DIGITS[:600].astype(np.uint8)
@@ -200,10 +203,11 @@ def gpu(monkeypatch):
     """A function that installs mocks of CuPy (with or without a usable GPU) and cuML."""
     def install(is_available):
         monkeypatch.setattr(backends, "unavailable", lambda name: None)
-        cuda = types.SimpleNamespace(is_available=lambda: is_available)
-        monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+        cupy = numpy_cupy.install(monkeypatch)
+        cupy.cuda.is_available = lambda: is_available
         monkeypatch.setitem(sys.modules, "cuml", types.ModuleType("cuml"))
         monkeypatch.setitem(sys.modules, "cuml.svm", types.SimpleNamespace(SVC=CumlLikeSVC))
+        return cupy
     return install
 
 
@@ -213,6 +217,39 @@ def test_the_pairs_of_cuml_make_one_model(gpu, kernel):
     model, solver = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
     assert solver == "cuML"
     np.testing.assert_array_equal(svm.predict(model, TEST), reference(kernel).predict(TEST))
+
+
+@pytest.mark.parametrize("kernel", kernel_functions.KERNELS)
+@pytest.mark.parametrize("rows", [4096, 64])
+def test_a_gpu_predicts_the_classes_of_the_cpu(gpu, monkeypatch, kernel, rows):
+    cupy = gpu(is_available=True)
+    monkeypatch.setattr(arrays.CuPy, "rows", rows)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml", kernel)
+    moved = cupy.moved["back"]
+    found = svm.predict(model, TEST, backend="cuml")
+    assert cupy.moved["back"] > moved and found.dtype == TRAIN_LABELS.dtype
+    np.testing.assert_array_equal(found, svm.predict(model, TEST))
+    largest = np.abs(decisions(model, TEST)).max()
+    np.testing.assert_allclose(svm.decisions_on_gpu(model, TEST), decisions(model, TEST), atol=1e-4 * largest)
+
+
+def test_a_gpu_with_little_memory_predicts_the_same(gpu):
+    cupy = gpu(is_available=True)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
+    cupy.total = cupy.used + 500_000
+    np.testing.assert_array_equal(svm.predict(model, TEST, backend="cuml"), svm.predict(model, TEST))
+    assert cupy.most < cupy.total
+
+
+def test_a_gpu_refuses_what_the_cpu_refuses(gpu):
+    gpu(is_available=True)
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS, "cuml")
+    broken = TEST.copy()
+    broken[7, 3] = np.nan
+    with pytest.raises(UserError, match="NaN or Inf, first in row 7"):
+        svm.predict(model, broken, backend="cuml")
+    with pytest.raises(UserError, match="fitted to 64 features, these rows have 63"):
+        svm.predict(model, TEST[:, 1:], backend="cuml")
 
 
 def test_cuml_is_refused_where_cupy_finds_no_gpu(gpu):
@@ -390,6 +427,20 @@ def test_the_stage_writes_a_machine_its_predictions_and_metrics(run_stage, tmp_p
     assert metrics["support_vectors"] == len(reference().support_)
     assert metrics["solver"] == "libsvm on BLAS Gram blocks"
     assert metrics["fit_seconds"] > 0 and metrics["predict_seconds"] > 0
+
+
+def test_the_stage_predicts_on_the_gpu_that_fitted_and_names_it(run_stage, gpu, monkeypatch, tmp_path):
+    cupy = gpu(is_available=True)
+    monkeypatch.setattr(scores, "record", lambda work, inputs: None)
+    params, used = {"backend": "cuml", "kernel": "rbf", "C": 10.0, "gamma": "scale"}, []
+    right = svm.decisions_on_gpu
+    monkeypatch.setattr(svm, "decisions_on_gpu", lambda *arguments: used.append(1) or right(*arguments))
+    with artifacts.making(tmp_path / "svm", manifest_files.spec("svm", params)) as work:
+        fit_svm.make(work, {name: artifacts.Artifact(tmp_path / name) for name in ("data", "features")}, params)
+    made = artifacts.Artifact(tmp_path / "svm")
+    np.testing.assert_array_equal(made.array("predictions.npy"), reference().predict(TEST))
+    assert used and cupy.moved["back"] and made.metrics["gpu"] == "Fake, driver 550.54.14, CuPy 0.0"
+    assert made.metrics["solver"] == "cuML"
 
 
 def test_the_stage_ends_with_one_line_on_a_mistake(run_stage, tmp_path):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+import numpy_cupy
 import references
+from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features
@@ -173,10 +175,26 @@ def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads():
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        recipe, _ = features.fit_components(encoder, images, Recipe(), 30, True, threads)
-        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, recipe, threads)])
+        recipe, _ = features.fit_components(encoder, images, Recipe(), 30, True, arrays.NumPy(threads))
+        blocks = features.blocks(encoder, images, recipe, arrays.NumPy(threads))
+        rows = np.concatenate([rows.copy() for _, rows in blocks])
         found.append((recipe.components.tobytes(), rows.tobytes()))
     assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("count, width", [(700, 60), (90, 400)])
+def test_a_gpu_gives_the_components_of_the_cpu(monkeypatch, count, width):
+    gpu = numpy_cupy.install(monkeypatch)
+    monkeypatch.setattr(arrays.CuPy, "rows", 128)
+    encoder, images = maps(count, width, rank=12)
+    found = []
+    for library in (arrays.NumPy(), arrays.CuPy()):
+        recipe, share = features.fit_components(encoder, images, Recipe(), 8, True, library)
+        rows = np.concatenate([rows.copy() for _, rows in features.blocks(encoder, images, recipe, library)])
+        found.append((recipe.components, share, rows))
+    (here, share, rows), (there, its_share, its_rows) = found
+    assert here.dtype == there.dtype and np.allclose(here, there, atol=5e-4) and share == pytest.approx(its_share, abs=1e-5)
+    assert np.allclose(rows, its_rows, atol=2e-2) and gpu.moved["back"] >= 3
 
 
 def test_directions_without_variance_are_zeros():

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import threadpoolctl
 
+import numpy_cupy
 import references
+from ladder.arithmetic import arrays
 from ladder.errors import UserError
 from ladder.features import patches
 from ladder.network import layers, networks
@@ -20,7 +22,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (12, 9, 8, 2)).astype(np.floa
 def pieces(request, monkeypatch):
     monkeypatch.setattr(patches, "ROWS", 64)   # several pieces
     with threadpoolctl.threadpool_limits(1):
-        yield patches.Pieces(request.param)
+        yield patches.Pieces(arrays.NumPy(request.param))
 
 
 def correlated(count=500, numbers=12, seed=0):
@@ -217,7 +219,8 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(monkeypatch):
     layer, found = one_layer(), set()
     for threads in (1, 2, 5):
         with threadpoolctl.threadpool_limits(1):
-            fitted = patches.fit(layer, Fit("conv", "pca", components=7), drawn(layer), SETTINGS, 0, patches.Pieces(threads))
+            pieces = patches.Pieces(arrays.NumPy(threads))
+            fitted = patches.fit(layer, Fit("conv", "pca", components=7), drawn(layer), SETTINGS, 0, pieces)
         found.add(fitted.weight.tobytes() + fitted.bias.tobytes())
     assert len(found) == 1
 
@@ -233,27 +236,10 @@ def test_the_last_hyperparameter_applies_to_all_further_layers():
     assert [settings.of_layer(number) for number in range(4)] == [(9, 0.1), (5, 0.2), (5, 0.3), (5, 0.3)]
 
 
-class OnDevice:
-    """A mock of CuPy with NumPy arrays that counts transfers."""
-
-    def __init__(self):
-        self.moved = []
-
-    def asarray(self, array):
-        self.moved.append("there")
-        return np.array(array)
-
-    def asnumpy(self, array):
-        self.moved.append("back")
-        return np.asarray(array)
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-
-def test_another_array_library_gives_the_same_numbers():
-    layer, spec, device = one_layer(), Fit("conv", "zca", centred=True), OnDevice()
+def test_a_gpu_gives_the_same_numbers(monkeypatch):
+    gpu = numpy_cupy.install(monkeypatch)
+    layer, spec = one_layer(), Fit("conv", "zca", centred=True)
     with threadpoolctl.threadpool_limits(1):
-        here = patches.fit(layer, spec, drawn(layer), SETTINGS, 0, patches.Pieces(1))
-        there = patches.fit(layer, spec, drawn(layer), SETTINGS, 0, patches.Pieces(1, device))
-    assert np.array_equal(here.weight, there.weight) and {"there", "back"} == set(device.moved)
+        here, there = (patches.fit(layer, spec, drawn(layer), SETTINGS, 0, patches.Pieces(library))
+                       for library in (arrays.NumPy(), arrays.CuPy()))
+    assert np.array_equal(here.weight, there.weight) and gpu.moved["there"] and gpu.moved["back"]

@@ -5,15 +5,29 @@ import itertools
 import numpy as np
 import pytest
 
+import cuda_emulator
 import references
 from compiled import compiled
 from cuda_emulator import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import gamma, integers, normal, poisoned
+from kernel_checks import (
+    UNIT,
+    counters,
+    fused,
+    gamma,
+    integers,
+    normal,
+    poisoned,
+    rounded_update,
+    step_state,
+    updated,
+)
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
+from ladder.network.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v1
+from ladder.rungs.patterns import Gradient
 from ladder.training import parity, plan
 from rung_checks import (
     check_forward,
@@ -144,8 +158,8 @@ def test_upsample2d(shape, relu):
 
 def device_bytes(made):
     """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
-    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
-               if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
+    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in launch.buffers
+               if made.buffers[name].kind not in ("dataset", "control"))
 
 
 def test_fewer_launches_and_bytes_than_the_rung_below():
@@ -192,6 +206,166 @@ def pooling_steps(network):
     return [step for step in build.plan().steps if step.operation.startswith("maxpool2d")]
 
 
+# ---- the losses
+
+@pytest.mark.parametrize("count", [1, 45, 1024, 1025, 3 * 256 * 1024 + 1])   # the last: 769 blocks
+def test_mse(count):
+    for values, exact in ((integers, True), (normal, False)):
+        prediction, target = values(1, count), values(1, count, seed=1)
+        gradient, losses = poisoned((1, count)), poisoned(5, np.float64)
+        run_step(gpu_opt_v1.mse, {"prediction": prediction, "target": target, "counters": counters(7, 0, 2)},
+                 {"gradient": gradient, "losses": losses}, divisor=64)
+        difference = prediction.astype(float) - target
+        loss = np.mean(difference ** 2)
+        assert (np.abs(gradient - 2 / 64 * difference) <= (0 if exact else gamma(2) * np.abs(difference))).all()
+        assert abs(losses[2] - loss) <= (loss * 2 ** -50 if exact else gamma(8) * loss)   # of float32 four terms at most
+        assert np.isnan(losses[[0, 1, 3, 4]]).all()
+
+
+def test_a_nan_is_not_lost_in_the_loss():
+    prediction, losses = np.zeros((1, 2000), np.float32), np.zeros(1)
+    prediction[0, 1999] = np.nan
+    run_step(gpu_opt_v1.mse, {"prediction": prediction, "target": np.zeros_like(prediction), "counters": counters(0)},
+             {"gradient": poisoned(prediction.shape), "losses": losses}, divisor=64)
+    assert np.isnan(losses[0])
+
+
+def run_cross_entropy(scores, labels):
+    """gradient, loss, hits of scores (batch, 1, 1, classes) at an offset into a larger, shuffled data set."""
+    batch, rows = len(scores), len(scores) + 5
+    permutation = np.random.default_rng(0).permutation(rows)
+    all_labels = np.full(rows, 255, np.uint8)
+    all_labels[permutation[3:3 + batch]] = labels
+    gradient, losses, hits = poisoned(scores.shape), poisoned(4, np.float64), poisoned(4, np.float64)
+    run_step(gpu_opt_v1.cross_entropy, {"prediction": scores, "labels": all_labels, "permutation": permutation,
+                                        "counters": counters(7, 3, 2)}, {"gradient": gradient, "losses": losses, "hits": hits})
+    assert np.isnan(losses[[0, 1, 3]]).all() and np.isnan(hits[[0, 1, 3]]).all()
+    return gradient, losses[2], hits[2]
+
+
+@pytest.mark.parametrize("values", [integers, normal])   # among integers many maxima are tied
+@pytest.mark.parametrize("spread", [1, 30])              # exp(4 * 30) is infinite
+@pytest.mark.parametrize("batch, classes", [(1, 2), (5, 10), (40, 33), (9, 100), (300, 3)])
+def test_cross_entropy(batch, classes, spread, values):
+    scores = values(batch, 1, 1, classes) * np.float32(spread)
+    labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
+    gradient, loss, hits = run_cross_entropy(scores, labels)
+    wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
+    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
+    size = np.ptp(scores, axis=3).max().astype(float)
+    terms = classes + 4 + (0 if values is integers else size)
+    is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
+    bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
+    assert (np.abs(gradient - wanted) <= bound).all()
+    assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
+    assert hits == wanted_hits >= 1
+
+
+@pytest.mark.parametrize("distance", [6, 8, 10])
+def test_the_loss_of_a_sure_answer_keeps_its_digits(distance):
+    """The logarithm of a sum just above 1."""
+    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
+    _, loss, _ = run_cross_entropy(scores, [0])
+    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT
+
+
+@pytest.mark.parametrize("classes", [3, 40])
+def test_cross_entropy_of_a_nan(classes):
+    scores = normal(4, 1, 1, classes)
+    scores[0, 0, 0, 0] = scores[2, 0, 0, -1] = np.nan
+    best = np.nan_to_num(scores, nan=-9).reshape(4, classes).argmax(axis=1)
+    gradient, loss, hits = run_cross_entropy(scores, best)
+    assert np.isnan(gradient).all(axis=(1, 2, 3)).tolist() == [True, False, True, False]
+    assert np.isnan(gradient).sum() == 2 * classes and np.isnan(loss) and hits == 2
+    scores[0] = np.nan
+    assert run_cross_entropy(scores, [0, *best[1:]])[2] == 2   # not the row whose scores are all NaN
+
+
+def test_losses_are_added_in_float64():
+    """A large number and others that float32 loses beside it, within a thread, a warp and a block."""
+    summed = np.full(2000, 2.0 ** -30)
+    summed[0], losses, hits = 1, np.zeros(1), np.zeros(1)
+    total, expected = KERNELS / RUNG / "mse.cu", 1 + 1999 * 2.0 ** -30
+    cuda_emulator.check(load(total).get_function("mse_total"), (1,), (256,),
+                        (summed, counters(0), losses, np.int32(4), np.int32(2000)))
+    assert losses[0] == expected / 4
+    rows = np.stack([summed, summed]).astype(np.float32)
+    cuda_emulator.check(load(KERNELS / RUNG / "cross_entropy.cu").get_function("cross_entropy_totals"), (1,), (256,),
+                        (rows, counters(0), losses, hits, np.int32(2000)))
+    assert (losses[0], hits[0]) == (expected / 2000, expected)
+    gradient, partials = poisoned(1024), np.zeros(1)
+    prediction = np.where(np.arange(1024) == 0, 1, 2.0 ** -15).astype(np.float32)
+    prediction[[256, 512, 768]] = 0
+    cuda_emulator.check(load(total).get_function("mse"), (1,), (256,),
+                        (prediction, np.zeros_like(prediction), gradient, partials, np.int32(1024), np.float32(1)))
+    assert partials[0] == 1 + 1020 * 2.0 ** -30
+
+
+# ---- the update
+
+SIZES = {"a.weight": (257, 1, 1, 2), "a.bias": (257,), "norm.weight": (1,), "b.weight": (3, 2, 2, 64)}   # 3, 2, 1 and 3 blocks
+
+
+def updates(rule, settings, at_step=3):
+    """(arrays by role before, after, launches) of one launch over parameters of these SIZES."""
+    gradients = {f"{name}.gradient": normal(*shape, seed=number) for number, (name, shape) in enumerate(SIZES.items())}
+    writes = {name: normal(*shape, seed=10 + number) for number, (name, shape) in enumerate(SIZES.items())}
+    for name, average in itertools.product(SIZES, AVERAGES[rule]):
+        writes[f"{name}.{average}"] = np.abs(normal(*SIZES[name], seed=20 + len(writes)))
+    before = {**gradients, **{role: array.copy() for role, array in writes.items()}}
+    rates, step = step_state(at_step)
+    launches = run_step(gpu_opt_v1.update, {**gradients, "learning_rates": rates, "counters": step}, writes,
+                        operation=f"{rule}_update", **settings,
+                        gradients={name: Gradient(f"{name}.gradient") for name in SIZES})
+    return before, writes, launches
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.125])
+@pytest.mark.parametrize("rule", AVERAGES)
+def test_one_launch_updates_all_parameters(rule, weight_decay, clip):
+    momentum = {"momentum": 0.5} if rule == "momentum" else {}
+    before, after, (launch,) = updates(rule, {"weight_decay": weight_decay, "clip": clip, **momentum})
+    assert launch.grid == (9,)
+    for name in SIZES:
+        w, g, *state = (before[role].astype(float)
+                        for role in (name, f"{name}.gradient", *(f"{name}.{average}" for average in AVERAGES[rule])))
+        wanted, averages = updated(rule, w, g, state, 3, weight_decay, clip, momentum.get("momentum", 0))
+        # A handful of roundings, none of a difference of large numbers except w's own; sizes here are at most about 5.
+        np.testing.assert_allclose(after[name], wanted, rtol=0, atol=16 * UNIT * 5)
+        for average, value in zip(AVERAGES[rule], averages, strict=True):
+            np.testing.assert_allclose(after[f"{name}.{average}"], value, rtol=0, atol=16 * UNIT * 5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum"])
+def test_sgd_and_momentum_to_the_last_bit(rule):
+    momentum = {"momentum": 0.9} if rule == "momentum" else {}
+    before, after, _ = updates(rule, {"weight_decay": 0.1, "clip": 0.5, **momentum})
+    for name in SIZES:
+        velocity = before.get(f"{name}.velocity", np.zeros(SIZES[name], np.float32))
+        wanted, velocity = rounded_update(before[name], before[f"{name}.gradient"], velocity, step_state(3)[0][3], 0.1, 0.5,
+                                          momentum.get("momentum", 0))
+        assert np.array_equal(after[name], wanted)
+        assert rule == "sgd" or np.array_equal(after[f"{name}.velocity"], velocity)
+
+
+def test_a_plan_updates_the_parameters_that_learn_in_one_launch_and_no_others():
+    settings = plan.Settings(network=NETWORK, variant=RUNG, batch_size=2, optimizer=Optimizer("adam"), frozen=NETWORK.encoder)
+    made = plan.training_plan(settings, plan.Dataset(64, "uint8"), plan.Length(1, 1))
+    (update,) = [step for step in made.steps if step.work == "update" and step.operation != "advance"]
+    (launch,) = update.launches
+    learning = {name for name in NETWORK.parameters if name.startswith("dec")}
+    averages = {f"{name}.{average}" for name in learning for average in ("mean", "square")}
+    assert launch.arguments[0].written == learning | averages
+    assert launch.buffers == {*learning, *averages, "counters", "learning_rates", *(f"{name}.gradient" for name in learning)}
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("file, kernel", [("update.cu", "sgd_update"), ("update.cu", "momentum_update")])
+def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernel):
+    assert fused(compiled(f"{RUNG}/{file}", (), "sm_80").ptx, kernel) == []
+
+
 @pytest.mark.parametrize("name", parity.PROTOCOLS)
 def test_parity_with_the_cpu_rung(name):
     """test_ladder.py trains the whole autoencoder."""
@@ -205,7 +379,7 @@ def test_parity_with_the_cpu_rung(name):
 
 RESIZINGS = {(f"{RUNG}/{file}.cu", (f"WIDTH={width}",)) for file in ("maxpool2d", "upsample2d") for width in (1, 4)}
 FILES = sorted(path.name for path in (KERNELS / RUNG).glob("*.cu"))
-LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
+LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS, (f"{RUNG}/cross_entropy.cu", ()),
                    *itertools.chain(*(convolution_launches(gpu_opt_v1, shape) for shape in CONVOLUTIONS)),
                    *itertools.chain(*(convolution_launches(gpu_opt_v1, *case) for case in STRIDED))})
 
@@ -216,6 +390,9 @@ LAUNCHES = sorted({*launches_of(training_plan(RUNG, NETWORK), RUNG), *RESIZINGS,
 def test_every_gpu_can_run_it_as_the_rung_claims(source, defines, architecture):
     made = compiled(source, defines, architecture)
     assert sorted(made.kernels) == sorted(load(KERNELS / source).names)
+    if not defines:   # losses and updates: no tiles
+        assert all(resources.spill_bytes == resources.stack_bytes == 0 for resources in made.kernels.values())
+        return
     resizing = (source, defines) in RESIZINGS
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name

@@ -27,6 +27,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
 from ladder.network.optimizers import AVERAGES, Optimizer
 from ladder.rungs import gpu_opt_v2
+from ladder.rungs.patterns import Gradient
 from ladder.training import parity, plan
 from rung_checks import (
     ORDERS,
@@ -142,7 +143,7 @@ def test_conv2d_weight_grad_through_relu_and_pooling(shape, kind):
         reads, dy = received(conv, kind, values)
         dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
         run_step(gpu_opt_v2.conv2d_weight_grad, {"x": conv.x, **reads}, {"dweight": dweight, "dbias": dbias},
-                 padding=conv.padding, orders=orders)
+                 padding=conv.padding, kernel=conv.kernel, orders=orders)
         bound = 0 if values is integers else gamma(dy[..., 0].size)
         assert (np.abs(dweight - conv.weight_grad(conv.x, dy)) <= bound * conv.weight_grad(np.abs(conv.x), np.abs(dy))).all()
         assert (np.abs(dbias - dy.sum(axis=(0, 1, 2))) <= bound * np.abs(dy).sum(axis=(0, 1, 2))).all()
@@ -223,7 +224,8 @@ def test_upsample_conv2d_weight_grad(shape, relu):
         x, conv = upsampled(shape, values)
         reads, dy = received(conv, "relu", values) if relu else ({"dy": conv.dy}, conv.dy)
         dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-        run_step(gpu_opt_v2.upsample_conv2d_weight_grad, {"x": x, **reads}, {"dweight": dweight, "dbias": dbias}, orders=orders)
+        run_step(gpu_opt_v2.upsample_conv2d_weight_grad, {"x": x, **reads}, {"dweight": dweight, "dbias": dbias}, orders=orders,
+                 kernel=3)
         x, dy = references.upsample2d(x), dy.astype(float)
         bound = 0 if values is integers else gamma(dy[..., 0].size)
         assert (np.abs(dweight - conv.weight_grad(x, dy)) <= bound * conv.weight_grad(np.abs(x), np.abs(dy))).all()
@@ -253,56 +255,83 @@ def test_a_nan_is_not_lost(name, filters):
 
 # ---- the update
 
-@pytest.mark.parametrize("collapsed", [False, True])
+def gradients(layers):
+    """({parameter: Gradient}, {parameter: (gradient in float64, terms of its sums)}, {buffer: its parts}).
+
+    layers: (layer's name, gradient of a convolution or, behind an upsampling, of its collapsed taps?).
+    """
+    found, wanted, parts = {}, {}, {}
+    for number, (name, collapsed) in enumerate(layers):
+        shape = (2, 7 + number, 5, 5, 3 + number)
+        x, conv = upsampled(shape, normal) if collapsed else (None, Convolution((*shape, 3, 1), normal))
+        matrix = (16 * len(conv.weight), 5) if collapsed else (len(conv.weight), 9 * 5)
+        pixels = 2 * shape[1] * 5
+        splits, _ = gpu_opt_v2.split(gpu_opt_v2.weight_tile(*matrix), *matrix, pixels)
+        parts[f"{name}.parts"] = poisoned(gpu_opt_v2.parts_shape(splits, *matrix))
+        run_step(gpu_opt_v2.upsample_conv2d_weight_grad if collapsed else gpu_opt_v2.conv2d_weight_grad,
+                 {"x": conv.x if x is None else x, "dy": conv.dy}, {"parts": parts[f"{name}.parts"]}, padding=1, kernel=3)
+        found |= {f"{name}.weight": Gradient(f"{name}.parts", True, 0, collapsed),
+                  f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], collapsed)}
+        wanted |= {f"{name}.weight": conv.weight_grad(conv.x if x is None else references.upsample2d(x), conv.dy),
+                   f"{name}.bias": conv.dy.astype(float).sum(axis=(0, 1, 2))}
+    return found, wanted, parts
+
+
+@pytest.mark.parametrize("layers", [[("a", False)], [("a", True)], [("a", False), ("b", True), ("c", True), ("d", False)]],
+                         ids=["plain", "collapsed", "four"])
 @pytest.mark.parametrize("optimizer", RULES, ids=lambda optimizer: optimizer.name)
-def test_weight_gradients_update_the_weights(optimizer, collapsed):
-    x, conv = upsampled((2, 7, 5, 5, 3), normal) if collapsed else (None, Convolution((2, 7, 5, 5, 3, 3, 1), normal))
-    inputs = conv.x if x is None else x
-    gradients = {"weight": conv.weight_grad(conv.x if x is None else references.upsample2d(x), conv.dy),
-                 "bias": conv.dy.astype(float).sum(axis=(0, 1, 2))}
-    writes = {"weight": conv.weight.copy(), "bias": conv.bias.copy()}
-    for number, average in enumerate(AVERAGES[optimizer.name]):
-        writes |= {f"{role}.{average}": np.abs(normal(*writes[role].shape, seed=7 + number)) for role in ("weight", "bias")}
-    before = {role: array.astype(float) for role, array in writes.items()}
-    rates, counters = step_state(3)
-    run_step(gpu_opt_v2.upsample_conv2d_weight_grad if collapsed else gpu_opt_v2.conv2d_weight_grad,
-             {"x": inputs, "dy": conv.dy, "learning_rates": rates, "counters": counters}, writes, padding=1,
-             update=optimizer.name, weight_decay=optimizer.weight_decay, clip=optimizer.clip,
-             **({"momentum": optimizer.momentum} if optimizer.name == "momentum" else {}))
-    for role, gradient in gradients.items():
-        state = [before[f"{role}.{average}"] for average in AVERAGES[optimizer.name]]
-        wanted, averages = updated(optimizer.name, before[role], gradient, state, 3, optimizer.weight_decay, optimizer.clip,
+def test_one_launch_adds_the_parts_of_all_gradients_and_updates_all_parameters(optimizer, layers):
+    found, gradient_of, parts = gradients(layers)
+    whole = normal(700, seed=9)   # of a parameter whose gradient is not in parts, in three blocks
+    found["norm.weight"], gradient_of["norm.weight"] = Gradient("norm.gradient"), whole.astype(float)
+    writes = {}
+    for seed, (name, gradient) in enumerate(gradient_of.items()):
+        writes[name] = normal(*gradient.shape, seed=seed)
+        writes |= {f"{name}.{average}": np.abs(normal(*gradient.shape, seed=20 + 2 * seed + number))
+                   for number, average in enumerate(AVERAGES[optimizer.name])}
+    before = {name: array.astype(float) for name, array in writes.items()}
+    rates, step = step_state(3)
+    (launch,) = run_update(optimizer.name, found, {**parts, "norm.gradient": whole}, writes, rates, step, optimizer)
+    assert launch.grid == (sum(-(-gradient.size // 256) for gradient in gradient_of.values()),)
+    for name, gradient in gradient_of.items():
+        state = [before[f"{name}.{average}"] for average in AVERAGES[optimizer.name]]
+        wanted, averages = updated(optimizer.name, before[name], gradient, state, 3, optimizer.weight_decay, optimizer.clip,
                                    optimizer.momentum)
         # The error of the gradient, at most 3 after clipping, and a handful of roundings of values of at most about 5.
-        bound = gamma(conv.dy[..., 0].size + 8) * 40
-        np.testing.assert_allclose(writes[role], wanted, rtol=0, atol=bound)
+        bound = gamma(2 * 10 * 14 * 10 + 8) * 40
+        np.testing.assert_allclose(writes[name], wanted, rtol=0, atol=bound)
         for average, value in zip(AVERAGES[optimizer.name], averages, strict=True):
-            np.testing.assert_allclose(writes[f"{role}.{average}"], value, rtol=0, atol=bound)
+            np.testing.assert_allclose(writes[f"{name}.{average}"], value, rtol=0, atol=bound)
+
+
+def run_update(rule, found, sources, writes, rates, step, settings):
+    momentum = {"momentum": settings.momentum} if rule == "momentum" else {}
+    return run_step(gpu_opt_v2.update, {**sources, "learning_rates": rates, "counters": step}, writes,
+                    operation=f"{rule}_update", gradients=found, weight_decay=settings.weight_decay, clip=settings.clip,
+                    **momentum)
 
 
 @pytest.mark.parametrize("name", ["rmsprop", "adam"])
 def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name):
     gradient = np.array([0, 1e-8, 1e-7], np.float32)
-    names = [f"{role}{suffix}" for role in ("weight", "bias") for suffix in ("", *(f".{each}" for each in AVERAGES[name]))]
-    writes = {each: np.zeros((3, 1, 1, 1) if each.startswith("weight") else 3, np.float32) for each in names}
-    rates, counters = step_state(0)
-    run_step(gpu_opt_v2.conv2d_weight_grad, {"x": np.ones((1, 1, 1, 1), np.float32), "dy": gradient.reshape(1, 1, 1, 3),
-                                             "learning_rates": rates, "counters": counters},
-             writes, padding=0, update=name, weight_decay=0.0, clip=0.0)
+    state = {"": np.zeros(3, np.float32), **{f".{average}": np.zeros(3, np.float32) for average in AVERAGES[name]}}
+    found = updated_by(gradient, 0, step_state(0)[0], state, update=name, weight_decay=0.0, clip=0.0)
     wanted, _ = updated(name, np.zeros(3), gradient.astype(float), [np.zeros(3) for _ in AVERAGES[name]], 0, 0, 0, 0)
     for role in ("weight", "bias"):
-        np.testing.assert_allclose(writes[role].reshape(3), wanted, rtol=1e-5)
+        np.testing.assert_allclose(found[role], wanted, rtol=1e-5)
 
 
 def updated_by(gradient, at_step, rates, state, **settings):
     """{role or 'role.average': array} after the update of weights and biases with this gradient; state: their values before."""
     count, writes = len(gradient), {}
-    for role, shape in (("weight", (count, 1, 1, 1)), ("bias", count)):
-        writes |= {f"{role}{average}": value.reshape(shape).copy() for average, value in state.items()}
-    run_step(gpu_opt_v2.conv2d_weight_grad,
-             {"x": np.ones((1, 1, 1, 1), np.float32), "dy": gradient.reshape(1, 1, 1, count), "learning_rates": rates,
-              "counters": counters(at_step)}, writes, padding=0, **settings)
-    return {role: value.reshape(-1) for role, value in writes.items()}
+    for role in ("weight", "bias"):
+        writes |= {f"{role}{average}": value.copy() for average, value in state.items()}
+    parts = np.concatenate([gradient, gradient, [0] * (-2 * count % 4)]).astype(np.float32)[None]
+    found = {"weight": Gradient("parts", True, 0), "bias": Gradient("parts", True, count)}
+    run_update(settings["update"], found, {"parts": parts}, writes, rates, counters(at_step),
+               Optimizer(settings["update"], weight_decay=settings["weight_decay"], clip=settings["clip"],
+                         momentum=settings.get("momentum", 0.0)))
+    return writes
 
 
 @pytest.mark.parametrize("optimizer", [Optimizer("sgd", momentum=0), Optimizer("momentum")], ids=lambda each: each.name)
@@ -345,15 +374,17 @@ def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
         last_read, written = parameter_steps(made, name)
         assert len(written) == 1 and written[0] > last_read
         assert (f"{name}.gradient" in made.buffers) == (not fused)
-    assert sum(step.operation == "adam_update" for step in made.steps) == (0 if fused else len(NETWORK.parameters))
+    (update,) = [step for step in made.steps if step.operation == "adam_update"]
+    assert len(update.launches) == 1
+    assert ("enc1.parts" in update.reads.values()) == fused
 
 
 # ---- the plan
 
 def device_bytes(made):
     """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
-    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in set(launch.arguments)
-               if isinstance(name, str) and made.buffers[name].kind not in ("dataset", "control"))
+    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in launch.buffers
+               if made.buffers[name].kind not in ("dataset", "control"))
 
 
 @pytest.mark.parametrize("below", ["gpu_basic", "gpu_opt_v1"])
@@ -383,12 +414,13 @@ def test_the_splits_of_the_weight_gradients_at_batch_64():
                         "dec2_relu": (4, 1, 44)}
 
 
-def test_a_convolution_without_bias_is_updated_in_a_step_of_its_own():
+def test_a_convolution_without_bias_is_updated_with_the_others():
     network = networks.resolve("two", (4, 4, 2), (layers.conv2d("a", 4, bias=False), layers.relu("a_relu"),
                                                   layers.conv2d("b", 2)), "a", "mse")
     made = training_plan(RUNG, network)
-    assert [step.layer for step in made.steps if step.operation == "sgd_update"] == ["a"]
-    assert [step.attributes.get("update") for step in made.steps if step.operation == "conv2d_weight_grad"] == ["sgd", None]
+    (update,) = [step for step in made.steps if step.operation == "sgd_update"]
+    assert update.attributes["gradients"] == {"a.weight": Gradient("a.parts", True), "b.weight": Gradient("b.parts", True),
+                                              "b.bias": Gradient("b.parts", True, 2 * 9 * 4)}
     assert "a.bias" not in made.buffers and made.buffers["a.no_bias"].kind == "control"
 
 
@@ -436,8 +468,8 @@ def test_parity_with_the_tiles_of_large_batches(monkeypatch):
     check_parity()
 
 
-def test_parity_with_updates_of_their_own(monkeypatch):
-    monkeypatch.setattr(gpu_opt_v2, "FUSES_UPDATE", False)
+def test_parity_with_gradients_that_are_added_before_the_update(monkeypatch):
+    monkeypatch.setattr(gpu_opt_v2, "GRADIENTS_IN_PARTS", False)
     check_parity()
 
 

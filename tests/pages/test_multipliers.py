@@ -258,3 +258,12 @@ def test_arms_of_weights_as_they_are_have_accuracies_but_neither_times_nor_curve
     assert rows[1]["difference"] == pytest.approx(-0.04, abs=2e-3)
     page = multipliers_page.page(groups_of(cells))
     assert "Training loss" not in page and "Test accuracy" in page and "None" not in text_of(page)
+
+
+@pytest.mark.parametrize("value, deviation, text, error", [
+    (1.4423, 0.070511, "1.442", "± 0.071"), (0.02, 0.5, "0.02", "± 0.50"), (0.012345, None, "0.01235", ""),
+    (3.0, 0.0, "3", "± 0")])
+def test_a_loss_has_as_many_decimals_as_its_deviation(value, deviation, text, error):
+    of = {"final_loss": value, "final_loss_deviation": deviation}
+    shown = multipliers_page._cell(of, "final_loss", multipliers_page._loss_text(deviation))
+    assert (shown["text"], shown["deviation"]) == (text, error)

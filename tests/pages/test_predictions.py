@@ -97,11 +97,27 @@ def test_names_with_no_folder_in_common_are_shown_whole():
     assert predictions._common_folder(["1.png"]) == ""
 
 
-def test_bars_of_an_svm_are_its_margins_and_a_lost_one_has_no_length():
-    answer = {"margins": {"8": -0.25, "3": 0.5, "1": 2.0}, "scores": {}}
-    rows = predictions._bars(answer)
-    assert [(row["name"], row["length"], row["text"]) for row in rows] == [
-        ("8", 0, "-0.25"), ("3", 25, "0.50"), ("1", 100, "2.00")]
+def test_bars_of_an_svm_are_its_votes_with_the_answer_first_and_longest_and_its_margins_beside_them():
+    answer = {"class": "5", "margins": {"8": -0.25, "3": 0.5, "1": 2.0}, "scores": {"1": 0, "3": 1, "5": 2, "8": 2}}
+    rows = predictions._bars(answer, 3)
+    assert [(row["name"], row["length"], row["text"], row["note"]) for row in rows] == [
+        ("5", 66.67, "2 of 3", ""), ("8", 66.67, "2 of 3", "behind by -0.25"), ("3", 33.33, "1 of 3", "behind by 0.50"),
+        ("1", 0, "0 of 3", "behind by 2.00")]
+
+
+@pytest.mark.parametrize("margins, scores, votes, close", [
+    ({"8": 0.4, "3": 2.0}, {}, 9, True), ({"8": 0.6, "3": 2.0}, {}, 9, False), ({"8": 0.15}, {}, None, True),
+    (None, {"1": 0.5, "2": 0.35, "3": 0.15}, None, True), (None, {"1": 0.7, "2": 0.2, "3": 0.1}, None, False)])
+def test_an_answer_that_only_just_leads_is_a_close_call(margins, scores, votes, close):
+    assert predictions._is_close({"margins": margins, "scores": scores}, votes) is close
+
+
+def test_the_strongest_maps_are_shown_each_white_at_its_largest_value():
+    maps = np.zeros((4, 4, 20), np.float32)
+    maps[1, 2, 7], maps[3, 3, 2] = 5.0, 0.5
+    shown = predictions.maps_picture(maps)
+    assert shown.shape == (4 * 2 + 1, 4 * 6 + 5, 4)
+    assert shown[1, 2, 0] == 255 and shown[3, 5 + 3, 0] == 255 and (shown[..., 0] > 0).sum() == 2
 
 
 @pytest.mark.parametrize("probability, text", [(1.0, "> 99.9 %"), (0.9994, "99.9 %"), (0.25, "25.0 %"), (0.0006, "0.1 %"),
@@ -112,7 +128,7 @@ def test_no_probability_is_written_as_certain_or_impossible(probability, text):
 
 def test_bars_of_a_network_are_its_largest_probabilities():
     scores = {name: share for name, share in zip("abcdefg", [0.01, 0.6, 0.02, 0.3, 0.04, 0.02, 0.01], strict=True)}
-    rows = predictions._bars({"margins": None, "scores": scores})
+    rows = predictions._bars({"class": "b", "margins": None, "scores": scores}, None)
     assert [row["name"] for row in rows] == ["b", "d", "e", "c", "f"] and rows[0]["length"] == 60
 
 

@@ -13,16 +13,16 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
-from ladder.pages import intervals, report, report_sections, templates, verdicts
+from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
 from ladder.store import artifacts
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps",
-        "seed", "versions", "loss", "accuracy", "answered_by", "test_loss", "test_accuracy",
+        "seed", "versions", "loss", "accuracy", "curves", "answered_by", "test_loss", "test_accuracy",
         "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
         "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
-        "evaluations", "seeds", "ablation", "test_scores"]
+        "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -523,31 +523,14 @@ def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
 
 
-# ---- streamed images
+# ---- what a GPU computed
 
-def streamed(digits, monkeypatch, **copies):
-    """The page's text of a training with these further seconds by operation."""
-    metrics = digits["train"].metrics
-    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
-    return text_of(page_of(digits))
-
-
-def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
-    total = sum(digits["train"].metrics["seconds_by_operation"].values())
-    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
-    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
-            "behind the computation; the GPU waited 0.5 s for them.") in text
-    rows = report_sections.operation_times(digits["train"])
-    names = [row["name"] for row in rows["rows"]]
-    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
-
-
-def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
-    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
-
-
-def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
-    assert "streamed" not in text_of(digits_page)
+def test_classifiers_that_a_gpu_computed_are_named_with_it(digits, digits_page, monkeypatch):
+    assert "computed on" not in text_of(digits_page)
+    for role in ("svm", "svm_pixels"):
+        monkeypatch.setitem(digits[role].metrics, "gpu", "NVIDIA H200, driver 580.95.05, CuPy 14.2.0")
+    named = ", ".join(roles.title(role) for role in ("svm", "svm_pixels"))
+    assert f"{named}: computed on NVIDIA H200, driver 580.95.05, CuPy 14.2.0." in text_of(page_of(digits))
 
 
 def test_the_verdict_holds_the_run_against_each_control_image_by_image(digits):
@@ -586,3 +569,46 @@ def test_a_network_that_classifies_is_held_against_the_most_frequent_class_and_a
     assert majority["accuracy"] == np.mean(labels == np.argmax(np.bincount(training))) < 0.2
     page = report.page(run, report.summary(run, "r0123456789e"))
     assert "Linear, raw pixels" in page and 'class="track  off"' in page   # the other is far below
+
+
+def test_the_page_says_when_and_how_a_rung_and_cuml_were_checked_before_their_first_use(digits, digits_page):
+    def noted(role, name, summary):
+        one = artifacts.Artifact(digits[role].folder)
+        note = {"name": name, "made": "2026-01-31T12:34:56Z", "seconds": 12.3, "summary": summary}
+        one.manifest = {**one.manifest, "notes": {"first_use": note}}
+        return one
+
+    run = {**digits, "train": noted("train", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"),
+           "features": noted("features", "gpu_opt_v2", "sgd 1.9e-07 in a.bias"), "svm": noted("svm", "cuml", "rbf within 1e-4")}
+    text = text_of(page_of(run))
+    assert text.count("Check of gpu_opt_v2") == 1 and "Check of" not in text_of(digits_page)
+    assert ("passed 2026-01-31 12:34 UTCbefore its first use on this GPU, beside the cpu rung, in 12 s: sgd 1.9e-07 in "
+            "a.bias") in text
+    assert "before its first use on this GPU, beside scikit-learn, in 12 s: rbf within 1e-4" in text
+
+
+# ---- streamed images
+
+def streamed(digits, monkeypatch, **copies):
+    """The page's text of a training with these further seconds by operation."""
+    metrics = digits["train"].metrics
+    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
+    return text_of(page_of(digits))
+
+
+def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
+    total = sum(digits["train"].metrics["seconds_by_operation"].values())
+    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
+    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
+            "behind the computation; the GPU waited 0.5 s for them.") in text
+    rows = report_sections.operation_times(digits["train"])
+    names = [row["name"] for row in rows["rows"]]
+    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
+
+
+def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
+    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
+
+
+def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
+    assert "streamed" not in text_of(digits_page)

@@ -54,6 +54,8 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
     tested = lenet["evaluate"].metrics["loss"]
     assert level["label"] == f"test images {tested:.4g}" and level["y"] == pytest.approx([tested] * 2, rel=1e-5)
     assert level["x"] == [0, 69] and loss["still"]["labels"][1]["text"] == level["label"]
+    assert report_sections.curves(lenet) == {"step": losses["x"], "loss": losses["y"],
+                                             "accuracy": accuracy["data"]["series"][0]["y"]}
 
 
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):

@@ -25,7 +25,6 @@ from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import VARIANTS
 from ladder.training import parity, plan
-from ladder.workflow import stages
 from rung_checks import kernel_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
@@ -317,4 +316,4 @@ def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
     folder = kernel_folder(rung)
     held = {(f"{folder}/{path.name}", entry) for path in (KERNELS / folder).glob("*.cu") for entry in load(path).names}
     assert held and held <= launched
-    assert {f"kernels/{source}" for source, _ in launched} <= stages.variant_sources(rung)
+    assert {f"kernels/{source}" for source, _ in launched} <= executors.sources(rung)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import emulator_executor
+import plan_checks
 import zoo
 from ladder.errors import UserError
 from ladder.network.optimizers import Optimizer
@@ -61,16 +62,14 @@ def at_the_end(name, small, buffer, batch):
 
 def check_last_blocks(launch, made, small_launch, arrays):
     """Runs the small launch, too. False if the launch is not one that can be compared."""
-    names = [name for name in launch.arguments if isinstance(name, str)]
-    written = {name for name, parameter in zip(launch.arguments, emulator_executor.function(launch).parameters, strict=True)
-               if parameter.writable}
+    names, written = launch.buffers, plan_checks.writes(launch)
     grows = {name for name in names if made.batch in made.buffers[name].shape}
     if not written <= grows or launch.entry in OF_THE_BATCH:   # not written <= grows: a sum over the batch
         emulator_executor.Executor().launch(small_launch, arrays)
         return False
     for name in written:
         arrays[name][...] = np.nan if arrays[name].dtype.kind == "f" else 255
-    at = {name: at_the_end(name, arrays[name], made.buffers[name], made.batch) for name in set(names)}
+    at = {name: at_the_end(name, arrays[name], made.buffers[name], made.batch) for name in names}
     arguments = []
     for argument, own in zip(launch.arguments, small_launch.arguments, strict=True):
         of_the_size = not isinstance(own, np.floating)   # as 1 over the numbers of the batch is not

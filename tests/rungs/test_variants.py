@@ -24,6 +24,11 @@ def machine(monkeypatch):
     return pretend
 
 
+def first(folder):
+    """(variant, reason) of the first choice."""
+    return next(iter(variants.candidates(folder).items()))
+
+
 def record(folder, fastest, **changes):
     (folder / variants.RECORD).write_text(json.dumps({"machine": variants.machine() | changes, "fastest": fastest}))
 
@@ -34,32 +39,32 @@ def test_the_default_rung_exists():
 
 def test_auto_is_the_default_of_the_kind_of_machine_before_anything_was_measured(machine, tmp_path):
     machine(None, "numba")
-    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+    assert first(tmp_path)[0] == "cpu"
     machine(H200, "cupy", "numba")
-    assert variants.resolve_variant("auto", tmp_path)[0] == "gpu_basic"
+    assert first(tmp_path)[0] == "gpu_basic"
     machine(H200, "numba")   # a GPU without CuPy is no GPU
-    name, how = variants.resolve_variant("auto", tmp_path)
+    name, how = first(tmp_path)
     assert name == "cpu" and "results/parity.html" in how
 
 
 def test_auto_is_the_fastest_that_passed_on_this_machine(machine, tmp_path):
     machine(H200, "cupy", "numba")
     record(tmp_path, "gpu_opt_v1")
-    assert variants.resolve_variant("auto", tmp_path) == ("gpu_opt_v1", "the fastest that passed on this machine")
+    assert first(tmp_path) == ("gpu_opt_v1", "the fastest that passed on this machine")
 
 
 @pytest.mark.parametrize("change", [{"host": "another"}, {"gpu": "Tesla T4"}, {"gpu": None}])
 def test_what_another_machine_measured_does_not_count(machine, tmp_path, change):
     machine(H200, "cupy")
     record(tmp_path, "cpu", **change)
-    assert variants.resolve_variant("auto", tmp_path)[0] == "gpu_basic"
+    assert first(tmp_path)[0] == "gpu_basic"
 
 
 def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
     machine(H200, "cupy")
     record(tmp_path, "gpu_basic")
     machine(H200)
-    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+    assert first(tmp_path)[0] == "cpu"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"fastest": "cpu"}', b'{"machine": 1, "fastest": "x"}', b"\xff\xfe\0",
@@ -68,18 +73,22 @@ def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
 def test_a_damaged_record_is_no_record(machine, tmp_path, data):
     machine(None)
     (tmp_path / variants.RECORD).write_bytes(data)
-    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+    assert first(tmp_path)[0] == "cpu"
 
 
 def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
     machine(None)
     record(tmp_path, "gpu_opt_v0")
-    assert variants.resolve_variant("auto", tmp_path)[0] == "cpu"
+    assert first(tmp_path)[0] == "cpu"
 
 
-def test_a_named_variant_is_kept_although_it_cannot_run(machine, tmp_path):
-    machine(None)
-    assert variants.resolve_variant("gpu_basic", tmp_path)[0] == "gpu_basic"   # results of another machine stay reachable
+def test_after_the_first_choice_come_the_other_rungs_of_the_gpu_from_the_top_then_the_cpu(machine, tmp_path):
+    machine(H200, "cupy")
+    assert list(variants.candidates(tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
+    record(tmp_path, "gpu_opt_v1")
+    assert list(variants.candidates(tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
+    machine(None, "cupy")
+    assert list(variants.candidates(tmp_path)) == ["cpu"]
 
 
 @pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [

@@ -18,7 +18,7 @@ from ladder.workflow import config, stages
 SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "warmup_steps": 1, "threads": 1, "controls": [],
          "feature_map": False, "autoencoder_filters": [4, 3], "resnet_width": 1, "patch_net_filters": [6, 5, 4, 6],
          "patches_samples": [300], "patches_iterations": 2, "schedule_step_epochs": 1, "features_fit_rows": 20, "knn_k": 3,
-         "variant": "cpu", "svm_backend": "sklearn", "multiplier_in": []}
+         "variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy", "multiplier_in": []}
 # The choices of each run; the others are those of SMALL and config.yaml.
 RUNS = [
     {"normalization": "unit", "autoencoder_norm": True, "optimizer": "sgd", "gradient_scale": "mean", "schedule": "constant",
@@ -54,9 +54,10 @@ def documented():
     """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
     unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
         name for name in backends.BACKENDS if backends.unavailable(name)}
-    left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"), ("threads", "all"),
-                ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True),
-                ("confirm", False), ("normalization", "zca")}   # the last has a test of its own
+    left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"),
+                ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"), ("train_limit", "all"),
+                ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
+                ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]

@@ -12,8 +12,8 @@ from ladder.store import artifacts
 
 IMAGE = (16, 12, 3)
 PARAMS = {"network": "autoencoder", "autoencoder_filters": [6, 5], "autoencoder_norm": False, "image": list(IMAGE),
-          "variant": "cpu", "patches_atoms": "kmeans", "patches_samples": [600, 300], "patches_whitening": [0.1, 0.5],
-          "patches_iterations": 3, "seed": 7}
+          "variant": "cpu", "array_library": "numpy", "patches_atoms": "kmeans", "patches_samples": [600, 300],
+          "patches_whitening": [0.1, 0.5], "patches_iterations": 3, "seed": 7}
 PATCH_NET = {**PARAMS, "network": "patch_net", "patch_net_filters": [5, 6, 7, 8], "image": [20, 21, 3]}
 NORM = {**PARAMS, "autoencoder_norm": True}
 

@@ -32,8 +32,8 @@ TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "
             "augment_crop": 0}
 FEATURES = {"encoder": "network", **AUTOENCODER, "features_layer": "latent", "features_standardize": False,
             "features_pool": "none", "features_flip": False}
-PATCHES = {**AUTOENCODER, "patches_atoms": "kmeans", "patches_samples": [9000, 8500], "patches_whitening": [0.1],
-           "patches_iterations": 2, "seed": 7}
+PATCHES = {**AUTOENCODER, "array_library": "numpy", "patches_atoms": "kmeans", "patches_samples": [9000, 8500],
+           "patches_whitening": [0.1], "patches_iterations": 2, "seed": 7}
 PATCH_NET = {**PATCHES, "network": "patch_net", "patch_net_filters": [20, 16, 18, 24], "image": [20, 21, 3]}
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
 OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
@@ -65,9 +65,9 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "svm, oneDAL": (fit_svm.make, {**SVM, "backend": "sklearnex"}),
     "linear": (fit_linear.make, {"seed": 1}),
     "linear, fewer images than values": (fit_linear.make, {"seed": 1}),
-    "ridge": (fit_ridge.make, {"seed": 1}),
-    "knn": (classify_knn.make, {"knn_k": 7, "knn_distance": "euclidean"}),
-    "knn, cosine": (classify_knn.make, {"knn_k": 7, "knn_distance": "cosine"}),
+    "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),
+    "knn": (classify_knn.make, {"knn_k": 7, "knn_distance": "euclidean", "array_library": "numpy"}),
+    "knn, cosine": (classify_knn.make, {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"}),
     "map": (map_features.make, {"seed": 1}),
 }
 

@@ -16,7 +16,7 @@ from ladder.workflow import stages
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
 JUDGES = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}),
-          "ridge": (fit_ridge.make, {"seed": 1})}
+          "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"})}
 
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,

@@ -53,6 +53,17 @@ TOO_WIDE = """
   .map(element => element.outerHTML.slice(0, 120))
 """
 
+# The names of landmarks that two of the page share, and heads of tables without a text.
+UNCLEAR = """
+(() => {
+  const textOf = ids => ids.split(" ").map(id => document.getElementById(id)?.textContent.trim()).join(" ");
+  const names = [...document.querySelectorAll("nav, section, [role=region]")].map(one =>
+    `${one.matches("nav") ? "nav" : "region"} ${one.ariaLabel ?? textOf(one.getAttribute("aria-labelledby") ?? "")}`);
+  const heads = [...document.querySelectorAll("th")].filter(one => !one.textContent.trim()).map(one => one.outerHTML);
+  return [...names.filter((name, at) => names.indexOf(name) !== at), ...heads];
+})()
+"""
+
 
 def find():
     """Path of a Chromium on this machine, or None."""

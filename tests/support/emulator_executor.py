@@ -11,6 +11,7 @@ import os
 import numpy as np
 
 import cuda_emulator
+from ladder.rungs.patterns import Table
 
 ALIGNMENT = 256     # of an allocation on a GPU
 GUARD = 16 << 10    # bytes before and behind every buffer
@@ -42,14 +43,13 @@ class Executor:
         for step in plan.steps:
             for launch in step.launches:
                 self.launch(launch, arrays)
-                for name in launch.arguments:
-                    if isinstance(name, str):
-                        _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
+                for name in sorted(launch.buffers):
+                    _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
         for name in plan.buffers:
             _check_guards("a step that does not use the buffer", plan.variant, name, arrays[name])
 
     def launch(self, launch, arrays):
-        arguments = [arrays[name] if isinstance(name, str) else name for name in launch.arguments]
+        arguments = [_argument(argument, arrays) for argument in launch.arguments]
         function(launch)(launch.grid, launch.block, arguments, launch.shared_bytes, self.order)
 
     def fill(self, array, values):
@@ -62,6 +62,12 @@ class Executor:
 def function(launch):
     """The emulated kernel of a launch."""
     return _module(launch).get_function(launch.entry)
+
+
+def _argument(argument, arrays):
+    if isinstance(argument, Table):
+        return argument.array(lambda name: arrays[name].ctypes.data)
+    return arrays[argument] if isinstance(argument, str) else argument
 
 
 def _module(launch):

@@ -22,9 +22,9 @@ def _wrapped(name, function):
         names = [name, *(f"{name} {argument}" for argument in arguments if isinstance(argument, str))]
         for one in names:
             if one in faults:
-                _fail(faults[one])
+                fail(faults[one])
             if f"once {one}" in faults and _is_first(one):
-                _fail(faults[f"once {one}"])
+                fail(faults[f"once {one}"])
         return function(*arguments)
 
     return call
@@ -38,7 +38,7 @@ def _is_first(name):
     return True
 
 
-def _fail(kind):
+def fail(kind):
     if kind == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "hang":

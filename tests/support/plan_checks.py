@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 import emulator_executor
+from ladder.rungs.patterns import Table
 
 SHARED_BYTES = {"sm_75": 64 << 10, "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}   # that one block may have
 PLAIN_SHARED_BYTES = 48 << 10      # static and dynamic together, unless the kernel's limit was raised
@@ -43,7 +44,7 @@ def refusals(launch, plan, resources, architecture):
         found.append(f"{shared} bytes of shared memory, for which the executor does not ask: it looks at the dynamic ones")
     if any(size * count >= 2**31 for size, count in zip(grid, block, strict=True)):
         found.append(f"a grid of {grid} times {block}: a thread's number does not fit 32 bits")
-    for name in _arrays(launch):
+    for name in sorted(launch.buffers):
         if math.prod(plan.buffers[name].shape) >= 2**31:
             found.append(f"buffer {name} of {plan.buffers[name].shape}: an index does not fit 32 bits")
     return found
@@ -56,8 +57,9 @@ def wrong_arguments(launch, plan):
         return [f"{len(launch.arguments)} arguments where the kernel takes {len(taken)}"]
     found = []
     for number, (argument, parameter) in enumerate(zip(launch.arguments, taken, strict=True)):
-        is_array = isinstance(argument, str)
-        dtype = np.dtype(plan.buffers[argument].dtype) if is_array else getattr(argument, "dtype", type(argument))
+        is_array = isinstance(argument, str | Table)
+        dtype = (np.dtype(plan.buffers[argument].dtype) if isinstance(argument, str) else
+                 np.dtype(np.int64) if is_array else getattr(argument, "dtype", type(argument)))
         if (is_array, dtype) != (parameter.is_array, parameter.dtype):
             found.append(f"argument {number} is {argument} ({dtype}), the kernel takes {parameter}")
     return found
@@ -83,12 +85,14 @@ def parameters(launch):
 
 
 def writes(launch):
-    """Buffers that the launch may write (and read), because its kernel's parameter is not `const`."""
-    return {name for name, parameter in zip(launch.arguments, parameters(launch), strict=True) if parameter.writable}
+    """Buffers that the launch may write (and read): its kernel's parameter is not `const`, or its Table says so."""
+    passed = {name for name, parameter in zip(launch.arguments, parameters(launch), strict=True)
+              if isinstance(name, str) and parameter.writable}
+    return passed.union(*(argument.written for argument in launch.arguments if isinstance(argument, Table)))
 
 
 def reads(launch):
-    return set(_arrays(launch)) - writes(launch)
+    return launch.buffers - writes(launch)
 
 
 def undeclared_writes(plan):
@@ -143,11 +147,7 @@ def touched_bytes(plan):
             return buffer.bytes * plan.batch // buffer.shape[0]
         return 0 if buffer.kind == "control" else buffer.bytes
 
-    return sum(share(plan.buffers[name]) for launch in launches(plan) for name in set(_arrays(launch)))
-
-
-def _arrays(launch):
-    return [name for name in launch.arguments if isinstance(name, str)]
+    return sum(share(plan.buffers[name]) for launch in launches(plan) for name in launch.buffers)
 
 
 def _three(sizes):

@@ -5,6 +5,7 @@ import numpy as np
 import cuda_emulator
 import references
 from kernel_checks import gamma, integers, normal, poisoned
+from ladder.rungs.patterns import Table
 from ladder.training import plan
 from ladder.training.plan import Step
 from references import conv2d_input_grad, conv2d_weight_grad
@@ -21,22 +22,30 @@ class Shapes:
     def shape(self, name):
         return self.arrays[name].shape
 
-    def workspace(self, name, shape):
-        self.arrays[name] = poisoned(shape)
+    def workspace(self, name, shape, dtype="float32"):
+        self.arrays[name] = poisoned(shape, dtype)
         return name
 
 
-def run_step(launches, reads, writes, orders=ORDERS, **attributes):
+def run_step(launches, reads, writes, orders=ORDERS, operation="step", **attributes):
     """Run a step with arrays given by role; launches: the launch function. Returns its launches."""
     arrays = {**reads, **writes}
-    step = Step("step", "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
+    step = Step(operation, "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
     made = launches(step, Shapes(arrays))
     for launch in made:
         defines = tuple(f"-D{define}" for define in launch.defines)
         kernel = cuda_emulator.load(cuda_emulator.KERNELS / launch.source, defines).get_function(launch.entry)
-        arguments = [arrays[argument] if isinstance(argument, str) else argument for argument in launch.arguments]
+        arguments = [passed(argument, arrays) for argument in launch.arguments]
         cuda_emulator.check(kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders)
     return made
+
+
+def passed(argument, arrays):
+    """What the emulator is given for a launch's argument."""
+    if isinstance(argument, Table):
+        return cuda_emulator.Table([arrays.get(word, word) for word in argument.words],
+                                   [arrays[name] for name in argument.written])
+    return arrays[argument] if isinstance(argument, str) else argument
 
 
 def training_plan(variant, network, batch=64):
@@ -61,7 +70,8 @@ def convolution_launches(rung, shape, stride=1):
     arrays = {"x": conv.x, "dx": conv.x, "weight": conv.weight, "dweight": conv.weight, "bias": conv.bias, "dbias": conv.bias,
               "y": conv.dy, "dy": conv.dy}
     roles = {role: role for role in arrays}
-    step = Step("step", "layer", roles, roles, {"padding": conv.padding, "stride": stride, "relu": False})
+    step = Step("step", "layer", roles, roles, {"padding": conv.padding, "stride": stride, "relu": False,
+                                                 "kernel": conv.kernel})
     return {(launch.source, launch.defines)
             for function in (rung.conv2d_forward, rung.conv2d_input_grad, rung.conv2d_weight_grad)
             for launch in function(step, Shapes(dict(arrays)))}
@@ -169,5 +179,5 @@ def _input_grad(launches, conv, orders=ORDERS):
 def _weight_grad(launches, conv, orders=ORDERS):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     run_step(launches, {"x": conv.x, "dy": conv.dy}, {"dweight": dweight, "dbias": dbias}, orders, padding=conv.padding,
-             stride=conv.stride)
+             stride=conv.stride, kernel=conv.kernel)
     return dweight, dbias

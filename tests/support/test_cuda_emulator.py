@@ -417,6 +417,46 @@ def test_result_that_depends_on_the_order_is_found(tmp_path, good):
     assert fault.value.kind == "order dependence"
 
 
+TABLE = """
+extern "C" __global__ void add_one(const long long* table, float one) {
+    // A row of three words for each block: from, to, count.
+    const long long* row = table + 3 * blockIdx.x;
+    const float* from = reinterpret_cast<const float*>(row[0]);
+    float* to = reinterpret_cast<float*>(row[1]);
+    if (threadIdx.x < row[2]) to[threadIdx.x] = from[threadIdx.x] + one;
+}
+"""
+
+
+def add_one(folder, counts, written=lambda to: to):
+    """(function, table of from and to arrays of eight elements, from, to)."""
+    path = folder / "table.cu"
+    path.write_text(TABLE)
+    pairs = [(integers(8, seed), poisoned(8)) for seed in range(len(counts))]
+    words = [word for (start, end), count in zip(pairs, counts, strict=True) for word in (start, end, count)]
+    table = cuda_emulator.Table(words, written([end for _, end in pairs]))
+    return load(path).get_function("add_one"), table, pairs
+
+
+@pytest.mark.parametrize("run", [run_plain, check])
+def test_a_table_has_the_addresses_of_arrays(tmp_path, run):
+    function, table, pairs = add_one(tmp_path, [8, 3, 0])
+    run(function, (3,), (32,), (table, np.float32(1)))
+    for (start, end), count in zip(pairs, [8, 3, 0], strict=True):
+        assert np.array_equal(end[:count], start[:count] + 1) and np.isnan(end[count:]).all()
+
+
+def test_accesses_by_a_table_are_watched(tmp_path):
+    function, table, _ = add_one(tmp_path, [8, 9])
+    with pytest.raises(KernelFault) as fault:
+        check(function, (2,), (32,), (table, np.float32(1)))
+    assert fault.value.kind == "out of bounds"
+    function, table, _ = add_one(tmp_path, [8, 8], written=lambda arrays: arrays[:1])
+    with pytest.raises(KernelFault) as fault:
+        check(function, (2,), (32,), (table, np.float32(1)))
+    assert fault.value.kind == "write to a constant"
+
+
 @pytest.mark.parametrize("args, said", [
     ((integers(8), poisoned(8), np.int32(8)), "takes 4 arguments, got 3"),
     ((integers(8), poisoned(8), 8, np.float32(1)), "argument 2 is a int32, got a int"),

@@ -10,6 +10,7 @@ import pytest
 import page_text
 import synthetic_gpu
 from ladder.machine import driver
+from ladder.machine.worker import Failed
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -19,7 +20,6 @@ import gpu_check  # noqa: E402
 import gpu_page  # noqa: E402
 import sanitizer  # noqa: E402
 import tools  # noqa: E402
-from processes import Failed  # noqa: E402
 
 # A compute-sanitizer that finds three hazards of gpu_gemm, does not know initcheck, and nothing else.
 SANITIZER = """#!/bin/sh

@@ -13,13 +13,13 @@ import small_networks
 import synthetic_gpu
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
+from ladder.machine.worker import Failed
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import cases  # noqa: E402
 import gpu  # noqa: E402
-import processes  # noqa: E402
 import race  # noqa: E402
 import record as record_module  # noqa: E402
 import results  # noqa: E402
@@ -125,7 +125,7 @@ class Calls:
 
     def call(self, kind, function, *arguments, limit):
         if not self.answers:
-            raise processes.Failed("was ended", timed_out=True)
+            raise Failed("was ended", timed_out=True)
         assert self.answers.pop(0) == function
         return {"us": [7.0]} if function == "turn" else {"step_us": 7.0, "precision": "fp32", "batch": 2}
 

@@ -1,11 +1,13 @@
 """The comparison of rungs: verdicts and measurements."""
 
+import os
 import shutil
 
 import numpy as np
 import pytest
 
 import fake_cupy
+import page_text
 import small_comparison
 import zoo
 from ladder.errors import UserError
@@ -15,6 +17,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.network.optimizers import Optimizer
 from ladder.pages import parity as parity_page
 from ladder.rungs import variants
+from ladder.sources import ROOT
 from ladder.training import measure_rungs, parity, plan
 from small_comparison import NETWORK
 
@@ -69,7 +72,7 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
 
     wrong.signatures = ()
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_weight_grad", wrong)
-    found = measure_rungs.compare(NETWORK, ["cpu", "cpu_sequential"], 4, 1)
+    found = small_comparison.compare(NETWORK, ["cpu", "cpu_sequential"])
     assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == "cpu"
     page = parity_page.page(found, "2026-01-31T12:34:56Z")
     assert "cpu_sequential did not pass." in page and "and all results agree" not in page
@@ -78,7 +81,7 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
 def test_a_rung_that_gives_nan_fails(monkeypatch):
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", bias := type("", (), {"signatures": ()})())
     type(bias).__call__ = lambda self, dy, dbias: dbias.fill(np.nan)
-    found = measure_rungs.compare(NETWORK, ["cpu_sequential"], 4, 1)
+    found = small_comparison.compare(NETWORK, ["cpu_sequential"])
     assert not found["rungs"][0]["passed"] and found["fastest"] is None
 
 
@@ -93,7 +96,7 @@ def test_a_rung_that_is_not_the_same_twice_fails(monkeypatch):
         return trained
 
     monkeypatch.setattr(parity, "train", train)
-    rung = measure_rungs.compare(NETWORK, ["cpu"], 4, 1)["rungs"][0]
+    rung = small_comparison.compare(NETWORK, ["cpu"])["rungs"][0]
     assert not rung["same_bytes"] and not rung["passed"]
 
 
@@ -102,13 +105,48 @@ def test_a_rung_that_stops_is_reported_and_the_others_go_on(monkeypatch):
         raise UserError("kernels/x.cu:3: no such thing")
 
     monkeypatch.setattr(numba_executor.Executor, "run", stop)
-    found = measure_rungs.compare(NETWORK, ["cpu_sequential", "cpu"], 4, 1)
+    found = small_comparison.compare(NETWORK, ["cpu_sequential", "cpu"])
     assert found["rungs"][0]["fault"] == "kernels/x.cu:3: no such thing" and found["fastest"] == "cpu"
     assert "<strong>cpu_sequential did not run.</strong> kernels/x.cu:3: no such thing" in parity_page.page(found, "")
 
 
+def test_a_cuda_error_is_a_fault_with_what_to_do_and_the_others_go_on(gpu, monkeypatch):
+    def fail(executor, plan, arrays):
+        raise fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    monkeypatch.setattr(cuda_executor.Executor, "run", fail)
+    found = small_comparison.compare(NETWORK, ["gpu_basic", "cpu"])
+    assert found["rungs"][0]["fault"].startswith("CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was")
+    assert "please report it" in found["rungs"][0]["fault"] and found["fastest"] == "cpu"
+    row = page_text.text_of(parity_page.page(found, "")).partition("verdict")[2]
+    assert "gpu_basicCUDARuntimeError" in row and "did not run" in row
+
+
+def test_a_rung_that_ends_its_process_leaves_the_others_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests/support"))
+    monkeypatch.setattr(measure_rungs, "__name__", "fake_rungs")
+    monkeypatch.setattr(measure_rungs, "GPU_SECONDS", 5)
+    monkeypatch.setenv("FAULTS", '{"of_rung gpu_basic": "die", "of_rung gpu_opt_v1": "error 700", "of_rung gpu_gemm": "hang"}')
+    names = ["cpu", "gpu_basic", "gpu_opt_v1", "gpu_gemm", "gpu_opt_v2"]
+    with measure_rungs.apart({"network": "small"}, 4, 1) as run:
+        found = measure_rungs.compare(NETWORK, names, 4, run)
+    assert [rung.get("fault") for rung in found["rungs"]] == [
+        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None]
+    assert found["fastest"] == "gpu_opt_v2"
+    processes = [rung["process"] for rung in found["rungs"] if "process" in rung]
+    assert len(set(processes)) == 2   # after a failure it is a new one
+    assert not any(os.path.exists(f"/proc/{process}") for process in processes)
+
+
+def test_a_rung_runs_with_its_parameters_in_a_process_of_its_own():
+    params = {"network": "lenet_5", "image": [28, 28, 1], "classes": 10}
+    with measure_rungs.apart(params, 4, 1) as run:
+        rung = run("cpu")
+    assert rung["passed"] and rung["step"] > 0 and rung["parity"]["sgd"]["largest"] == 0
+
+
 def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
-    found = measure_rungs.compare(NETWORK, ["cpu", "gpu_basic"], 4, 1)["rungs"][1]
+    found = small_comparison.compare(NETWORK, ["cpu", "gpu_basic"])["rungs"][1]
     assert found["passed"] and found["device"].startswith("Fake")
     assert found["work"]["loss"] == pytest.approx(3)   # three launches of a millisecond each
     assert found["driver_bytes"] >= sum(found["memory"].values()) > 0
@@ -117,7 +155,7 @@ def test_a_rung_of_the_gpu_is_measured_with_events_and_the_drivers_memory(gpu):
 
 
 def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named(gpu):
-    found = measure_rungs.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"], 4, 1)
+    found = small_comparison.compare(zoo.ZOO, ["cpu", "cpu_sequential", "gpu_opt_v2"])
     assert all(rung["passed"] for rung in found["rungs"])
     work = {"dense layers", "batch normalisation", "dropout and LRN", "shortcuts and shapes"}
     assert work <= set(found["rungs"][1]["work"])

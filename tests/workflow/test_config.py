@@ -11,7 +11,7 @@ from ladder.errors import UserError
 from ladder.network import networks
 from ladder.rungs import variants
 from ladder.sources import ROOT
-from ladder.workflow import config
+from ladder.workflow import array_libraries, config
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
+    assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["enum"] == list(networks.NETWORKS)
     assert properties["dataset"]["enum"] == ["digits", "mnist", "cifar10"] and set(FACTS) == {"digits", "mnist", "cifar10"}
 

@@ -28,6 +28,7 @@ def make(work, inputs, params, options):
     if "raises" in params:
         raise {"user": UserError("the wrong thing; do another"), "failed": RunFailed("it diverged"),
                "memory": MemoryError("9 GB"), "interrupt": KeyboardInterrupt(),
+               "gpu": type("OutOfMemoryError", (MemoryError,), {"__module__": "cupy.cuda.memory"})("9 GB"),
                "bug": ZeroDivisionError("bug")}[params["raises"]]
     work.metrics = {"threads": work.threads, "options": options, "inputs": {n: a.version for n, a in inputs.items()}}
 
@@ -78,6 +79,9 @@ def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
 @pytest.mark.parametrize("params, status, message", [
     ({"raises": "user"}, 1, "data d1: the wrong thing; do another"),
     ({"raises": "memory"}, 1, "data d1: not enough memory (9 GB); a smaller train_limit needs less"),
+    ({"raises": "gpu"}, 1, "data d1: OutOfMemoryError: 9 GB: the GPU has too little free memory: nvidia-smi lists what uses "
+                           "it, and a smaller batch_size or data_residency=host needs less; variant=cpu and "
+                           "svm_backend=sklearn need no GPU"),
     ({"raises": "interrupt"}, 130, "data d1: interrupted; the same command goes on from here"),
     ({"full": errno.ENOSPC}, 1, "data d1: no room left to write results/big.npy; free some disk and run again, "
                                 "nothing that was finished is lost"),

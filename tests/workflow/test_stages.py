@@ -7,6 +7,7 @@ import manifest_files
 from ladder import sources
 from ladder.errors import UserError
 from ladder.machine import libraries
+from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.workflow import config, stages
 
@@ -18,7 +19,7 @@ def settings():
 
 def resolved(**keys):
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
-    return config.resolve(config.load(raw | {"svm_backend": "sklearn"} | keys))
+    return config.resolve(config.load(raw | {"svm_backend": "sklearn", "array_library": "numpy"} | keys))
 
 
 SPEC = {"stage": "train", "params": {"batch_size": 64, "hidden": 128, "rate": 1.0}, "sources": {"a.py": "1f"}, "parents": {}}
@@ -119,7 +120,9 @@ def test_a_key_without_effect_changes_nothing(settings, keys):
 
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
     lenet = settings | {"network": "lenet_5", "features_layer": None}
-    assert list(stages.chain(lenet)) == ["data", "normalized", "initial", "train", "evaluate", "report"]
+    first = ["data", "normalized", "initial", "train", "evaluate"]
+    assert list(stages.chain(lenet)) == [*first, "features_pixels", "linear_pixels", "report"]
+    assert list(stages.chain(lenet | {"controls": []})) == [*first, "report"]
     assert set(stages.chain(lenet)["train"].parents) == {"normalized", "initial", "data"}
     assert {"evaluate", "features", "svm", "svm_random"} <= stages.chain(lenet | {"features_layer": "fc1"}).keys()
     assert changed(lenet, gradient_scale="batch") == set()
@@ -159,7 +162,8 @@ def test_the_pixels_take_the_options_that_need_no_maps(settings):
     assert not pixels & changed(settings, features_pca=4000), "as many pixels as that there are not"
     assert changed(settings | {"features_pca": 64}, features_fit_rows=500) > pixels
     fitted = stages.chain(settings | {"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
-    assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1}
+    assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1,
+                      "array_library": "numpy"}
 
 
 def versions(settings):
@@ -208,6 +212,23 @@ def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(sett
     knn = {"knn", "knn_random", "knn_pixels", "report"}
     assert changed(both, knn_k=3) == changed(both, knn_distance="euclidean") == knn
     assert changed(settings, knn_k=3) == set() and changed(settings, feature_map=False) == {"map", "report"}
+
+
+def test_the_array_library_counts_where_it_computes():
+    plain = resolved(array_library="numpy", evaluations=["linear", "ridge", "knn"], controls=["pixels"])
+    used = {"ridge", "ridge_pixels", "knn", "knn_pixels", "report"}
+    assert changed(plain, array_library="cupy") == used
+    after_pca = {name for name in stages.chain(plain) if name.partition("_")[0] in ("svm", "linear", "ridge", "knn", "map")}
+    assert changed(plain | {"features_pca": 20}, array_library="cupy") == used | after_pca | {"features", "features_pixels"}
+    fitted = changed(resolved(training="patches", array_library="numpy"), array_library="cupy")
+    assert {"patches", "train", "features", "svm"} <= fitted and fitted.isdisjoint({"features_pixels", "svm_pixels"})
+
+
+@pytest.mark.parametrize("params, on_gpu", [
+    ({}, False), ({"variant": "cpu", "array_library": "numpy"}, False), ({"backend": "sklearn"}, False),
+    ({"variant": "gpu_basic"}, True), ({"backend": "cuml"}, True), ({"variant": "cpu", "array_library": "cupy"}, True)])
+def test_a_stage_that_computes_on_a_gpu_asks_for_one(params, on_gpu):
+    assert variants.computes_on_gpu(params) == on_gpu
 
 
 def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores():

@@ -596,6 +596,48 @@ def test_a_gpu_rung_is_refused_in_one_line_before_any_work_where_there_is_no_gpu
     assert "variant gpu_basic needs " in output.splitlines()[-1] and "set variant to auto, cpu" in output.splitlines()[-1]
 
 
+@pytest.fixture
+def with_gpu(fresh, tmp_path, monkeypatch):
+    """A project without results on a machine with a made-up GPU, where checks before the first use are fake_check's."""
+    fresh.edit("workflow/scripts/ladder/rungs/variants.py", "\n\ndef no_gpu():\n    return None\n")
+    fresh.edit("workflow/scripts/ladder/machine/driver.py",
+               "\n\ndef gpu():\n    return Gpu('Fake', 'sm_80', 1 << 34, 100 << 10)\n")
+    shutil.copy(ROOT / "tests/support/fake_check.py", fresh.folder / "workflow/scripts/ladder/training/check_rung.py")
+    shutil.copy(ROOT / "tests/support/fake_faults.py", fresh.folder / "workflow/scripts")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls.txt"))
+    fresh.checked = lambda: (tmp_path / "calls.txt").read_text().split() if (tmp_path / "calls.txt").exists() else []
+    return fresh
+
+
+def test_auto_passes_over_a_rung_that_fails_its_check_before_the_first_use(with_gpu):
+    faults = json.dumps({"gpu_opt_v2": "wrong", "gpu_gemm": "illegal address"})
+    assert "variant auto: gpu_opt_v2 (" in (output := with_gpu.snakemake("-n", FAULTS=faults))
+    assert "it is checked before its first use" in output and with_gpu.checked() == []
+    output = with_gpu.snakemake("train", FAULTS=faults)
+    assert with_gpu.status == 0 and with_gpu.ran() == ["data", "initial", "normalized", "train"]
+    assert with_gpu.checked() == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]   # and none by the stage: the outcome was kept
+    assert "variant gpu_opt_v2 is passed over: gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01" in output
+    assert "variant gpu_gemm is passed over: gpu_gemm could not be checked: RuntimeError: illegal address" in output
+    assert "variant auto: gpu_opt_v1 (" in output and "gpu_opt_v1 passed: sgd 1.9e-07 in a.bias" in output
+    manifest = json.loads(next(with_gpu.folder.glob("results/train/*/manifest.json")).read_text())
+    assert manifest["spec"]["params"]["variant"] == "gpu_opt_v1"
+    assert manifest["notes"]["first_use"].items() >= {"name": "gpu_opt_v1", "summary": "sgd 1.9e-07 in a.bias"}.items()
+    output = with_gpu.snakemake("train")   # as it was kept, although it would pass now
+    assert "Nothing to be done" in output and "gpu_opt_v2 is passed over" in output and len(with_gpu.checked()) == 3
+    with_gpu.snakemake("train", "--config", "batch_size=32")   # another plan
+    assert with_gpu.checked()[3:] == ["gpu_opt_v2"]
+
+
+def test_a_named_rung_that_fails_its_check_stops_the_stage_in_one_line(with_gpu):
+    output = with_gpu.snakemake("train", "--config", "variant=gpu_opt_v2", FAULTS='{"gpu_opt_v2": "wrong"}')
+    assert with_gpu.status != 0 and with_gpu.ran() == ["data", "initial", "normalized"]
+    last = output.strip().splitlines()[-1]
+    assert "gpu_opt_v2 computes other numbers: enc2.weight deviates by 3.1e-01 (checked 20" in last
+    assert "please report it with that file" in last and "variant=auto takes a rung that passes" in last
+    assert "Traceback" not in output
+
+
 def test_a_network_that_classifies_is_trained_with_labels_and_evaluated(project):
     project.snakemake("report", "--config", "network=lenet_5", "steps=100", "monitor=10")
     assert project.status == 0

@@ -35,6 +35,7 @@ async function ask(box, picture, name, current = () => true) {
   }
   if (!current()) return;
   if (answered) box.innerHTML = text;
+  if (answered) box.scrollIntoView({block: "nearest"});
   else say(box, `${name}: ${text}`, "problem");
 }
 

@@ -3,13 +3,14 @@
 
 import atexit
 import contextlib
-import filecmp
 import functools
 import json
 import logging
 import os
 import pathlib
+import re
 import shlex
+import subprocess
 import sys
 import time
 
@@ -20,8 +21,16 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.store import manifests as kept
-from ladder.workflow import config as configuration, places, search, stages
+from ladder.store import first_use as checks, manifests as kept
+from ladder.training import first_use
+from ladder.workflow import (
+    array_libraries,
+    config as configuration,
+    copies as published,
+    places,
+    search,
+    stages,
+)
 
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
@@ -45,7 +54,7 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# Stages that only describe runs: they need neither the rung nor the SVM backend that their parameters name.
+# Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
 
@@ -161,6 +170,10 @@ if runs_elsewhere():
 SEARCHED = [str(pathlib.Path(sys.executable).parent), *os.get_exec_path()]
 os.environ |= {"PATH": os.pathsep.join(SEARCHED)}
 COMMAND = Command()
+# What `auto` takes is checked before its first use, by a command that runs jobs here; dry_run() is not known yet.
+DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
+if not (runs_elsewhere() or any(map(DRY.fullmatch, sys.argv))):
+    os.environ |= {checks.CHECKS: "yes"}
 CHAINS = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 BY_VERSION = {
@@ -173,9 +186,14 @@ SETTINGS_OF = {
 }
 VERSIONS = "|".join(BY_VERSION)
 if config["variant"] == "auto":
-    say("variant auto: {} ({})".format(*variants.resolve_variant("auto")))
+    auto = {**SETTINGS, "variant": "auto"}
+    say("variant auto: {} ({})".format(*configuration.chosen_variant(auto)))
 if config["svm_backend"] == "auto":
     say(f"svm_backend auto: {SETTINGS['svm_backend']}")
+if config["array_library"] == "auto" and any(
+    "array_library" in keyed.spec["params"] for keyed in CHAIN.values()
+):
+    say(f"array_library auto: {SETTINGS['array_library']}")
 
 
 def say_other_libraries():
@@ -255,11 +273,7 @@ def outdated(role):
         for folder_there in filter(pathlib.Path.is_dir, copies):
             sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
-        same = all(
-            (folder / copy.name).exists()
-            and filecmp.cmp(copy, folder / copy.name, shallow=False)
-            for copy in copies
-        )
+        same = all(published.is_published(folder, copy) for copy in copies)
         return [] if same else this_command(wildcards)
 
     return inputs
@@ -324,6 +338,16 @@ def settle(*paths):
 # Pages in results/ that the configuration has left behind.
 
 
+@atexit.register  # so that it runs after the notices are written, which was registered later
+def make_index():
+    """Make results/index.html again if this command has made a page, or removed reports."""
+    if not COMMAND.runs:
+        return
+    if "gc" in COMMAND.targets or published.is_index_older("results"):
+        script = os.path.join(workflow.basedir, "workflow/scripts/make_index.py")
+        subprocess.run([sys.executable, script], check=False)
+
+
 @atexit.register
 def mark_pages_of_other_configurations():
     """Put a notice on each page that shows another version than this command's; parity measures a machine, not a run."""
@@ -372,7 +396,9 @@ def options(*keys, **others):
     def texts(wildcards):
         settings = SETTINGS_OF[wildcards.version]
         urls = settings.get(f"{settings['dataset']}_urls", [])
-        settings = settings | {"urls": json.dumps(urls)}
+        network = stages.network_params(settings)
+        plan = first_use.described(network, settings["batch_size"])
+        settings = settings | {"urls": json.dumps(urls), first_use.OPTION: plan}
         values = {key: settings[key] for key in keys}
         values |= {name: settings.get(key, key) for name, key in others.items()}
         return " ".join(
@@ -402,8 +428,7 @@ def stage_threads(wildcards, threads):
 
 def gpus(wildcards):
     """Number of GPUs that a job needs."""
-    params = BY_VERSION[wildcards.version].spec["params"]
-    return int(variants.computes_on_gpu(params.get("variant"), params.get("backend")))
+    return int(variants.computes_on_gpu(BY_VERSION[wildcards.version].spec["params"]))
 
 
 def role(wildcards):
@@ -421,6 +446,7 @@ def why(wildcards):
 
 def reached():
     """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
+    os.environ.pop(checks.CHECKS, None)  # presets that nobody asked to run
     chains = [chain for _, chain in CHAINS]
     file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
     for preset in sorted(pathlib.Path(workflow.basedir, "presets").glob("*.yaml")):
@@ -530,7 +556,11 @@ def stop_where_nothing_can_be_written():
 def stop_where_it_cannot_run(keyed):
     """Exit with one line, before any work, if this machine cannot run a job."""
     params = keyed.spec["params"]
-    for key, module in (("backend", backends), ("variant", variants)):
+    for key, module in (
+        ("backend", backends),
+        ("array_library", array_libraries),
+        ("variant", variants),
+    ):
         if (
             key in params
             and keyed.stage not in PAGES

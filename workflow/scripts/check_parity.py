@@ -13,7 +13,9 @@ from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
-    summary = measure_rungs.compare(networks.from_params(params), params["variants"], params["batch_size"], work.threads)
+    batch = params["batch_size"]
+    with measure_rungs.apart(params, batch, work.threads) as run:
+        summary = measure_rungs.compare(networks.from_params(params), params["variants"], batch, run)
     if summary["machine"] != params["machine"]:
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = progress.utc()

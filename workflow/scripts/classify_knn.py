@@ -1,19 +1,22 @@
 """Stage `knn`: classify the test features (or the hold-out set) by their k nearest training features.
 
-params: knn_k, knn_distance.  inputs: features, data (for the labels and the class names).
+params: knn_k, knn_distance, array_library.  inputs: features, data (for the labels and the class names).
 Writes predictions.npy uint8 (test rows,).
 """
 
 import time
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import knn, scoring
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    predictions = knn.predict(*scoring.load(inputs), params["knn_k"], params["knn_distance"], work.threads)
-    scoring.score(work, inputs, predictions, f"{params['knn_k']} nearest neighbours", started)
+    library = arrays.library(params["array_library"], work.threads)
+    predictions = knn.predict(*scoring.load(inputs), params["knn_k"], params["knn_distance"], library)
+    scoring.score(work, inputs, predictions, f"{params['knn_k']} nearest neighbours by {library.name}", started,
+                  **library.facts())
 
 
 if __name__ == "__main__":

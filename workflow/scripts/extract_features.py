@@ -3,7 +3,8 @@
 params: encoder ('network' or 'pixels'); for a network: network with its options, image, classes if it classifies, variant,
 features_layer (whose output is used), features_standardize, features_pool, features_flip, multiplier unless it is exact.
 The following options of the features, and for pixels also those above, are present only if enabled: features_two_polarity,
-features_polarity_scale, features_max_pool, features_pca; and for fits to a sample features_fit_rows and seed.
+features_polarity_scale, features_max_pool, features_pca, and with it array_library, which computes it; and for fits to a sample
+features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
 Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe.
@@ -15,6 +16,7 @@ import time
 import numpy as np
 
 from ladder import progress
+from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.features import features
 from ladder.progress import log
@@ -25,7 +27,8 @@ from ladder.workflow import stage_script
 def make(work, inputs, params, options):
     train, test = (inputs["normalized"].array(name) for name in ("train.npy", "test.npy"))
     encoder, shape = ENCODERS[params["encoder"]](inputs, params, work.threads, options)
-    recipe, share = fit(encoder, train, params, work.threads)
+    library = arrays.library(params.get("array_library"), work.threads)
+    recipe, share = fit(encoder, train, params, library)
     values = int(np.prod(recipe.pooled_shape(shape)))
     dimensions = values if recipe.components is None else recipe.components.shape[1]
     count = len(train) + len(test)
@@ -34,19 +37,19 @@ def make(work, inputs, params, options):
     started = time.monotonic()
     with work.new_array("train.npy", (len(train), dimensions), np.float32) as train_out, \
             work.new_array("test.npy", (len(test), dimensions), np.float32) as test_out:
-        features.extract(encoder, train, recipe, train_out, "features of training images", work.threads)
-        features.extract(encoder, test, recipe, test_out, "features of test images", work.threads)
+        features.extract(encoder, train, recipe, train_out, "features of training images", library)
+        features.extract(encoder, test, recipe, test_out, "features of test images", library)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and recipe.mean is None:
             mean, scale = features.moments(train_out)
             recipe = dataclasses.replace(recipe, mean=mean, scale=scale)
             features.standardize(recipe, train_out, test_out)
     work.write_tensors(features.FILE, recipe.tensors())
-    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds,
+    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds, **library.facts(),
                     **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share})}
 
 
-def fit(encoder, images, params, threads):
+def fit(encoder, images, params, library):
     """(features.Recipe fitted to a sample of the images, explained share of the variance of PCA or None)."""
     recipe, share = features.Recipe.of(params), None
     if "features_fit_rows" in params:
@@ -55,7 +58,7 @@ def fit(encoder, images, params, threads):
         recipe = features.fit_channels(encoder, images, recipe)
     if "features_pca" in params:
         recipe, share = features.fit_components(encoder, images, recipe, params["features_pca"],
-                                                params.get("features_standardize", False), threads)
+                                                params.get("features_standardize", False), library)
     return recipe, share
 
 

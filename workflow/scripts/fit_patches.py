@@ -1,7 +1,7 @@
 """Stage `patches`: fit layers to patches of the training images, one after another, without labels and without gradients.
 
 params: network with its options, image, variant, patches_atoms, patches_samples, patches_whitening, patches_iterations (absent
-for random filters), seed.
+for random filters), array_library (of whitening and k-means), seed.
 inputs: normalized, initial.  options: data_residency.
 Writes the weights, weights.bin or weights.safetensors, with the initial ones for layers that are not fitted, and atoms.npy:
 float32 (filters, kernel, kernel, channels), the filters of layer 1 as patches.
@@ -9,10 +9,10 @@ float32 (filters, kernel, kernel, channels), the filters of layer 1 as patches.
 
 import threadpoolctl
 
+from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.features import patches
 from ladder.network import networks, weights
-from ladder.rungs.variants import VARIANTS
 from ladder.training import plan
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
@@ -27,7 +27,8 @@ def make(work, inputs, params, options):
     initial = weights.of_artifact(inputs["initial"], network)
     settings = patches.Settings(params["patches_atoms"], tuple(params["patches_samples"]), params.get("patches_iterations", 0),
                                 tuple(params["patches_whitening"]), params["seed"])
-    pieces = patches.Pieces(work.threads, arrays_of(params["variant"]))
+    library = arrays.library(params["array_library"], work.threads)
+    pieces = patches.Pieces(library)
     values, facts, pictures, seconds = dict(initial), [], [], {}
 
     for number, spec in enumerate(network.fits):
@@ -48,16 +49,8 @@ def make(work, inputs, params, options):
         weights.save(path, network, values)
     work.write_array("atoms.npy", pictures[0])
     work.metrics = metrics(network, params["variant"], initial, values) | {
-        "layers": facts, "seconds_by_operation": seconds, "device": maps.device}
-
-
-def arrays_of(variant):
-    """The array library of the variant: CuPy on a GPU, else NumPy."""
-    if VARIANTS[variant].executor == "cuda":
-        import cupy
-        return cupy
-    import numpy
-    return numpy
+        "layers": facts, "seconds_by_operation": seconds, "device": maps.device,
+        **library.facts()}
 
 
 class Maps:

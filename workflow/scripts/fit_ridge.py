@@ -1,11 +1,13 @@
 """Stage `ridge`: classify the test features (or the hold-out set) by kernel ridge regression on the training features.
 
-params: seed (of the validation rows that choose the settings).  inputs: features, data (for the labels and the class names).
+params: seed (of the validation rows that choose the settings), array_library.
+inputs: features, data (for the labels and the class names).
 Writes model.safetensors (with the training features all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
 import time
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import ridge, scoring
 from ladder.progress import log, size
 from ladder.workflow import stage_script
@@ -14,14 +16,15 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     started = time.perf_counter()
     train, labels, test = scoring.load(inputs)
-    log.info("kernel ridge: %d rows x %d features, about %s of memory", *train.shape,
+    library = arrays.library(params["array_library"], work.threads)
+    log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
              size(2 * len(train) ** 2 + 2 * train.nbytes))
-    model = ridge.fit(train, labels, params["seed"], work.threads)
-    predictions = ridge.predict(model, test, work.threads)
+    model = ridge.fit(train, labels, params["seed"], library)
+    predictions = ridge.predict(model, test, library)
     with work.file("model.safetensors") as path:
         model.save(path)
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
-                  width=model.width, strength=model.strength,
+                  width=model.width, strength=model.strength, **library.facts(),
                   validation={f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()})
 
 

@@ -6,6 +6,7 @@ Writes model.safetensors (the arrays of svm.Model: all that predictions need) an
 
 import time
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import scoring, svm
 from ladder.workflow import stage_script
 
@@ -16,13 +17,14 @@ def make(work, inputs, params):
     gamma = params.get("gamma", "scale")   # absent for the linear kernel, which does not use it
     model, solver = svm.fit(train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads)
     fitted = time.perf_counter()
-    predictions = svm.predict(model, test, work.threads)
+    predictions = svm.predict(model, test, work.threads, params["backend"])
     predicted = time.perf_counter()
     with work.file("model.safetensors") as path:
         model.save(path)
     scoring.score(work, inputs, predictions, f"SVM by {solver}, {len(model.support)} support vectors", started,
                   backend=params["backend"], solver=solver, kernel=model.kernel.name, C=model.C, gamma=model.kernel.gamma,
-                  support_vectors=len(model.support), fit_seconds=fitted - started, predict_seconds=predicted - fitted)
+                  support_vectors=len(model.support), fit_seconds=fitted - started, predict_seconds=predicted - fitted,
+                  **(arrays.CuPy().facts() if params["backend"] == "cuml" else {}))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import variants
-from ladder.rungs.patterns import Launch
+from ladder.rungs.patterns import Launch, Table
 from ladder.training import inference as inference_module
 from ladder.training import parity, plan, training
 
@@ -367,6 +367,16 @@ def test_an_argument_not_listed_as_read_counts_as_written():
     launch = other.launches[0]
     other = dataclasses.replace(other, launches=(dataclasses.replace(launch, arguments=(*launch.arguments, "scratch")),))
     assert cuda_executor.waits_between_streams(planned(one, other)) == [(), (0,)]
+
+
+def test_the_buffers_of_a_table_are_waited_for():
+    one, other = step(0, "a", "b", 0), step(1, "bd", "c", 1)
+    table = Table((7, "b", 1, "d", "c"), frozenset("c"))
+    launches = (dataclasses.replace(other.launches[0], arguments=(table,)),)
+    assert launches[0].buffers == {"b", "c", "d"}
+    waits = cuda_executor.waits_between_streams(planned(one, dataclasses.replace(other, launches=launches)))
+    assert waits == [(), (0,)]
+    assert table.array({"b": 100, "c": 200, "d": 300}.get).tolist() == [7, 100, 1, 300, 200]
 
 
 def test_each_stream_waits_for_itself():

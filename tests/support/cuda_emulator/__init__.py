@@ -53,7 +53,7 @@ class KernelFault(Exception):
 
     Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
     missing cp.async wait, bad cp.async, divergent barrier, divergent warp operation, division by zero, impossible
-    launch, order dependence, wrong arguments.
+    launch, order dependence, wrong arguments, write to a constant.
     """
 
     def __init__(self, kernel, kind, message, file="", line=0):
@@ -113,6 +113,7 @@ class Function:
         Raises KernelFault; accesses are not watched.
         """
         library = self.module.plain
+        args = [arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg for arg in args]
         _check_arguments(self.name, _parameters(library, self.name), args)
         pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
         _launch(library, self.name, grid, block, args, pointers, shared_mem, order, [], first_block)
@@ -120,8 +121,9 @@ class Function:
     def watched(self, grid, block, args, shared_mem=0, order="forward"):
         """As a call, with every memory access watched."""
         library = self.module.watched
-        _check_arguments(self.name, _parameters(library, self.name), args)
-        with _Allocations(self.name, args) as allocations:
+        args = list(args)
+        with _Allocations(self.name, args) as allocations:   # replaces tables by their words
+            _check_arguments(self.name, _parameters(library, self.name), args)
             _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
 
 
@@ -134,8 +136,9 @@ def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse
     if arithmetic == "fused":
         function(grid, block, args, shared_mem)
         return
-    arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-    before = [array.copy() for array in arrays]
+    arrays = [array for arg in args for array in _arrays_of(arg)]
+    constant = [array for arg in args if isinstance(arg, Table) for array in arg.read_only]
+    before, unchanged = [array.copy() for array in arrays], [array.tobytes() for array in constant]
     first = None
     for order in orders:
         for array, value in zip(arrays, before, strict=True):
@@ -143,6 +146,8 @@ def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse
                 array[...] = value
         function.watched(grid, block, args, shared_mem, order)
         results = [array.tobytes() for array in arrays]
+        if [array.tobytes() for array in constant] != unchanged:
+            raise KernelFault(function.name, "write to a constant", "an array of a table that is only to be read was changed")
         if first is None:
             first = results
         elif results != first:
@@ -152,6 +157,22 @@ def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse
 
 
 # ---- arguments
+
+class Table:
+    """An int64 argument whose words are numbers and the addresses of arrays; written: the arrays that the kernel may write."""
+
+    def __init__(self, entries, written):
+        self.entries, written = entries, {id(array) for array in written}
+        self.arrays = list({id(entry): entry for entry in entries if isinstance(entry, np.ndarray)}.values())
+        self.read_only = [array for array in self.arrays if id(array) not in written]
+
+    def words(self, address):
+        return np.array([address(entry) if isinstance(entry, np.ndarray) else entry for entry in self.entries], np.int64)
+
+
+def _arrays_of(arg):
+    return arg.arrays if isinstance(arg, Table) else [arg] if isinstance(arg, np.ndarray) else []
+
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
@@ -192,13 +213,17 @@ class _Allocations:
     """
 
     def __init__(self, name, args):
-        arrays = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, np.ndarray)]
+        tables = [(number, arg) for number, arg in enumerate(args) if isinstance(arg, Table)]
+        arrays = [(number, array) for number, arg in enumerate(args) for array in _arrays_of(arg)]
+        arrays += [(number, table.words(id)) for number, table in tables]   # their words follow from the others' addresses
         gap = _RED_ZONE + max((array.nbytes for _, array in arrays), default=0)
         self.memory = np.empty((len(arrays) + 1) * (2 * gap + 2 * _ALIGNMENT), np.uint8)
         self.pointers, self.buffers, self.copies = [None] * len(args), [], []
         address = self.memory.ctypes.data
         copied = {}   # (start, end) of an array -> address of its copy
         for number, array in arrays:
+            if isinstance(args[number], Table) and not any(array is one for one in args[number].arrays):
+                array = args[number] = args[number].words(lambda one: copied[one.ctypes.data, one.ctypes.data + one.nbytes])
             place = start, end = array.ctypes.data, array.ctypes.data + array.nbytes
             if place not in copied:
                 if any(start < other_end and other < end for other, other_end in copied):

@@ -4,8 +4,6 @@ import logging
 import sys
 import time
 
-import tqdm
-
 log = logging.getLogger("ladder")
 
 
@@ -13,6 +11,8 @@ class _BesideBars(logging.Handler):
     """Writes log lines above a running progress bar instead of through it."""
 
     def emit(self, record):
+        import tqdm  # here, because every command imports this module
+
         tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
@@ -33,6 +33,8 @@ def start_logging(file=None):
 
 def bar(iterable=None, label="", unit="it", **options):
     """A tqdm progress bar on stderr, shown only where stderr is a terminal."""
+    import tqdm
+
     return tqdm.tqdm(iterable, desc=label, unit=unit, leave=False, disable=not sys.stderr.isatty(),
                      dynamic_ncols=True, **options)
 

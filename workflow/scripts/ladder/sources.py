@@ -15,11 +15,13 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
 # The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
-# checksum; executors and variants choose modules, which count themselves; the record of scores is not part of an artifact.
+# checksum; executors, variants and backends choose modules, which count
+# themselves; a check before the first use decides only whether a rung runs; the record of scores is not part of an artifact.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "data/download", "errors", "executors/create", "machine/driver", "machine/gpus", "machine/libraries",
-    "machine/processes", "machine/runtime", "progress", "rungs/variants", "sources", "store/artifacts", "store/disk",
-    "store/manifests", "store/scores", "workflow/stage_script"))
+    "classifiers/backends", "data/download", "errors", "executors/create", "machine/driver", "machine/gpu_errors",
+    "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/runtime", "machine/worker",
+    "progress", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
+    "store/manifests", "store/scores", "training/first_use", "workflow/stage_script"))
 
 
 def that_count(files):

@@ -5,23 +5,32 @@
 | cuml | RAPIDS cuML | an NVIDIA GPU, CuPy and cuML |
 | sklearnex | scikit-learn-intelex (oneDAL) | an x86-64 processor |
 | sklearn | scikit-learn (libsvm) | nothing else |
+
+cuML is compared with scikit-learn before its first use on a machine (check_backend.py, in a process of its own).
 """
 
+import functools
 import importlib.util
+import os
 
 from ladder.errors import UserError
 from ladder.machine.driver import gpu_count
+from ladder.progress import log
+from ladder.store import first_use
 
 BACKENDS = ("cuml", "sklearnex", "sklearn")   # in the order of preference of `auto`
+ON_GPU = "cuml"
+CHECK = "ladder.classifiers.check_backend"
 
 
 def resolve_backend(name):
-    """`name` itself, or for 'auto' the first of BACKENDS that this machine can run.
+    """`name` itself, or for 'auto' the first of BACKENDS that this machine can run and that passes its check.
 
-    Raises UserError for an unknown name.
+    Only a command that runs jobs makes a check that was never made: first_use.CHECKS in its environment. Others trust the
+    backend. Raises UserError for an unknown name.
     """
     if name == "auto":
-        return next(backend for backend in BACKENDS if unavailable(backend) is None)
+        return next(backend for backend in BACKENDS if unavailable(backend) is None and _passes(backend))
     if name not in BACKENDS:
         raise UserError(f"svm_backend is {name!r}; it can be auto, {', '.join(BACKENDS)}")
     return name
@@ -29,13 +38,38 @@ def resolve_backend(name):
 
 def unavailable(name):
     """The reason why this machine cannot run the backend `name`, in one line with alternatives; None if it can."""
-    if name == "cuml" and gpu_count() == 0:
+    if name == ON_GPU and gpu_count() == 0:
         return f"svm_backend cuml needs an NVIDIA GPU and no driver answers here; {_instead()}"
-    if name == "cuml" and not (_installed("cupy") and _installed("cuml")):
+    if name == ON_GPU and not (_installed("cupy") and _installed("cuml")):
         return f"svm_backend cuml needs CuPy and cuML (the GPU set in envs/), not installed here; {_instead()}"
     if name == "sklearnex" and not _installed("sklearnex"):
         return "svm_backend sklearnex needs scikit-learn-intelex, not installed here; set svm_backend to auto or sklearn"
     return None
+
+
+def require(name):
+    """The notes of a stage on the check of its backend, {} for one that needs none; raises UserError if it fails."""
+    if name != ON_GPU or unavailable(name):   # the fit gives the reason
+        return {}
+    return first_use.require(_check(), _instead())
+
+
+@functools.cache
+def _passes(name):
+    if name != ON_GPU:
+        return True
+    found = first_use.outcome(_check(), makes=first_use.CHECKS in os.environ)
+    if found is None or found["passed"]:
+        return True
+    log.warning("svm_backend cuml is passed over: %s", first_use.refusal(_check(), found))
+    return False
+
+
+def _check():
+    how = (f"it fits and predicts 200 rows, compared with scikit-learn, once for this GPU, driver and program; at most "
+           f"{first_use.SECONDS // 60} minutes")
+    key = {"code": first_use.code(CHECK), **first_use.machine(["cupy", "cuml", "sklearn"])}
+    return first_use.Check(ON_GPU, how, CHECK, "check", (), key)
 
 
 def _instead():

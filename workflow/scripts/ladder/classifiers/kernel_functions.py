@@ -26,11 +26,15 @@ class Kernel:
         """Keyword arguments of SVC in scikit-learn, scikit-learn-intelex and cuML."""
         return {"kernel": self.name, "gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
 
-    def block(self, x, x_norms, y, y_norms, threads=1):
-        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms.
+    def block(self, x, x_norms, y, y_norms, threads=1, xp=np):
+        """Kernel values (n, m) float32 of rows x (n, D) and y (m, D) float32, given their squared_norms; all arrays of xp.
 
         Bit-identical for any number of threads.
         """
+        if xp is not np:   # a GPU spreads a whole block itself
+            values = x @ y.T
+            self._finish(values, x_norms, y_norms, xp)
+            return values
         values = np.empty((len(x), len(y)), np.float32)
         matmul.for_each(lambda start: self._fill(values[start:start + PIECE], x[start:start + PIECE],
                                                  x_norms[start:start + PIECE], y, y_norms), range(0, len(x), PIECE), threads)
@@ -54,30 +58,53 @@ class Kernel:
     def _fill(self, values, x, x_norms, y, y_norms):
         np.matmul(x, y.T, out=values)
         for start in range(0, len(x), CHUNK):
-            self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms)
+            self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms, np)
 
-    def _finish(self, products, x_norms, y_norms):
+    def _finish(self, products, x_norms, y_norms, xp):
         """Turn dot products into kernel values, in place."""
         gamma = np.float32(self.gamma)
         if self.name == "rbf":
             products *= 2
             products -= x_norms[:, None] + y_norms
-            np.minimum(products, 0, out=products)
+            xp.minimum(products, 0, out=products)
             products *= gamma
-            np.exp(products, out=products)
+            xp.exp(products, out=products)
         elif self.name == "poly":
             products *= gamma
             products += np.float32(self.coef0)
-            np.power(products, self.degree, out=products)
+            xp.power(products, self.degree, out=products)
 
 
-def squared_norms(rows):
-    """|row|^2 (N,) float32 of rows (N, D), summed in float64."""
-    norms = np.empty(len(rows), np.float32)
+def squared_norms(rows, xp=np):
+    """|row|^2 (N,) float32 of rows (N, D), summed in float64; both arrays of xp."""
+    norms = xp.empty(len(rows), np.float32)
     for start in range(0, len(rows), CHUNK):
         wide = rows[start:start + CHUNK].astype(np.float64)
-        norms[start:start + CHUNK] = np.einsum("ij,ij->i", wide, wide)
+        norms[start:start + CHUNK] = xp.einsum("ij,ij->i", wide, wide)
     return norms
+
+
+def weighted_sums(kernel, rows, known, weights, center, library, label):
+    """Sum over the known rows of kernel value x weight: float64 (M, k), for rows (M, D), which may be memory-mapped.
+
+    known: float32 (n, D) minus `center` (D,); weights: float64 or float32 (n, k), in whose type values are weighted; library:
+    see arrays.py. A GPU holds a block of the rows, and all the known ones if they fit, else a block of them too.
+    """
+    xp, wide = library.xp, np.dtype(weights.dtype).itemsize
+    side, part_side = library.blocks(len(known), 3 * 4 * known.shape[1], 4 + 4 + wide)
+    known, placed, middle = library.keep(known), library.place(weights), library.place(center)
+    parts = [slice(start, start + part_side) for start in range(0, len(known), part_side)]
+    norms = [squared_norms(library.place(known[part]), xp) for part in parts]
+
+    def sums(start):
+        some = library.place(np.asarray(rows[start:start + side], np.float32)) - middle
+        lengths, total = squared_norms(some, xp), 0.0
+        for part, part_norms in zip(parts, norms, strict=True):
+            values = kernel.block(some, lengths, library.place(known[part]), part_norms, xp=xp)
+            total = total + values.astype(placed.dtype, copy=False) @ placed[part]
+        return library.fetch(total).astype(np.float64)
+
+    return np.concatenate(library.each(sums, range(0, len(rows), side), label, "block"))
 
 
 def resolve_gamma(gamma, features):

@@ -2,38 +2,57 @@
 
 import numpy as np
 
-from ladder.arithmetic import matmul
+from ladder.arithmetic.arrays import NumPy
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 
 DISTANCES = ("cosine", "euclidean")
-ROWS = 512   # rows per piece of a thread, each with its distances to all training rows
+SORTING = 40   # bytes for each distance, while CuPy sorts a block of them
+ON_CPU = NumPy()
 
 
-def predict(train, labels, rows, k, distance, threads=1):
+def predict(train, labels, rows, k, distance, library=ON_CPU):
     """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and labels (N,).
 
-    distance: cosine or euclidean. Ties go to the lowest class. Rows may be memory-mapped. Results are bit-identical for any
-    number of threads. Raises UserError for fewer than k training rows, RunFailed for features that are not finite.
+    distance: cosine or euclidean; library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are
+    bit-identical for any number of threads. Raises UserError for fewer than k training rows, RunFailed for features that are
+    not finite.
     """
     if k > len(train):
         raise UserError(f"knn_k is {k}, but there are {len(train)} training images; at most {len(train)}")
     center = np.mean(train, axis=0, dtype=np.float64).astype(np.float32) if distance == "euclidean" else np.float32(0)
     known = _prepared(train, center, distance)
-    offsets = np.einsum("ij,ij->i", known, known) if distance == "euclidean" else np.float32(0)
+    offsets = np.einsum("ij,ij->i", known, known) if distance == "euclidean" else np.zeros(len(known), np.float32)
     classes, codes = np.unique(labels, return_inverse=True)
+    side, part = library.blocks(len(known), 2 * 4 * train.shape[1] + SORTING * k, SORTING)
+    parts = [slice(start, start + part) for start in range(0, len(known), part)]
+    known = library.keep(known)
+    offsets, codes = library.place(offsets), library.place(codes)
 
     def block(start):
-        some = _prepared(rows[start:start + ROWS], center, distance)
-        # |x - y|^2 without |x|^2, which is equal for all neighbours of x; -x.y has the order of 1 - cosine.
-        apart = some @ known.T
-        apart *= -2 if distance == "euclidean" else -1
-        apart += offsets
-        nearest = np.argpartition(apart, k - 1, axis=1)[:, :k] if k < len(known) else np.tile(np.arange(k), (len(some), 1))
-        votes = np.zeros((len(some), len(classes)), np.int64)
-        np.add.at(votes, (np.arange(len(some))[:, None], codes[nearest]), 1)
-        return classes[votes.argmax(axis=1)]
+        some = library.place(_prepared(rows[start:start + side], center, distance))
+        voters = _nearest(some, known, offsets, parts, k, library)
+        votes = library.xp.stack([(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1)
+        return classes[library.fetch(votes.argmax(axis=1))]
 
-    return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads, "nearest neighbours", "block"))
+    return np.concatenate(library.each(block, range(0, len(rows), side), "nearest neighbours", "block"))
+
+
+def _nearest(some, known, offsets, parts, k, library):
+    """Numbers (n, k) of the known rows that are nearest to each of some (n, D), found part by part, in no order.
+
+    By |x - y|^2 without |x|^2, which is equal for all neighbours of x; by -2 x.y, in the order of 1 - cosine, without offsets.
+    """
+    xp, apart, numbers = library.xp, None, None
+    for part in parts:
+        found = some @ library.place(known[part]).T
+        found *= -2
+        found += offsets[part]
+        which = xp.broadcast_to(xp.arange(part.start, part.start + found.shape[1]), found.shape)
+        if apart is not None:
+            found, which = xp.concatenate([apart, found], axis=1), xp.concatenate([numbers, which], axis=1)
+        best = library.smallest(found, min(k, found.shape[1]))
+        apart, numbers = (xp.take_along_axis(values, best, axis=1) for values in (found, which))
+    return numbers
 
 
 def _prepared(rows, center, distance):

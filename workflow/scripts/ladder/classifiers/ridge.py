@@ -8,16 +8,19 @@ WIDTHS and STRENGTHS by the accuracy on a validation set, fitted to a subset of 
 
 Only K's lower half is stored, in square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed by one
 thread in a fixed order, so results are bit-identical for any number of threads.
+
+On a GPU the same program runs with CuPy. cuML's KernelRidge would store all of K, 4 N^2 bytes, beside a copy for cuSOLVER, and
+solves a system that is not positive definite by least squares instead of saying so.
 """
 
 import dataclasses
 import pathlib
 
 import numpy as np
-import scipy.linalg
 
-from ladder.arithmetic import matmul, randomness
-from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms
+from ladder.arithmetic import randomness
+from ladder.arithmetic.arrays import NumPy
+from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
 from ladder.store import artifacts
@@ -25,7 +28,7 @@ from ladder.store import artifacts
 WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
 TRIED = 5000   # most rows of the subset, and of the validation set, that choose width and strength
-TILE = 1024    # rows and columns per tile
+ON_CPU = NumPy()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +71,8 @@ def load(path, features):
     return Model(rows=features - found["center"], kernel=Kernel("rbf", gamma), **found)
 
 
-def fit(features, labels, seed, threads=1):
-    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer.
+def fit(features, labels, seed, library=ON_CPU):
+    """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer; library: see arrays.py.
 
     Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for features that are not finite.
     """
@@ -83,89 +86,101 @@ def fit(features, labels, seed, threads=1):
     rows = features - center
     gamma = resolve_gamma("scale", features)   # of the rows as they are: minus their mean they lose the columns' differences
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
-    validation = _validate(rows, codes, targets, gamma, seed, threads)
+    validation = _validate(rows, codes, targets, gamma, seed, library)
     width, strength = max(validation, key=validation.get)
     intercept = targets.mean(axis=0)
     kernel = Kernel("rbf", width * gamma)
-    coefficients = _solve(rows, targets - intercept, kernel, strength, threads)
+    coefficients = _solve(rows, targets - intercept, kernel, strength, library)
     return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
 
 
-def predict(model, rows, threads=1):
+def predict(model, rows, library=ON_CPU):
     """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
-    return model.classes[scores(model, rows, threads).argmax(axis=1)]
+    return model.classes[scores(model, rows, library).argmax(axis=1)]
 
 
-def scores(model, rows, threads=1):
+def scores(model, rows, library=ON_CPU):
     """The scores float32 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a row's class, -1 otherwise."""
-    norms = squared_norms(model.rows)
-
-    def block(start):
-        some = rows[start:start + TILE] - model.center
-        return model.kernel.block(some, squared_norms(some), model.rows, norms) @ model.coefficients + model.intercept
-
-    return np.concatenate(matmul.for_each(block, range(0, len(rows), TILE), threads, "kernel ridge", "block"))
+    sums = weighted_sums(model.kernel, rows, model.rows, model.coefficients, model.center, library, "kernel ridge")
+    return sums + model.intercept
 
 
-def _validate(rows, codes, targets, gamma, seed, threads):
+def _validate(rows, codes, targets, gamma, seed, library):
     """(width, strength) -> accuracy on the validation set, the narrowest kernel and largest strength first."""
-    drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows))
+    drawn, xp = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows)), library.xp
     count = min(TRIED, len(rows) // 2)
     held, fitted = np.sort(drawn[:count]), np.sort(drawn[count:2 * count])
     mean = targets[fitted].mean(axis=0)
-    wanted, norms = (targets[fitted] - mean).astype(np.float32), squared_norms(rows)
+    wanted = library.place((targets[fitted] - mean).astype(np.float32))
+    chosen = [library.place(rows[some]) for some in (fitted, held)]
+    norms = [squared_norms(some, xp) for some in chosen]
 
     def shares(width):
         kernel = Kernel("rbf", width * gamma)
-        within, across = (kernel.block(rows[some], norms[some], rows[fitted], norms[fitted]) for some in (fitted, held))
+        within, across = (kernel.block(some, its, chosen[0], norms[0], xp=xp)
+                          for some, its in zip(chosen, norms, strict=True))
         found = {}
         for strength in STRENGTHS:
-            within[np.diag_indices(count)] = 1 + strength
-            coefficients = scipy.linalg.solve(within, wanted, assume_a="pos", check_finite=False)
-            found[width, strength] = float(np.mean((across @ coefficients + mean).argmax(axis=1) == codes[held]))
+            _set_diagonal(within, 1 + strength, xp)
+            factor = library.cholesky(within.copy())
+            coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
+            scores = library.fetch(across @ coefficients) + mean
+            found[width, strength] = float(np.mean(scores.argmax(axis=1) == codes[held]))
         return found
 
-    each = matmul.for_each(shares, WIDTHS[::-1], threads, "kernel ridge, settings", "width")
+    each = library.each(shares, WIDTHS[::-1], "kernel ridge, settings", "width")
     return {setting: share for found in each for setting, share in found.items()}
 
 
-def _solve(rows, targets, kernel, strength, threads):
+def _solve(rows, targets, kernel, strength, library):
     """(K + strength I)^-1 targets, float32, by a tiled Cholesky factorisation."""
-    norms = squared_norms(rows)
-    parts = [slice(start, start + TILE) for start in range(0, len(rows), TILE)]
+    xp, side = library.xp, library.side
+    parts = [slice(start, start + side) for start in range(0, len(rows), side)]
+    rows = library.keep(rows, beside=_factor_bytes(len(rows), rows.shape[1], side))
+    norms = [squared_norms(library.place(rows[part]), xp) for part in parts]
     tiles = {}
 
     def tile(i, j):
         """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        made = kernel.block(rows[parts[i]], norms[parts[i]], rows[parts[j]], norms[parts[j]])
+        made = kernel.block(library.place(rows[parts[i]]), norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
         if i == j:
-            made[np.diag_indices(len(made))] = 1 + strength
+            _set_diagonal(made, 1 + strength, xp)
         for before in range(j):
             made -= tiles[i, before] @ tiles[j, before].T
         return made
 
     for j in bar(range(len(parts)), "kernel ridge", "column of tiles"):
         below = range(j, len(parts))
-        tiles.update(zip(((i, j) for i in below), matmul.for_each(lambda i, j=j: tile(i, j), below, threads), strict=True))
-        tiles[j, j] = corner = scipy.linalg.cholesky(tiles[j, j], lower=True, overwrite_a=True, check_finite=False)
+        tiles.update(zip(((i, j) for i in below), library.each(lambda i, j=j: tile(i, j), below), strict=True))
+        tiles[j, j] = corner = library.cholesky(tiles[j, j])
 
         def divide(i, j=j, corner=corner):
-            tiles[i, j] = scipy.linalg.solve_triangular(corner, tiles[i, j].T, lower=True, check_finite=False).T
+            tiles[i, j] = library.solve_triangular(corner, tiles[i, j].T).T
 
-        matmul.for_each(divide, below[1:], threads)
-    return _substitute(tiles, parts, targets)
+        library.each(divide, below[1:])
+    return library.fetch(_substitute(tiles, parts, library.place(targets.astype(np.float32)), library))
 
 
-def _substitute(tiles, parts, targets):
-    """(L L')^-1 targets, float32, from the tiles of the factor L."""
-    found = targets.astype(np.float32)
+def _factor_bytes(count, width, side):
+    """Bytes of the tiles of a factor, and of what one more tile is made from: rows of both its sides, and it twice."""
+    tiles = -(-count // side)
+    return 4 * side**2 * (tiles * (tiles + 1) // 2 + 2) + 2 * 4 * side * width
+
+
+def _set_diagonal(matrix, value, xp):
+    at = xp.arange(len(matrix))
+    matrix[at, at] = value
+
+
+def _substitute(tiles, parts, targets, library):
+    """(L L')^-1 targets, float32, which is overwritten, from the tiles of the factor L."""
     last = len(parts)
     for i in range(last):
         for j in range(i):
-            found[parts[i]] -= tiles[i, j] @ found[parts[j]]
-        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True)
+            targets[parts[i]] -= tiles[i, j] @ targets[parts[j]]
+        targets[parts[i]] = library.solve_triangular(tiles[i, i], targets[parts[i]])
     for i in reversed(range(last)):
         for j in range(i + 1, last):
-            found[parts[i]] -= tiles[j, i].T @ found[parts[j]]
-        found[parts[i]] = scipy.linalg.solve_triangular(tiles[i, i], found[parts[i]], lower=True, trans="T")
-    return found
+            targets[parts[i]] -= tiles[j, i].T @ targets[parts[j]]
+        targets[parts[i]] = library.solve_triangular(tiles[i, i], targets[parts[i]], transposed=True)
+    return targets

@@ -18,8 +18,9 @@ that of SVC.
 Fits and predictions are bit-identical for any number of threads: Gram blocks are computed in pieces of fixed size, and oneDAL,
 whose sums depend on its threads, runs on one.
 
-Prediction is the same for every backend, needs only the saved arrays, and follows libsvm's voting: each pair votes for one of
-its two classes, and the class with most votes wins, the lower one in case of a tie.
+Prediction needs only the saved arrays, and follows libsvm's voting: each pair votes for one of its two classes, and the class
+with most votes wins, the lower one in case of a tie. With cuml it runs on the GPU too, by CuPy; only the last digits of a
+decision can differ from those of the CPU.
 """
 
 import concurrent.futures
@@ -35,8 +36,9 @@ import sklearn
 import sklearn.svm
 import threadpoolctl
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import backends
-from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms
+from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
@@ -134,11 +136,14 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     return _assemble(rows, classes, function, C, solved), solver
 
 
-def predict(model, features, threads=1):
+def predict(model, features, threads=1, backend="sklearn"):
     """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
 
-    Raises RunFailed for features that are not finite, UserError for another number of features than in training.
+    backend: with cuml, decisions are computed on the GPU. Raises RunFailed for features that are not finite, UserError for
+    another number of features than in training.
     """
+    if backend == "cuml":
+        return model.classes[np.argmax(votes(model, decisions_on_gpu(model, features)), axis=1)]
     predicted = np.empty(len(features), model.classes.dtype)
     for start, decisions in decision_blocks(model, features, threads):
         predicted[start:start + len(decisions)] = model.classes[np.argmax(votes(model, decisions), axis=1)]
@@ -166,10 +171,18 @@ def margins(model, decisions, of):
     return found
 
 
+def decisions_on_gpu(model, features):
+    """Decisions (M, pairs) float64 for features (M, D), as those of decision_blocks."""
+    _check_width(model, features)
+    for start in range(0, len(features), PREDICT_ROWS):
+        _check_finite(features[start:start + PREDICT_ROWS], start)
+    return weighted_sums(model.kernel, features, model.support_vectors, _pair_coefficients(model), model.center, arrays.CuPy(),
+                         "predict") + model.intercept
+
+
 def decision_blocks(model, features, threads=1):
     """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D), several in parallel."""
-    if features.shape[1] != len(model.center):
-        raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
+    _check_width(model, features)
     coefficients = _pair_coefficients(model)
     norms = squared_norms(model.support_vectors)
     step = max(1, min(PREDICT_ROWS, PREDICT_VALUES // len(norms)))
@@ -227,6 +240,11 @@ class _Rows:
     def counts(self):
         """Rows of each class."""
         return [part.stop - part.start for part in self.slices]
+
+
+def _check_width(model, features):
+    if features.shape[1] != len(model.center):
+        raise UserError(f"the SVM was fitted to {len(model.center)} features, these rows have {features.shape[1]}")
 
 
 def _check_finite(chunk, start):
@@ -292,7 +310,7 @@ def _solve_pairs_on_gpu(rows, kernel, C):
     Written from cuML's documentation (SVC for two classes: support_, dual_coef_ (1, s), intercept_) and tested only with
     a mock with these attributes, not on a GPU.
     """
-    import cupy
+    cupy = arrays.CuPy().xp   # before cuML loads CUDA's libraries: it switches TF32 off in them
     from cuml.svm import SVC
 
     if not cupy.cuda.is_available():

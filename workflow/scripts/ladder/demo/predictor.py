@@ -1,9 +1,11 @@
 """Predictions of a run's model for any image: class, scores, reconstruction, nearest training images."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
+from ladder.arithmetic import arrays
 from ladder.classifiers import kernel_functions, metrics, ridge, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
@@ -68,7 +70,7 @@ class RidgeJudge:
 
     def scores_and_margins(self, vectors, threads):
         """(scores, the highest score minus each) (M, k) of feature vectors (M, D)."""
-        scores = ridge.scores(self.model, vectors, threads)
+        scores = ridge.scores(self.model, vectors, arrays.NumPy(threads))
         return scores, scores.max(axis=1, keepdims=True) - scores
 
 
@@ -129,7 +131,7 @@ class Predictor:
         recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
         def encode(images):
-            rows = features.blocks(encoder, stored(images, statistics), recipe, self._threads)
+            rows = features.blocks(encoder, stored(images, statistics), recipe, arrays.NumPy(self._threads))
             return np.concatenate([block.copy() for _, block in rows])
 
         return encode
@@ -160,6 +162,21 @@ class Predictor:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
         return Answers(*self._judged(vectors), self._statistics.to_pixels(output), *nearest)
+
+    @functools.cached_property
+    def _first(self):
+        """(name of the first layer with weights, function: uint8 images -> float32 (N, h, w, maps)); None if it has no maps."""
+        layer = next(layer for layer in self.network.layers if layer.parameters)
+        if layer.output_shape[0] == 1:
+            return None
+        made = next(self.inputs[role] for role in ("train", "patches", "initial") if role in self.inputs)
+        model = self._model(self._tested, made, self._statistics, layer.name)
+        return layer.name, lambda images: np.concatenate(
+            [values.copy() for _, values in model.batches(stored(images, self._statistics))])
+
+    def first_maps(self, images):
+        """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""
+        return self._first and (self._first[0], self._first[1](images))
 
     def _judged(self, vectors):
         """(classes, scores, margins) of the judge for feature vectors."""

@@ -18,9 +18,12 @@ Interface of an executor:
     synchronize()            wait until all work is done
 """
 
+import functools
 import importlib
+import pathlib
 
 from ladder.rungs.variants import VARIANTS
+from ladder.sources import ROOT, SCRIPTS, closure
 
 COPIES, WAITING = "copies", "waiting for copies"   # categories of `seconds`
 # Modules are imported by name, because a machine without a GPU has no CuPy.
@@ -33,3 +36,13 @@ def create(variant, threads, data_residency="auto"):
     kind = VARIANTS[variant].executor
     module = importlib.import_module(EXECUTORS[kind])
     return module.Executor(threads, data_residency) if kind == "cuda" else module.Executor(threads)
+
+
+@functools.cache
+def sources(variant):
+    """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
+    executor = VARIANTS[variant].executor
+    modules = closure(SCRIPTS / f"ladder/rungs/{variant}.py") | closure(SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
+    folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
+    kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*") if executor == "cuda"}
+    return frozenset(modules | kernels)

@@ -16,15 +16,15 @@ sample, so the full vectors of all images, which PCA shortens, need neither fit 
 import dataclasses
 
 import numpy as np
-import scipy.linalg
-import threadpoolctl
 
 from ladder import progress
-from ladder.arithmetic import matmul, randomness
+from ladder.arithmetic import randomness
+from ladder.arithmetic.arrays import NumPy
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 
 FILE = "features.safetensors"   # the fitted arrays in a features artifact
 ROWS = 2048      # rows per block; a multiple of inference.BATCH, so all batches but the last are full
+ON_CPU = NumPy()
 CONSTANT = 1e-6  # a standard deviation below this share of the mean is a rounding error
 
 
@@ -73,21 +73,30 @@ class Recipe:
             values = two_polarities(values, np.float32(self.threshold), self.max_pool)
         return _flatten(average_pool(values, self.grid) if self.grid else values)
 
-    def finish(self, rows, threads=1):
-        """float32 features of rows (N, D), which may be overwritten: all operations after the flip."""
+    def finish(self, rows, project=None):
+        """float32 features of rows (N, D), which may be overwritten: all operations after the flip.
+
+        project: of the recipe's components, needed if it has some (projection).
+        """
         if self.mean is not None:
             rows -= self.mean
             rows *= self.scale
-        return rows if self.components is None else matmul.product(rows, self.components, threads)
+        return rows if self.components is None else project(rows)
+
+    def projection(self, library):
+        """A function: float32 rows (N, D) -> rows @ components (N, n), computed by the library (arrays.py)."""
+        if self.components is None:
+            return None
+        return library.multiplier(self.components)
 
 
-def blocks(encoder, images, recipe, threads=1):
+def blocks(encoder, images, recipe, library=ON_CPU):
     """Yield (start, float32 rows (n, D) or (n, components)): the features of images (N, H, W, C), block by block.
 
     encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The array is reused for the next
     block. The demo's predictor uses this too, with the recipe in a features artifact (Recipe.of).
     """
-    rows = None
+    rows, project = None, recipe.projection(library)
     for start in range(0, len(images), ROWS):
         some = images[start:start + ROWS]
         for at, values in encoder.batches(some, False):
@@ -98,13 +107,13 @@ def blocks(encoder, images, recipe, threads=1):
             for at, values in encoder.batches(some, True):
                 rows[at:at + len(values)] += recipe.flat(values)
             rows[:len(some)] *= np.float32(0.5)
-        yield start, recipe.finish(rows[:len(some)], threads)
+        yield start, recipe.finish(rows[:len(some)], project)
 
 
-def extract(encoder, images, recipe, out, label, threads=1):
+def extract(encoder, images, recipe, out, label, library=ON_CPU):
     """Fill out (N, D or components) float32 with the features of images."""
     with progress.bar(total=len(images), label=label, unit=" images") as bar:
-        for start, rows in blocks(encoder, images, recipe, threads):
+        for start, rows in blocks(encoder, images, recipe, library):
             out[start:start + len(rows)] = rows
             bar.update(len(rows))
 
@@ -183,17 +192,17 @@ def fit_channels(encoder, images, recipe):
     return dataclasses.replace(recipe, channel_mean=mean.astype(np.float32), channel_scale=_inverse(deviation, mean))
 
 
-def fit_components(encoder, images, recipe, count, standardize, threads=1):
+def fit_components(encoder, images, recipe, count, standardize, library=ON_CPU):
     """(recipe with mean, scale and `count` PCA components fitted to these images, explained share of the variance in [0, 1]).
 
-    Raises UserError for too few images.
+    The library (arrays.py) computes the components.     Raises UserError for too few images.
     """
     if count >= len(images):
         raise UserError(f"features_pca is {count}, but there are {len(images)} training images to fit it to; at most "
                         f"{len(images) - 1}")
     rows = None
     with progress.bar(total=len(images), label="features to fit PCA", unit=" images") as bar:
-        for start, block in blocks(encoder, images, recipe, threads):
+        for start, block in blocks(encoder, images, recipe, library):
             rows = np.empty((len(images), block.shape[1]), np.float32) if rows is None else rows
             rows[start:start + len(block)] = block
             bar.update(len(block))
@@ -201,8 +210,8 @@ def fit_components(encoder, images, recipe, count, standardize, threads=1):
     scale = scale if standardize else np.ones_like(scale)
     rows -= mean
     rows *= scale
-    progress.log.info("PCA: %d components of %d values of %d images", count, rows.shape[1], len(rows))
-    components, share = principal_components(rows, count, threads)
+    progress.log.info("PCA by %s: %d components of %d values of %d images", library.name, count, rows.shape[1], len(rows))
+    components, share = principal_components(rows, count, library)
     return dataclasses.replace(recipe, mean=mean, scale=scale, components=components), share
 
 
@@ -233,25 +242,23 @@ def standardize(recipe, *parts):
             rows[start:start + ROWS] = recipe.finish(rows[start:start + ROWS])
 
 
-def principal_components(rows, count, threads=1):
+def principal_components(rows, count, library=ON_CPU):
     """(components float32 (D, count), explained share of the variance) of rows (N, D) float32 whose columns have mean 0.
 
     Unit vectors in order of decreasing variance, each with its largest element positive, from the eigenvectors of the smaller
-    of rows' rows (D, D) and rows rows' (N, N) in float32 (LAPACK's ssyevr on one thread): bit-identical for any number of
-    threads. Directions without variance are zeros. Raises RunFailed for values that are not finite.
+    of rows' rows (D, D) and rows rows' (N, N) in float32 (LAPACK's ssyevr on one thread, or cuSOLVER's syevd): bit-identical
+    for any number of threads. Directions without variance are zeros. Raises RunFailed for values that are not finite.
     """
     tall = len(rows) >= rows.shape[1]
-    gram = matmul.gram(rows if tall else rows.T, threads)
-    total, size = float(np.trace(gram, dtype=np.float64)), len(gram)
+    gram = library.gram(rows if tall else rows.T)
+    total = float(library.fetch(gram.trace(dtype=np.float64)))
     if not np.isfinite(total):
         raise RunFailed(NOT_FINITE.format(""))
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):
-        values, vectors = scipy.linalg.eigh(gram, lower=False, overwrite_a=True, check_finite=False, driver="evr",
-                                            subset_by_index=[size - count, size - 1])
+    values, vectors = map(library.fetch, library.largest_eigenvectors(gram, count))
     values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
     found = values > 1e-6 * values[0]
     if not tall:
-        vectors = matmul.product(rows.T, np.ascontiguousarray(vectors), threads)
+        vectors = library.multiplier(np.ascontiguousarray(vectors))(rows.T)
         vectors /= np.where(found, np.sqrt(values), 1)
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(count)]
     components = vectors * np.where(found, np.sign(largest), 0).astype(np.float32)

@@ -21,7 +21,7 @@ import time
 import numpy as np
 
 from ladder import progress
-from ladder.arithmetic import matmul, randomness
+from ladder.arithmetic import randomness
 from ladder.errors import UserError
 from ladder.progress import log
 
@@ -63,20 +63,15 @@ class Fitted:
 
 
 class Pieces:
-    """Work on many rows in fixed-size pieces: on CPU threads, or on a GPU with CuPy as `xp`."""
+    """Work on many rows in fixed-size pieces by a library (arrays.py)."""
 
-    def __init__(self, threads, xp=np):
-        self.threads, self.xp = threads, xp
+    def __init__(self, library):
+        self.library, self.xp, self.place = library, library.xp, library.place
 
     def each(self, rows, work):
         """The results of work(piece of `rows` as an array of xp), a list of NumPy arrays for each piece, in order."""
-        pieces = [rows[start:start + ROWS] for start in range(0, len(rows), ROWS)]
-        if self.xp is np:
-            return matmul.for_each(work, pieces, self.threads)
-        return [[self.xp.asnumpy(result) for result in work(self.xp.asarray(piece))] for piece in pieces]
-
-    def place(self, array):
-        return self.xp.asarray(array)
+        library, pieces = self.library, [rows[start:start + ROWS] for start in range(0, len(rows), ROWS)]
+        return library.each(lambda piece: [library.fetch(result) for result in work(library.place(piece))], pieces)
 
 
 def fit(layer, spec, patches, settings, number, pieces):

@@ -19,7 +19,12 @@ PACKAGES = {
 
 def installed(files):
     """Package -> version of the packages that the project's source `files` import, as far as they are installed here."""
-    found = {package: _version(package) for module in sources.libraries(files) for package in PACKAGES.get(module, ())}
+    return versions(sources.libraries(files))
+
+
+def versions(modules):
+    """Package -> version of the packages that provide these modules, as far as they are installed here."""
+    found = {package: _version(package) for module in modules for package in PACKAGES.get(module, ())}
     return {package: version for package, version in sorted(found.items()) if version}
 
 

@@ -162,13 +162,13 @@ def _repeat(name):
 
 # The page.
 
-def page(difference):
-    """The page as one HTML text."""
-    return templates.render("diff.html", context(difference))
+def page(difference, up=""):
+    """The page as one HTML text; up: see templates.way_up."""
+    return templates.render("diff.html", context(difference, up))
 
 
-def context(of):
-    """All variables of the template."""
+def context(of, up=""):
+    """All variables of the template; up: see templates.way_up."""
     manifests = [of.store.manifest(version) for version in (of.a, of.b)]
     settings, machines = _gathered(of, "params"), _machines(of)
     numbers = _metrics(of)
@@ -176,7 +176,7 @@ def context(of):
         "title": TITLES.get(of.stage, f"Two versions of {of.stage}"),
         "a": of.a, "b": of.b, "made": [manifest["made"] for manifest in manifests],
         "names": [manifest["spec"]["params"].get("name") for manifest in manifests],
-        "links": _links(of), "first": of.first,
+        "up": up, "links": _links(of, up), "first": of.first,
         "settings": [row for row in settings if not row["same"]], "same_settings": [row for row in settings if row["same"]],
         "sources": [row for row in _gathered(of, "sources") if not row["same"]],
         "verdict": _verdict(of), "repeats": _repeats(of),
@@ -194,9 +194,9 @@ def written(value):
     return MISSING if value is None else templates.setting(value)
 
 
-def _links(of):
-    """The pages of two reports, relative to the results folder."""
-    return [f"report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
+def _links(of, up):
+    """The pages of two reports."""
+    return [f"{up}report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
 
 
 def _repeats(of):

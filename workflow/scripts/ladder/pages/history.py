@@ -4,16 +4,16 @@ import collections
 import dataclasses
 import json
 import math
-import os
-import pathlib
 
 from ladder import progress
-from ladder.pages import feature_sections, templates
+from ladder.pages import feature_sections, intervals, templates
 from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
 RESOLVED = ("auto", "all", "same")   # values that stand for others
+# Settings that a report does not keep in the form that the configuration has.
+UNSAID = {"features_concatenate", "initial_weights", "multiplier_identity", "test_multiplier_identity"}
 SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page cannot do without
 
 
@@ -85,13 +85,15 @@ def page(rows, results, output, defaults):
 def context(rows, results, output, defaults):
     """All variables of the template."""
     usual = _usual(rows, defaults)
-    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
-    shown = [_shown(row, usual, below) for row in rows]
+    up = templates.way_up(results, output)
+    shown = [_shown(row, usual, up) for row in rows]
     return {
+        "up": up,
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
         "usual": {key: text for key, text in usual.items() if key not in COLUMNS}, "every": usual,
         "named": any(row["name"] or row["tags"] for row in shown),
+        "metrics": list(dict.fromkeys(key for row in shown if not row["fault"] for key in row["metrics"])),
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
@@ -109,21 +111,38 @@ def _usual(rows, defaults):
             for key in sorted(texts.keys() | counts.keys())} if rows else {}
 
 
-def _shown(row, usual, below):
+def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if text != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": (below / "report" / row.version / "report.html").as_posix(),
-             "unusual": unusual,
+             "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
              "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
     of = row.summary
     accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
-    return {**shown, **{key: of[key] for key in COLUMNS},
+    overrides = {key: row.settings[key] for key in shown["own"] if key not in UNSAID}
+    return {**shown, "metrics": _metrics(of), "unsaid": sorted(shown["own"].keys() & UNSAID),
+            "overrides": json.dumps(overrides, ensure_ascii=False), **{key: of[key] for key in COLUMNS},
             "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
                          "note": ", ".join(_notes(of))},
             "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
+
+
+def _metrics(of):
+    """Name -> (value, text) of every number by which runs can be sorted; of: a summary."""
+    shares = {"accuracy": of.get("test_accuracy"), "training accuracy": _last(of.get("accuracy")),
+              **{role.replace("_", ", "): value for role, value in (of.get("evaluations") or {}).items()}}
+    differences = {f"points against {control['control'].replace('_', ', ')}": control["difference"]
+                   for control in of.get("controls") or []}
+    others = {"training loss": (_last(of.get("loss")), "{:.4g}".format), "test loss": (of.get("test_loss"), "{:.4g}".format),
+              "images/s": (of.get("images_per_second"), templates.rate),
+              "time": (sum(of["seconds"].values()), templates.duration),
+              "peak memory": (max(of.get("peak_memory_bytes", {}).values(), default=None), templates.size)}
+    found = {name: (value, templates.percent(value)) for name, value in shares.items() if value is not None}
+    found |= {name: (value, intervals.points(value, 1)) for name, value in differences.items()}
+    return found | {name: (value, text(value)) for name, (value, text) in others.items()
+                    if isinstance(value, (int, float)) and math.isfinite(value)}
 
 
 def _notes(summary):

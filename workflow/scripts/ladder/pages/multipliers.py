@@ -103,7 +103,7 @@ def _table_row(group, one):
         "seconds": {"text": "" if of["train_seconds"] is None else templates.duration(of["train_seconds"]),
                     "value": of["train_seconds"]},
         "ratio": {"text": _multiple(of["train_seconds_ratio"]), "value": of["train_seconds_ratio"]},
-        "loss": _cell(of, "final_loss", "{:.4g}".format),
+        "loss": _cell(of, "final_loss", _loss_text(of["final_loss_deviation"])),
     }
 
 
@@ -111,6 +111,13 @@ def _cell(of, key, text):
     value, deviation = of[key], of[f"{key}_deviation"]
     return {"value": value, "text": "" if value is None else text(value),
             "deviation": "" if deviation is None else f"± {text(deviation).lstrip('+')}"}
+
+
+def _loss_text(deviation):
+    """The format of a loss and of its deviation: as many decimals as two digits of the deviation have, if there is one."""
+    if not deviation:
+        return "{:.4g}".format
+    return f"{{:.{max(0, 1 - math.floor(math.log10(deviation)))}f}}".format
 
 
 def points(value):

@@ -14,6 +14,8 @@ from ladder.store import lineage
 
 SHOWN = 5   # classes with a bar
 SCORES = {"evaluate": "probabilities", "svm": "votes of the SVM", "ridge": "scores of kernel ridge regression"}
+MAPS = 12   # maps of the first layer shown, the strongest ones
+CLOSE_VOTES, CLOSE = 0.5, 0.2   # leads below these are a close call: of an SVM's margin, of a score or probability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +27,12 @@ class Skipped:
 
 
 def answers(predictor, taken):
-    """A dict for each pictures.Picture of `taken`, JSON-able except the keys with an underscore: _picture, and _rebuilt, the
-    reconstruction (uint8 or None)."""
+    """A dict for each pictures.Picture of `taken`, JSON-able except the keys with an underscore: _picture; _rebuilt, the
+    reconstruction (uint8 or None); _maps, what the first layer makes of it (float32 (h, w, maps) or None)."""
     if not taken:
         return []
-    found = predictor.answer(np.stack([picture.pixels for picture in taken]))
+    images = np.stack([picture.pixels for picture in taken])
+    found, maps = predictor.answer(images), predictor.first_maps(images)
     labels, names = predictor.inputs["data"].array("train_labels.npy"), predictor.classes
     return [{
         "file": picture.name, "class": names[found.classes[at]], "score": float(found.scores[at][found.classes[at]]),
@@ -39,6 +42,7 @@ def answers(predictor, taken):
                     for row, distance in zip(found.nearest[at], found.distances[at], strict=True)],
         "done": list(picture.remarks), "_picture": picture,
         "_rebuilt": None if found.rebuilt is None else found.rebuilt[at],
+        "_layer": maps and maps[0], "_maps": maps and maps[1][at],
     } for at, picture in enumerate(taken)]
 
 
@@ -94,7 +98,8 @@ def page(predictor, answered, skipped, left_out):
         return os.path.relpath(name, folder) if folder else name
 
     return templates.render("predictions.html", {
-        **context(predictor), "folder": folder, "answers": [shown(predictor, one, below(one["file"])) for one in answered],
+        **context(predictor), "up": "", "folder": folder,
+        "answers": [shown(predictor, one, below(one["file"])) for one in answered],
         "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
 
 
@@ -142,7 +147,8 @@ def shown(predictor, answer, name):
     return {
         **answer, "name": name,
         "sure": _SURE[predictor.answered_by](answer["score"], predictor.votes),
-        "bars": _bars(answer),
+        "bars": _bars(answer, predictor.votes), "close": _is_close(answer, predictor.votes),
+        "layer": answer["_layer"], "maps": None if answer["_maps"] is None else figures.png_uri(maps_picture(answer["_maps"])),
         "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
         "rebuilt": None if answer["_rebuilt"] is None else figures.png_uri(answer["_rebuilt"]),
         "off": None if answer["_rebuilt"] is None else _off(answer["_rebuilt"], picture.pixels),
@@ -151,14 +157,32 @@ def shown(predictor, answer, name):
     }
 
 
-def _bars(answer):
-    """Bars of the probabilities of the most likely classes, or of the margins against the closest classes."""
+def _bars(answer, votes):
+    """Bars of the scores of the best classes, the answer first: votes of an SVM, with its margin against each, else scores."""
+    margins = answer["margins"] or {}
+    order = sorted(answer["scores"], key=lambda name: (name != answer["class"], -answer["scores"][name], margins.get(name, 0)))
+    best = {name: answer["scores"][name] for name in order[:SHOWN]}
+    text = (lambda score: f"{score:.0f} of {votes}") if votes else "{:.2f}".format if margins else _sure
+    rows = templates.bars(best, text, votes or max(1, *best.values()))
+    return [{**row, "length": max(0, row["length"]),
+             **({"note": f"behind by {margins[row['name']]:.2f}" if row["name"] in margins else ""} if margins else {})}
+            for row in rows]
+
+
+def _is_close(answer, votes):
+    """Whether the answer leads only just: an SVM's margin below CLOSE_VOTES, or a lead in score or probability below CLOSE."""
     if answer["margins"]:
-        rivals = dict(list(answer["margins"].items())[:SHOWN])
-        rows = templates.bars(rivals, "{:.2f}".format, max(1, *rivals.values()))
-        return [{**row, "length": max(0, row["length"])} for row in rows]
-    best = sorted(answer["scores"].items(), key=lambda item: -item[1])
-    return templates.bars(dict(best[:SHOWN]), _sure, 1)
+        return min(answer["margins"].values()) < (CLOSE_VOTES if votes else CLOSE)
+    first, second, *_ = sorted(answer["scores"].values(), reverse=True)
+    return first - second < CLOSE
+
+
+def maps_picture(maps):
+    """The MAPS strongest of maps (h, w, count) side by side, uint8 (H, W, 4), two rows; each is white at its largest value."""
+    order = np.argsort(-np.abs(maps).mean(axis=(0, 1)), kind="stable")[:MAPS]
+    shown = np.maximum(maps[..., order], 0).transpose(2, 0, 1)
+    scaled = shown / np.maximum(shown.max(axis=(1, 2), keepdims=True), 1e-12)
+    return figures.tiles(np.rint(255 * scaled).astype(np.uint8)[..., None], -(-len(order) // 2), gap=1)
 
 
 def _sure(probability):

@@ -12,8 +12,9 @@ import re
 
 from ladder import sources
 from ladder.classifiers import metrics
+from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, roles, templates, verdicts
+from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
 from ladder.store import lineage
 
 
@@ -23,9 +24,10 @@ def summary(inputs, version, params=None):
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
-    loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
-    else the judge's (lineage.judge), as the accuracies of the controls always are; answered_by: the role of the artifact whose
-    they are. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
+    are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
+    answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
+    many training images.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -53,6 +55,7 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "curves": report_sections.curves(inputs),
         "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
@@ -72,6 +75,9 @@ def summary(inputs, version, params=None):
         "seeds": evaluations.seeds(inputs, settings["seed"]),
         "ablation": evaluations.ablation(inputs, params.get("ablation", ())),
         "test_scores": evaluations.test_scores(inputs),
+        "program": program.state(sources.ROOT),
+        "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
     }
 
 
@@ -105,8 +111,10 @@ def context(inputs, numbers):
         "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
+        "checks": report_sections.first_uses(inputs),
         "threads": train.manifest["threads"],
         "machines": _machines(inputs),
+        "gpus": _gpus(inputs),
         "made": max(one.manifest["made"] for _, one in _made(inputs)),
         "guess_loss": math.log(len(names)),
         "passes": report_sections.passes(train, data.metrics["train"]),
@@ -140,6 +148,7 @@ def context(inputs, numbers):
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
+        "yaml": reproduce.text(numbers["reproduce"]["settings"]),
     }
 
 
@@ -199,6 +208,15 @@ def _machines(inputs):
         libraries.update(f"{name} {version}" for name, version in one.manifest["libraries"].items())
         libraries.update(blas.split(", ") if blas else [])
     return [{**facts, "roles": made_here, "libraries": sorted(libraries)} for facts, made_here, libraries in machines.values()]
+
+
+def _gpus(inputs):
+    """GPU, with its driver and array library -> the titles of the roles whose classifiers or components it computed."""
+    found = {}
+    for role, one in _made(inputs):
+        if gpu := one.metrics.get("gpu"):
+            found.setdefault(gpu, []).append(roles.title(role))
+    return found
 
 
 def _artifacts(inputs):

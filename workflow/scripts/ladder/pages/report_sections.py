@@ -11,7 +11,7 @@ from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import charts, figures, intervals, roles, templates
-from ladder.store import lineage
+from ladder.store import first_use, lineage
 
 SAMPLES = 8        # training images shown per class
 MISTAKES = 16      # misclassified images shown
@@ -41,6 +41,12 @@ def how(inputs):
     if "train" in inputs:
         return "trained"
     return "given" if start(inputs) else "untrained"
+
+
+def first_uses(inputs):
+    """What was checked before its first use on a GPU, each once: the notes of store/first_use.py."""
+    notes = [inputs[role].manifest["notes"].get(first_use.NOTE) for role in roles.in_order(inputs)]
+    return list({(note["name"], note["made"]): note for note in notes if note}.values())
 
 
 def start(inputs):
@@ -216,6 +222,19 @@ def accuracy_curve(inputs):
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
     return _curve(inputs, "Accuracy", hits, charts.share_axis, (_scored_images(inputs), tested["value"]), templates.percent)
+
+
+def curves(inputs):
+    """The points of the curves of the training, JSON-able: {"step", "loss"}, "accuracy" if it classifies; None without any.
+
+    Values are means over the steps around each `step`, as the page draws them.
+    """
+    loss, accuracy = loss_curve(inputs, None), accuracy_curve(inputs)
+    if loss is None:
+        return None
+    shown = {"loss": loss, "accuracy": accuracy}
+    return {"step": loss["data"]["series"][0]["x"],
+            **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart}}
 
 
 def _scored_images(inputs):

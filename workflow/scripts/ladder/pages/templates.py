@@ -4,6 +4,8 @@ import base64
 import functools
 import hashlib
 import itertools
+import os
+import pathlib
 import re
 
 import jinja2
@@ -62,6 +64,12 @@ def network_title(name):
 def dataset_title(name):
     """The data set's common name, within a sentence."""
     return DATASETS.get(name, name)
+
+
+def way_up(results, output):
+    """The beginning of a link into the folder `results` from a page at `output`: '' inside it, '../results/' beside it."""
+    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent)).as_posix()
+    return "" if below == "." else f"{below}/"
 
 
 def in_stages(names):

@@ -2,9 +2,9 @@
 
 from ladder.rungs import gpu_opt_v1
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.gpu_opt_v1 import PATTERNS, Tile
+from ladder.rungs.gpu_opt_v1 import PATTERNS, UPDATES_TOGETHER, Tile
 
-__all__ = ["LAUNCHES", "PATTERNS"]
+__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 LARGE = Tile(128, 128, 8, 8)
 LARGE_TILES = 128   # from this many on, they keep a GPU of about as many multiprocessors busy

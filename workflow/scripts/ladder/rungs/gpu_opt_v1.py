@@ -1,14 +1,17 @@
-"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients.
+"""Tiles in shared memory and registers, 16-byte accesses, ReLU fused into the convolution, split-K weight gradients, losses
+added by trees, and one launch that updates all parameters.
 
 The gradient of a ReLU is fused into the layer that reads it if that is a single pooling or upsampling layer; otherwise it is a
 separate step.
 """
 
 import dataclasses
+import itertools
 
+from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic
-from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
+from ladder.rungs.gpu_basic import blocks, elements, floats, integers
+from ladder.rungs.patterns import LAYERS, Launch, Pattern, Table, convolution, is_2x2, sliding, weight_gradients
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Tile:
         sizes = {"TILE_M": self.m, "TILE_N": self.n, "THREAD_M": self.thread_m, "THREAD_N": self.thread_n}
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
+
+UPDATES_TOGETHER = True   # see plan.Builder.update
 
 SQUARE = Tile(64, 64, 8, 4)
 FEW_COLUMNS = Tile(256, 4, 4, 4)
@@ -196,11 +201,54 @@ def upsample2d_backward(step, build):
                 step.attributes["relu"])
 
 
+def mse(step, build):
+    prediction, target, counters = (step.reads[role] for role in ("prediction", "target", "counters"))
+    count = elements(build, prediction)
+    sums = build.workspace("loss.partials", (blocks(count, 1024),), "float64")
+    return (
+        Launch("gpu_opt_v1/mse.cu", "mse", (blocks(count, 1024),), (256,),
+               (prediction, target, step.writes["gradient"], sums, *integers(count), *floats(2 / step.attributes["divisor"]))),
+        Launch("gpu_opt_v1/mse.cu", "mse_total", (1,), (256,),
+               (sums, counters, step.writes["losses"], *integers(count, blocks(count, 1024)))),
+    )
+
+
+def cross_entropy(step, build):
+    prediction, labels, permutation, counters = (
+        step.reads[role] for role in ("prediction", "labels", "permutation", "counters"))
+    gradient, losses, hits = (step.writes[role] for role in ("gradient", "losses", "hits"))
+    batch, _, _, classes = build.shape(prediction)
+    of_rows = build.workspace("loss.of_rows", (2, batch))
+    return (
+        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_rows", (blocks(batch, 8),), (256,),
+               (prediction, labels, permutation, counters, gradient, of_rows, *integers(batch, classes))),
+        Launch("gpu_opt_v1/cross_entropy.cu", "cross_entropy_totals", (1,), (256,),
+               (of_rows, counters, losses, hits, *integers(batch))),
+    )
+
+
+def update(step, build, source="gpu_opt_v1/update.cu", more=lambda build, name, gradient: ()):
+    """All parameters in one launch. more(build, name, gradient): further words of a parameter's row of the table."""
+    rule, rows, first_block, of_blocks = step.operation.removesuffix("_update"), [], 0, []
+    for name, gradient in step.attributes["gradients"].items():
+        averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
+        rows.append((name, *averages, *(2 - len(averages)) * [0], gradient.buffer, elements(build, name), first_block,
+                     *more(build, name, gradient)))
+        of_blocks += blocks(elements(build, name)) * [len(rows) - 1]
+        first_block = len(of_blocks)
+    table = Table((*(len(of_blocks) + len(rows[0]) * row for row in of_blocks), *itertools.chain(*rows)),
+                  frozenset(step.writes.values()))
+    settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
+    return (Launch(source, step.operation, (len(of_blocks),), (256,),
+                   (table, step.reads["learning_rates"], step.reads["counters"], *settings)),)
+
+
 LAUNCHES = {
     **gpu_basic.LAUNCHES,
     **{function.__name__: function for function in (
         conv2d_forward, conv2d_input_grad, conv2d_weight_grad, maxpool2d_forward, maxpool2d_backward, upsample2d_forward,
-        upsample2d_backward)},
+        upsample2d_backward, mse, cross_entropy)},
+    **{f"{rule}_update": update for rule in AVERAGES},
 }
 
 

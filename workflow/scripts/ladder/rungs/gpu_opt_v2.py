@@ -1,4 +1,5 @@
-"""Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and weight gradients that update the weights.
+"""Fused layers: conv+bias+ReLU+maxpool and upsample+conv as one operation each, and one launch that adds the parts of all
+weight gradients and updates the weights.
 
 ReLU, pooling and upsampling next to a convolution need no launch in either direction, and their outputs stay in registers.
 Strided convolutions use gpu_opt_v1's kernels.
@@ -6,15 +7,13 @@ Strided convolutions use gpu_opt_v1's kernels.
 
 import functools
 
-import numpy as np
-
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_opt_v1
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_opt_v1 import Tile, is_small_pool, resize_block
-from ladder.rungs.patterns import LAYERS, Launch, Pattern, convolution, is_2x2, weight_gradients
+from ladder.rungs.patterns import LAYERS, Gradient, Launch, Pattern, convolution, is_2x2, weight_gradients
 
-FUSES_UPDATE = True   # see plan.training_plan
+UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see plan.Builder.update and plan.training_plan
 
 LARGE, SMALL = Tile(128, 128, 8, 8), Tile(64, 64, 4, 4)
 ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
@@ -63,17 +62,30 @@ def gradients(build, operation, group, weight, received, flop, **attributes):
     """Append the backward steps of a group.
 
     weight: buffer that the input gradient reads; received: {role: buffer} of dy and of the fused layers' outputs or indices.
-    The weight gradient comes last, because with fused updates it changes the weight.
     """
     x, conv = build.source(group[0]), next(layer for layer in group if layer.parameters)
     if build.wants_gradient(x):
         build.step(f"{operation}_input_grad", group, {**received, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                    **attributes)
-    update = None
+    if build.in_parts:
+        writes = {"parts": gradient_in_parts(build, conv, x, received, collapsed=operation.startswith("upsample"))}
+    else:
+        writes = weight_gradients(build, conv)
+    build.step(f"{operation}_weight_grad", group, {"x": x, **received}, writes, flop=flop, **attributes,
+               kernel=conv.attributes.get("kernel", 1))
+
+
+def gradient_in_parts(build, conv, x, received, collapsed):
+    """The buffer with the parts of a layer's weight and bias gradient, which the update adds."""
+    weight, bias = f"{conv.name}.weight", f"{conv.name}.bias"
+    filters, kernel = build.network.parameters[weight][:2]
+    rows, columns, pixels = gradient_matrix(build, x, received, filters, kernel, collapsed)
+    splits, _ = split(weight_tile(rows, columns), rows, columns, pixels)
+    parts = build.workspace(f"{conv.name}.parts", parts_shape(splits, rows, columns))
+    build.leave_in_parts({weight: Gradient(parts, True, 0, collapsed)})
     if conv.attributes["bias"]:
-        update = build.fused_update(weight=f"{conv.name}.weight", bias=f"{conv.name}.bias")
-    reads, writes, settings = update or ({}, weight_gradients(build, conv), {})
-    build.step(f"{operation}_weight_grad", group, {"x": x, **received, **reads}, writes, flop=flop, **attributes, **settings)
+        build.leave_in_parts({bias: Gradient(parts, True, rows * columns, collapsed)})
+    return parts
 
 
 def _has_stride_1(group):
@@ -161,11 +173,9 @@ def conv2d_input_grad(step, build):
 
 @of_stride_1
 def conv2d_weight_grad(step, build):
-    x, dy = step.reads["x"], step.reads["dy"]
-    filters, kernel, _, channels = build.shape(step.writes.get("weight", step.writes.get("dweight")))
-    pixels = elements(build, dy) // filters * (4 if "index" in step.reads else 1)
-    shape = integers(*build.shape(x), filters, kernel, step.attributes["padding"])
-    return _weight_grad(step, build, "conv2d_weight_grad", filters, kernel * kernel * channels, pixels, shape)
+    filters, kernel = build.shape(step.reads["dy"])[3], step.attributes["kernel"]
+    return _weight_grad(step, build, "conv2d_weight_grad",
+                        (*build.shape(step.reads["x"]), filters, kernel, step.attributes["padding"]))
 
 
 def collapse_weight(step, build):
@@ -201,10 +211,13 @@ def upsample_conv2d_input_grad(step, build):
 
 
 def upsample_conv2d_weight_grad(step, build):
-    batch, height, width, channels = build.shape(step.reads["x"])
-    filters = build.shape(step.reads["dy"])[3]
-    return _weight_grad(step, build, "upsample_conv2d_weight_grad", 16 * filters, channels, batch * height * width,
-                        integers(batch, height, width, channels, filters))
+    return _weight_grad(step, build, "upsample_conv2d_weight_grad",
+                        (*build.shape(step.reads["x"]), build.shape(step.reads["dy"])[3]))
+
+
+def update(step, build):
+    """Adds the parts of each gradient, see weight_update.cu; a whole gradient is one part."""
+    return gpu_opt_v1.update(step, build, "gpu_opt_v2/weight_update.cu", _summands)
 
 
 LAUNCHES = {
@@ -212,6 +225,7 @@ LAUNCHES = {
     **{function.__name__: function for function in (
         conv2d_forward, conv2d_input_grad, conv2d_weight_grad, collapse_weight, upsample_conv2d_forward,
         upsample_conv2d_input_grad, upsample_conv2d_weight_grad)},
+    **{f"{rule}_update": update for rule in AVERAGES},
 }
 
 
@@ -224,33 +238,46 @@ def _received(entry, step):
     return entry, (step.reads["dy"],)
 
 
-def _weight_grad(step, build, entry, rows, columns, pixels, shape):
-    """The splits of a rows x columns weight gradient, then their sum, which is stored or updates the weights."""
+def gradient_matrix(build, x, received, filters, kernel, collapsed):
+    """(rows, columns, pixels that are summed over) of a weight gradient."""
+    channels = build.shape(x)[3]
+    if collapsed:
+        return 16 * filters, channels, elements(build, x) // channels
+    pixels = elements(build, received["dy"]) // filters * (4 if "index" in received else 1)
+    return filters, kernel * kernel * channels, pixels
+
+
+def parts_shape(splits, rows, columns):
+    """A split's matrix, and behind it its rows' sums of dy."""
+    return splits, 4 * blocks(rows * columns + rows, 4)
+
+
+def _weight_grad(step, build, entry, shape):
+    """The splits of a weight gradient, and their sums unless the update adds them."""
+    collapsed, filters = entry.startswith("upsample"), build.shape(step.reads["dy"])[3]
+    rows, columns, pixels = gradient_matrix(build, step.reads["x"], step.reads, filters, step.attributes["kernel"], collapsed)
     tile = weight_tile(rows, columns)
     splits, pixels_per_split = split(tile, rows, columns, pixels)
-    parts = build.workspace(f"{step.layer}.parts", (splits, 4 * blocks(rows * columns + rows, 4)))
+    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", parts_shape(splits, rows, columns))
     entry, received = _received(entry, step)
-    launch = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
-                    (tile.threads,), (step.reads["x"], *received, parts, *shape, *integers(pixels_per_split)),
-                    defines=_defines(tile))
-    return launch, _update(step, build, parts, splits, collapsed=launch.entry.startswith("upsample"))
+    product = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
+                     (tile.threads,), (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
+                     defines=_defines(tile))
+    return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, collapsed))
 
 
-def _update(step, build, parts, splits, collapsed):
-    rule, writes, settings = step.attributes.get("update"), step.writes, ()
-    if rule is None:
-        entry, operands = "add_parts", (writes["dweight"], writes["dbias"])
-    else:
-        averages = AVERAGES[rule]
-        entry = f"{rule}_update"
-        operands = (*(writes[role] for role in ("weight", *(f"weight.{average}" for average in averages),
-                                                "bias", *(f"bias.{average}" for average in averages))),
-                    step.reads["learning_rates"], step.reads["counters"])
-        settings = tuple(np.float32(step.attributes[name]) for name in ("weight_decay", "clip", "momentum")
-                         if name in step.attributes)
-    filters, kernel, _, channels = build.shape(operands[0])
-    return Launch("gpu_opt_v2/weight_update.cu", entry, (blocks(elements(build, operands[0]) + filters, 256),), (256,),
-                  (parts, *operands, *integers(splits, filters, kernel * kernel, channels, collapsed), *settings))
+def _sum(step, build, parts, collapsed):
+    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
+    weights, (filters, _, _, channels) = elements(build, dweight), build.shape(dweight)
+    return Launch("gpu_opt_v2/weight_update.cu", "add_parts", (blocks(weights + filters, 256),), (256,),
+                  (parts, dweight, dbias, *integers(*build.shape(parts), weights, filters, channels, collapsed)))
+
+
+def _summands(build, name, gradient):
+    """The further words of a parameter's row of the update's table: parts, elements apart, start, filters, channels."""
+    parts, apart = build.shape(gradient.buffer) if gradient.in_parts else (1, 0)
+    shape = build.shape(name)
+    return parts, apart, gradient.start, shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
 
 
 def _product(file, entry, tile, rows, columns, arguments):

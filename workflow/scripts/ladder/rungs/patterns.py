@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
@@ -20,10 +22,42 @@ class Pattern:
 
 
 @dataclasses.dataclass(frozen=True)
+class Table:
+    """An argument of a launch over many buffers: an int64 array on the GPU.
+
+    words: numbers, and names of buffers, in whose place the array has addresses; written: buffers that the kernel may write.
+    """
+
+    words: tuple
+    written: frozenset
+
+    @property
+    def buffers(self):
+        return {word for word in self.words if isinstance(word, str)}
+
+    def array(self, address):
+        """The int64 array; address(name): a buffer's address."""
+        return np.array([address(word) if isinstance(word, str) else word for word in self.words], np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """Where a parameter's gradient is: whole in `buffer`, or the sum of its rows (parts), from `start` in each one on.
+
+    collapsed: the parts are those of collapsed taps (kernels/gpu_opt_v2/weight_update.cu).
+    """
+
+    buffer: str
+    in_parts: bool = False
+    start: int = 0
+    collapsed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Launch:
     """How a GPU runs a step: kernel `entry` of the file `source` (below kernels/), compiled with `defines` (NAME=VALUE).
 
-    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name or a NumPy scalar.
+    grid, block: up to three sizes; arguments: in the kernel's order, each a buffer name, a NumPy scalar or a Table.
     """
 
     source: str
@@ -34,6 +68,12 @@ class Launch:
     shared_bytes: int = 0
     defines: tuple = ()
     stream: int = 0
+
+    @property
+    def buffers(self):
+        """The names of all buffers that the kernel may read or write."""
+        named = {argument for argument in self.arguments if isinstance(argument, str)}
+        return named.union(*(argument.buffers for argument in self.arguments if isinstance(argument, Table)))
 
 
 # Outputs of the forward step that the backward step of a layer without parameters reads, besides the gradient: kind -> roles.

@@ -1,7 +1,8 @@
 """The ladder: all rungs, the executor of each, and whether this machine can run it. Standard library only.
 
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
-results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu.
+results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that fails its check before
+the first use (training/first_use.py) is passed over for the next one: the other GPU rungs from the top of the ladder, then cpu.
 """
 
 import dataclasses
@@ -34,17 +35,23 @@ VARIANTS = {
     "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
     "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
     "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
-                                  "weight gradient split over blocks (split-K)"),
-    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, weight gradients that update the "
-                                  "weights, up to 8x8 products per thread"),
+                                  "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
+                                  "updates"),
+    "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
+                                  "gradients added by the update, up to 8x8 products per thread"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread"),
 }
 
 
-def computes_on_gpu(variant, backend):
-    """True if a stage with this variant and SVM backend uses a GPU; None for a stage without one."""
-    return backend == "cuml" or (variant in VARIANTS and VARIANTS[variant].executor == "cuda")
+def computes_on_gpu(params):
+    """True if a stage with these parameters uses a GPU."""
+    on_gpu = params.get("backend") == "cuml" or params.get("array_library") == "cupy"
+    return on_gpu or uses_gpu(params.get("variant"))
+
+
+def uses_gpu(variant):
+    return variant in VARIANTS and VARIANTS[variant].executor == "cuda"
 
 
 def rung(variant):
@@ -52,17 +59,13 @@ def rung(variant):
     return importlib.import_module(f"ladder.rungs.{variant}")
 
 
-def resolve_variant(name, results="results"):
-    """(variant, reason): `name` itself, or for 'auto' the choice that the module docstring describes."""
-    if name != "auto":
-        return name, ""
+def candidates(results="results"):
+    """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
     fastest = _recorded(pathlib.Path(results, RECORD))
-    if fastest:
-        return fastest, "the fastest that passed on this machine"
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
-    if DEFAULT_ON_GPU in VARIANTS and unavailable(DEFAULT_ON_GPU) is None:
-        return DEFAULT_ON_GPU, advice
-    return "cpu", advice
+    found = {fastest: "the fastest that passed on this machine"} if fastest else {}
+    rungs = [DEFAULT_ON_GPU, *reversed(VARIANTS)] if no_gpu() is None else []
+    return found | {variant: advice for variant in [*filter(uses_gpu, rungs), "cpu"] if variant not in found}
 
 
 def machine():

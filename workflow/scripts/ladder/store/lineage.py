@@ -78,24 +78,28 @@ class Store:
         roles = {"report": report, **self.parents(report)}
         if "initial" not in roles and (made := roles.get("patches", roles.get("train"))):   # reports of earlier releases
             roles["initial"] = self.parents(made).get("initial")
-        found = {}
-        for role, version in roles.items():
-            manifest = self.manifest(version) if "_" not in role else None
-            if manifest:
-                found |= UNSAID.get(role, {})
-                names = KEYS.get(role, {})
-                found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
-                if role == "initial" and (file := start_file(manifest)):
-                    found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
-        if roles.keys().isdisjoint({"train", "patches"}):
-            found["epochs"] = 0
-        if "ablation" in found:
-            found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
-        if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):
-            found["seeds"] = seeds
-        if "svm" in roles:
-            found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
-        return found
+        return settings({role: self.manifest(version) for role, version in roles.items()})
+
+
+def settings(roles):
+    """Configuration key -> value, for all keys that can change a run; roles: role -> manifest or None."""
+    found = {}
+    for role, manifest in roles.items():
+        if manifest and "_" not in role:
+            found |= UNSAID.get(role, {})
+            names = KEYS.get(role, {})
+            found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if role == "initial" and (file := start_file(manifest)):
+                found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
+    if roles.keys().isdisjoint({"train", "patches"}):
+        found["epochs"] = 0
+    if "ablation" in found:
+        found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
+    if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):
+        found["seeds"] = seeds
+    if "svm" in roles:
+        found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
+    return found
 
 
 def judge(roles):

@@ -3,17 +3,26 @@
 A rung passes if it is within the tolerance of both parity protocols (parity.py) and gives the same bytes twice.
 """
 
+import contextlib
 import functools
 import hashlib
+import json
+import pathlib
+import sys
+import tempfile
 import time
 
 import numpy as np
 
-from ladder.errors import UserError
+from ladder.errors import one_line
 from ladder.executors import create as executors
+from ladder.machine import gpu_errors, runtime
+from ladder.machine.worker import Failed, Worker
+from ladder.network import networks
 from ladder.network.optimizers import Optimizer, learning_rates
 from ladder.progress import log
 from ladder.rungs import variants
+from ladder.sources import SCRIPTS
 from ladder.training import parity, plan
 
 REFERENCE = "cpu"
@@ -21,26 +30,27 @@ REFERENCE = "cpu"
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
         "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input",
         executors.WAITING, "other")
+GPU_SECONDS = 600   # time limit of a GPU rung, with the compilation of its kernels
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
 PARTS = (*dict.fromkeys(plan.PURPOSES.values()), plan.EXECUTOR, "images and counters")   # of the memory of a rung
 
 
-def compare(network, names, batch, threads):
+def compare(network, names, batch, run):
     """The results of the variants in `names` for the protocols, and their time for a training step of `batch` images.
 
-    Returns {"machine", "network", "batch", "rungs": [...], "unavailable": {variant: reason}, "fastest": variant or None},
-    JSON-able; times are in milliseconds per step, memory in bytes. A rung that raises a UserError has only a "fault".
+    run: (variant) -> its results, as of_rung returns them. Returns {"machine", "network", "batch", "rungs": [...],
+    "unavailable": {variant: reason}, "fastest": variant or None}, JSON-able; times are in milliseconds per step, memory in
+    bytes. A rung that raises an exception has only a "fault".
     """
-    made = references(network, threads)
     rungs = []
     for variant in names:
         log.info("%s", variant)
         rung = {"variant": variant, "technique": variants.VARIANTS[variant].technique}
         try:
-            rung |= check(network, variant, threads, made) | measure(network, variant, batch, threads)
-        except UserError as error:
-            log.info("%s: %s", variant, error)
-            rung["fault"] = str(error)
+            rung |= run(variant)
+        except Exception as error:   # of CuPy, the driver, ... : the other rungs are compared all the same
+            rung["fault"] = _fault(error)
+            log.info("%s: %s", variant, rung["fault"])
         rungs.append(rung)
     passed = [rung for rung in rungs if rung.get("passed")]
     return {
@@ -50,19 +60,71 @@ def compare(network, names, batch, threads):
     }
 
 
-def references(network, threads):
-    """Protocol -> result of the reference rung."""
-    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol)
+def _fault(error):
+    """An exception in one line."""
+    if isinstance(error, Failed):
+        return f"it {error}" if error.timed_out else str(error)
+    return one_line(gpu_errors.explained(error) or error)
+
+
+@contextlib.contextmanager
+def apart(params, batch, threads):
+    """A `run` for compare: each rung runs in another process, which is a new one after a rung that failed there.
+
+    A rung that breaks CUDA or hangs then leaves the others alone. params: of networks.from_params.
+    """
+    workers = []
+
+    def run(variant):
+        if not workers:
+            workers.append(Worker(sys.executable, __name__, SCRIPTS, pathlib.Path(folder, "output.txt")))
+        try:
+            limit = GPU_SECONDS if variants.uses_gpu(variant) else None
+            return workers[0].call("of_rung", params, variant, batch, threads, limit=limit)
+        except Failed:
+            workers.clear()
+            raise
+
+    with tempfile.TemporaryDirectory(prefix="kernel-ladder-") as folder:
+        try:
+            yield run
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+def of_rung(params, variant, batch, threads):
+    """The results of one rung: `check`, and `measure` with batches of `batch` images; params: of networks.from_params."""
+    runtime.set_threads(threads)
+    network, made = _references(json.dumps(params), threads)
+    try:
+        return check(network, variant, threads, made) | measure(network, variant, batch, threads)
+    except Exception as error:
+        raise gpu_errors.explained(error) or error   # noqa: B904 (the worker prints both)
+
+
+@functools.lru_cache(maxsize=1)
+def _references(params, threads):
+    network = networks.from_params(json.loads(params))
+    return network, references(network, threads)
+
+
+def references(network, threads, batches=None):
+    """Protocol -> result of the reference rung; batches: see parity.train."""
+    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol, batches=batches)
             for name, protocol in parity.protocols(network).items()}
 
 
-def check(network, variant, threads, references):
-    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}."""
+def check(network, variant, threads, references, batches=None):
+    """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}.
+
+    references, batches: of the same updates.
+    """
     results, same = {}, True
     for name, protocol in parity.protocols(network).items():
-        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name])
+        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name], batches=batches)
         trained = train(executor=executors.create(variant, threads))
-        deviations = parity.deviations(network, trained, references[name])
+        deviations = parity.deviations(network, trained, references[name], batches)
         tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
         results[name] = {"largest": deviations[tensor], "tensor": tensor, "tolerance": protocol.tolerance}
         first = digests(trained)

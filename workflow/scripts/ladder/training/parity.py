@@ -8,6 +8,7 @@ averages are compared in the same way as parameters.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from ladder.network.optimizers import Optimizer
 from ladder.training import plan
 
 BATCH, NORMALISED_BATCH, UPDATES = 3, 6, 5
-LENGTH = plan.Length(UPDATES, UPDATES)
 SEED = 0
 
 
@@ -51,30 +51,32 @@ def protocols(network):
     return CLASSIFYING if network.classifies else PROTOCOLS
 
 
-def train(network, variant, executor, protocol, dtype="float32", follow=None, **settings):
-    """Name -> array (UPDATES, ...): parameters, running statistics and the optimizer's averages after each update.
+def train(network, variant, executor, protocol, dtype="float32", follow=None, batches=None, **settings):
+    """Name -> array (updates, ...): parameters, running statistics and the optimizer's averages after each update.
 
-    follow: result of the training whose state each update but the first starts from; settings: more fields of plan.Settings.
-    An update takes batch_size(network) random images.
+    follow: result of the training whose state each update but the first starts from; batches: the number of random images of
+    each update, by default UPDATES times batch_size(network); settings: more fields of plan.Settings.
     """
-    batch = batch_size(network)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=protocol.optimizer,
-                             gradient_scale=protocol.gradient_scale, **settings)
-    made = plan.training_plan(settings, plan.Dataset(batch * UPDATES, "uint8"), LENGTH, dtype)
-    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings.frozen))
+    batches = batches or (batch_size(network),) * UPDATES
+    length, images = plan.Length(len(batches), len(batches)), sum(batches)
+    settings = functools.partial(plan.Settings, network=network, variant=variant, optimizer=protocol.optimizer,
+                                 gradient_scale=protocol.gradient_scale, **settings)
+    plans = {batch: plan.training_plan(settings(batch_size=batch), plan.Dataset(images, "uint8"), length, dtype)
+             for batch in sorted(set(batches), reverse=True)}
+    averages = optimizers.state_shapes(protocol.optimizer, plan.learning(network, settings(batch_size=1).frozen))
     start = {name: value.astype(dtype) for name, value in initial(network).items()}
     start |= {name: np.zeros(shape, dtype) for name, shape in averages.items()}
-    arrays = executor.allocate(made, executor.place({
-        **random_images(network, batch * UPDATES), **start,
-        "learning_rates": optimizers.learning_rates(protocol.learning_rate, LENGTH)}))
-    after = {name: np.empty((UPDATES, *value.shape), dtype) for name, value in start.items()}
-    for update in range(UPDATES):
+    placed = executor.place({**random_images(network, images), **start, "counters": np.zeros(3, np.int64),
+                             "learning_rates": optimizers.learning_rates(protocol.learning_rate, length)})
+    arrays = {batch: executor.allocate(made, placed) for batch, made in plans.items()}
+    after = {name: np.empty((len(batches), *value.shape), dtype) for name, value in start.items()}
+    for update, batch in enumerate(batches):
         if follow is not None and update > 0:
             for name in start:
-                executor.fill(arrays[name], follow[name][update - 1])
-        executor.run(made, arrays)
+                executor.fill(placed[name], follow[name][update - 1])
+        executor.run(plans[batch], arrays[batch])
         for name in start:
-            after[name][update] = executor.fetch(arrays[name])
+            after[name][update] = executor.fetch(placed[name])
     return after
 
 
@@ -87,9 +89,10 @@ def random_images(network, rows):
     """The arrays of a plan's dataset of `rows` random images, with random labels if the network classifies."""
     random = randomness.generator(SEED, randomness.SHUFFLE, 0)
     images = random.integers(0, 256, (rows, *network.input_shape), dtype=np.uint8)
-    labels = {"labels": random.integers(0, network.layers[-1].output_shape[2], rows, dtype=np.uint8)}
-    return {"images": images, **(labels if network.classifies else {}), "permutation": np.arange(rows),
-            "scale": np.full(network.input_shape[2], 1 / 255, np.float32)}
+    found = {"images": images, "permutation": np.arange(rows), "scale": np.full(network.input_shape[2], 1 / 255, np.float32)}
+    if network.classifies:
+        found["labels"] = random.integers(0, network.layers[-1].output_shape[2], rows, dtype=np.uint8)
+    return found
 
 
 def initial(network):
@@ -113,13 +116,18 @@ def initial(network):
     return values
 
 
-def deviations(network, trained, reference):
-    """Tensor -> |trained - reference| / |reference - value before the update|, median over all updates."""
+def deviations(network, trained, reference, batches=None):
+    """Tensor -> |trained - reference| / |reference - value before the update|, median over all updates.
+
+    batches: as in `train`; the median is taken over the updates with as many images, and the largest of these counts.
+    """
     start, found = initial(network), {}
     for name, after in reference.items():
         before = [start.get(name, np.zeros_like(after[0])), *after[:-1]]
-        found[name] = float(np.median([_distance(mine, right) / _distance(right, old)
-                                       for mine, right, old in zip(trained[name], after, before, strict=True)]))
+        distances = np.array([_distance(mine, right) / _distance(right, old)
+                              for mine, right, old in zip(trained[name], after, before, strict=True)])
+        sizes = np.array(batches or (0,) * len(distances))
+        found[name] = float(np.max([np.median(distances[sizes == size]) for size in set(sizes)]))
     return found
 
 

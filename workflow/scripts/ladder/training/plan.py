@@ -19,6 +19,7 @@ from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
+from ladder.rungs.patterns import Gradient
 from ladder.rungs.variants import rung
 from ladder.training import limits
 
@@ -193,9 +194,9 @@ class Settings:
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
-    fuse_update: let a rung with FUSES_UPDATE update weights in the step that computes their gradient; otherwise every gradient
-    is complete before the first update. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a
-    trained one, UserError if the network cannot be trained or the batch is too large for the variant.
+    fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds; otherwise every gradient
+    has a buffer of its own. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a trained
+    one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
     network = settings.network
     for layer in network.layers:
@@ -212,17 +213,14 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 def _training_plan(settings, dataset, length, dtype, fuse_update):
     network, optimizer = settings.network, settings.optimizer
     build = Builder(settings, network.layers, dtype, training=True)
-    if fuse_update and settings.loss_scale == 1 and getattr(build.rung, "FUSES_UPDATE", False):
-        build.fused = optimizer, length
+    build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
     build.load_batch(dataset, augmentation=settings.augmentation)
     build.lower()
     build.loss(dataset, settings.gradient_scale, length)
     if settings.loss_scale != 1:
         build.scale_gradients(settings.loss_scale)
     build.go_back()
-    for name in learning(network, settings.frozen):
-        if name not in build.updated:
-            build.update(name, optimizer, length)
+    build.update(learning(network, settings.frozen), optimizer, length)
     build.advance()
     return build.plan()
 
@@ -263,10 +261,10 @@ class Builder:
         for layer in layers:   # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers, self.steps, self.kernels = {}, [], []
-        self.fused = None      # (optimizer, length) if steps update the weights whose gradient they compute
-        self.updated = set()   # parameters that such steps update
-        self.loss_scale = 1    # factor on all gradients
+        self.in_parts = False   # whether weight gradients are left in parts
+        self.loss_scale = 1     # factor on all gradients
         self.output = INPUT
+        self._left_in_parts = {}        # parameter -> patterns.Gradient
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # function of each group, in order
@@ -372,30 +370,37 @@ class Builder:
         self._append("scale", "", {"x": gradient}, {"y": scaled}, factor=float(factor))
         self._parts[self.output] = [scaled]
 
-    def update(self, name, optimizer, length):
+    def update(self, names, optimizer, length):
+        """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
+        gradients = {name: self._gradient_of(name) for name in names}
+        if getattr(self.rung, "UPDATES_TOGETHER", False):
+            reads = {f"{name}.gradient": gradient.buffer for name, gradient in gradients.items()}
+            writes = {}
+            for name in names:
+                averages = self._averages(name, optimizer)
+                writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages.items()}}
+            self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)}, writes, gradients=gradients,
+                         **optimizers.attributes(optimizer))
+            return
+        for name, gradient in gradients.items():
+            self._append(f"{optimizer.name}_update", name.rpartition(".")[0],
+                         {"gradient": gradient.buffer, **self._schedule(length)},
+                         {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
+
+    def _gradient_of(self, name):
+        """The Gradient of a parameter, the loss scale divided out."""
+        if name in self._left_in_parts:
+            return self._left_in_parts[name]
         gradient = self.parameter_gradient(name)
-        if self.loss_scale != 1:
-            scaled, gradient = gradient, self._buffer(f"{name}.gradient.unscaled", self.shape(name), self.dtype, "gradient")
-            self._append("scale", name.rpartition(".")[0], {"x": scaled}, {"y": gradient}, factor=1 / self.loss_scale)
-        reads = {"gradient": gradient, **self._schedule(length)}
-        self._append(f"{optimizer.name}_update", name.rpartition(".")[0], reads,
-                     {"parameter": name, **self._averages(name, optimizer)}, **optimizers.attributes(optimizer))
+        if self.loss_scale == 1:
+            return Gradient(gradient)
+        unscaled = self._buffer(f"{name}.gradient.unscaled", self.shape(name), self.dtype, "gradient")
+        self._append("scale", name.rpartition(".")[0], {"x": gradient}, {"y": unscaled}, factor=1 / self.loss_scale)
+        return Gradient(unscaled)
 
-    def fused_update(self, **parameters):
-        """(reads, writes, attributes) of a step that also updates `parameters` (role -> name); None if updates are not fused.
-
-        The step must come after all others that read the parameters. The keys of writes are the roles and '<role>.<running
-        average>'.
-        """
-        if self.fused is None:
-            return None
-        optimizer, length = self.fused
-        self.updated.update(parameters.values())
-        writes = {}
-        for role, name in parameters.items():
-            averages = self._averages(name, optimizer)
-            writes |= {role: name, **{f"{role}.{average}": buffer for average, buffer in averages.items()}}
-        return self._schedule(length), writes, {"update": optimizer.name, **optimizers.attributes(optimizer)}
+    def leave_in_parts(self, gradients):
+        """gradients: parameter -> Gradient; its step leaves it so for the update."""
+        self._left_in_parts |= gradients
 
     def _averages(self, name, optimizer):
         return {average: self._buffer(f"{name}.{average}", self.network.parameters[name], self.dtype, "optimizer")

@@ -21,7 +21,8 @@ from ladder.errors import UserError, excerpt
 from ladder.machine import runtime
 from ladder.network import networks
 from ladder.rungs import variants
-from ladder.workflow import stages
+from ladder.training import first_use
+from ladder.workflow import array_libraries, stages
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
@@ -97,8 +98,9 @@ def resolve(config):
     """The loaded `config` with `auto` and `all` resolved on this machine: the settings that versions are computed from."""
     return {
         **config,
-        "variant": variants.resolve_variant(config["variant"])[0],
+        "variant": chosen_variant(config)[0],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
+        "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
@@ -107,6 +109,11 @@ def resolve(config):
         "repeats": _repeats(config),
         "ablated": _ablated(config),
     }
+
+
+def chosen_variant(config):
+    """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
+    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +149,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"]) or ""
+    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
+              or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 

@@ -28,11 +28,13 @@ import sys
 import traceback
 
 from ladder import RELEASED, progress, sources
+from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
-from ladder.machine import gpus, libraries, runtime
+from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
 from ladder.store import artifacts
+from ladder.training import first_use
 
 ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
 KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
@@ -50,7 +52,8 @@ def run(make, takes_failed=False):
         progress.start_logging(arguments.log)
         if RELEASED:
             log.info(RELEASED)
-        _make(make, arguments, takes_failed)
+        with _gpu_explained(arguments.log):
+            _make(make, arguments, takes_failed)
     except KeyboardInterrupt:
         end(f"{name}: interrupted; the same command goes on from here", 130)
     except UserError as error:
@@ -73,12 +76,13 @@ def _make(make, arguments, takes_failed):
     installed = _check_plan(arguments.spec)
     runtime.set_threads(arguments.threads)
     params = arguments.spec["params"]
-    if variants.computes_on_gpu(params.get("variant"), params.get("backend")):
+    if variants.computes_on_gpu(params):
         gpus.claim()
     with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
         if not work.complete:
             work.threads, work.libraries = arguments.threads, installed
             with _failure_kept(work):
+                _check_first_use(work, params, dict(arguments.option))
                 _work(make, work, arguments, takes_failed)
             _check_loaded(arguments.spec)
         elif work.failed and KEEP not in os.environ:
@@ -101,6 +105,13 @@ def _check_plan(spec):
     return installed
 
 
+def _check_first_use(work, params, options):
+    """Check what the stage will compute with on a GPU, and note how; raises UserError where that has to stop."""
+    if first_use.OPTION in options:
+        work.notes |= first_use.require(params.get("variant"), options[first_use.OPTION])
+    work.notes |= backends.require(params.get("backend"))
+
+
 def _work(make, work, arguments, takes_failed):
     inputs = {name: artifacts.Artifact(folder) for name, folder in arguments.inputs.items()}
     if not takes_failed:
@@ -108,6 +119,19 @@ def _work(make, work, arguments, takes_failed):
             raise RunFailed(failed)
     takes_options = len(inspect.signature(make).parameters) > 3
     make(work, inputs, arguments.spec["params"], *([dict(arguments.option)] if takes_options else []))
+
+
+@contextlib.contextmanager
+def _gpu_explained(file):
+    """Turn an exception of a GPU's library into a UserError that says what to do; its traceback goes to the log `file`."""
+    try:
+        yield
+    except Exception as error:
+        found = gpu_errors.explained(error)
+        if found in (None, error):
+            raise
+        _keep_traceback(file)
+        raise found from error
 
 
 @contextlib.contextmanager
@@ -150,14 +174,18 @@ def _pair(text):
 
 def end_by_a_bug(name, error, file):
     """End the process with one line for an error that no code expects; its traceback goes to the log `file` if there is one."""
+    _keep_traceback(file)
+    where = f"; its traceback is in {file}" if file else ""
+    end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
+
+
+def _keep_traceback(file):
     text = traceback.format_exc()
     if file is None:
         sys.stderr.write(text)
     else:
         with open(file, "a") as log_file:   # beside what is logged: the terminal shows no traceback
             log_file.write(text)
-    where = f"; its traceback is in {file}" if file else ""
-    end(f"{name}: {one_line(f'{type(error).__name__}: {error}')}{where}", 1)
 
 
 def end(message, status):

@@ -15,10 +15,9 @@ import string
 
 from ladder import sources
 from ladder.data.facts import FACTS
-from ladder.executors.create import EXECUTORS
+from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
-from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
 
@@ -69,7 +68,7 @@ def stage_sources(stage, params):
     """
     found = script_sources(stage)
     variants = [params["variant"]] if "variant" in params else params.get("variants", [])
-    rungs = [variant_sources(variant) for variant in variants if PLAN in found]
+    rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in found]
     return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
 
 
@@ -77,18 +76,6 @@ def stage_sources(stage, params):
 def script_sources(stage):
     """The Python files that a stage's script imports, as far as they can change its artifact."""
     return sources.that_count(closure(ROOT / script(stage)))
-
-
-@functools.cache
-def variant_sources(variant):
-    """The files of a rung: its module and those it builds on, its executor, and the kernels of all these rungs."""
-    executor = VARIANTS[variant].executor
-    modules = closure(ROOT / SCRIPTS / f"ladder/rungs/{variant}.py") | closure(
-        ROOT / SCRIPTS / f"{EXECUTORS[executor].replace('.', '/')}.py")
-    folders = [ROOT / "kernels/common", *(ROOT / "kernels" / pathlib.Path(module).stem for module in modules)]
-    kernels = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.cu*")
-               if executor == "cuda"}
-    return sources.that_count(modules) | kernels
 
 
 @functools.cache
@@ -336,7 +323,7 @@ def _initial(config):
 
 
 def _fit(config):
-    keys = ["variant", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
+    keys = ["variant", "array_library", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
     return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
 
 
@@ -389,7 +376,8 @@ def _pixel_features(config):
 
 def _with_what_is_fitted(config, on):
     sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
-    return _pick(config, *sorted(on), *sampled)
+    computed = ["array_library"] if "features_pca" in on else []
+    return _pick(config, *sorted(on), *sampled, *computed)
 
 
 def _svm(config):
@@ -399,8 +387,8 @@ def _svm(config):
 
 # The classifiers of the features: stage -> its parameters.
 EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
-               "ridge": lambda config: _pick(config, "seed"),
-               "knn": lambda config: _pick(config, "knn_k", "knn_distance")}
+               "ridge": lambda config: _pick(config, "seed", "array_library"),
+               "knn": lambda config: _pick(config, "knn_k", "knn_distance", "array_library")}
 SCORING = ("evaluate", *EVALUATIONS)   # stages that end in an accuracy
 
 

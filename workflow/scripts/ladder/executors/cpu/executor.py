@@ -23,7 +23,7 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from ladder.executors.cpu import approximate, convolution, layers, pooling, small, tasks, updates, winograd
+from ladder.executors.cpu import approximate, convolution, layers, pooling, small, updates, winograd
 from ladder.executors.cpu.team import Team
 from ladder.machine import runtime
 
@@ -89,9 +89,9 @@ class Executor:
     def work_through(self, table):
         """Perform the tasks of a small.Table, without Python in between."""
         if table.dtype not in self._teams:
-            self._teams[table.dtype] = Team(tasks.address_of_perform(table.dtype), self.threads, table.dtype.type(0))
+            self._teams[table.dtype] = Team(self.threads, table.dtype.type(0))
         nanoseconds = np.zeros(len(table.labels), np.int64)
-        self._teams[table.dtype].run(table.tasks.ctypes.data, table.steps, nanoseconds)
+        self._teams[table.dtype].run(table.steps, nanoseconds)
         for label, count in zip(table.labels, nanoseconds.tolist(), strict=True):
             self.seconds[label] = self.seconds.get(label, 0.0) + count / 1e9
 

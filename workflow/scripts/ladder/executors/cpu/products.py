@@ -4,7 +4,8 @@ The left factor may be a matrix in any order, or the overlapping windows of an i
 of the right one are contiguous. Every number of the product is the sum of its terms in order, each added by a fused
 multiply-add, so its bytes depend on the factors alone, not on how the work is cut.
 
-A function compiled with products must not be cached by Numba on its own: see tasks.py.
+Numba's cache does not see that a function calls another one that has changed. So what uses this file is cached as tasks.py
+explains; team.py's functions contain no more of it than `call` and `pointer`.
 """
 
 import collections

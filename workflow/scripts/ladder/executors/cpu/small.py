@@ -22,7 +22,7 @@ GROUPS = 16              # of images, each with its own sums; as many threads ca
 
 
 def load_batch(table, images, permutation, counters, scale, offset, batch, flip):
-    kinds = {np.dtype(np.uint8): tasks.LOAD_BYTES, np.dtype(np.float32): tasks.LOAD_NUMBERS}
+    kinds = {np.dtype(np.uint8): tasks.load_bytes, np.dtype(np.float32): tasks.load_numbers}
     if flip or images.dtype not in kinds:
         return None
     count, height, width, channels = batch.shape
@@ -33,7 +33,7 @@ def load_batch(table, images, permutation, counters, scale, offset, batch, flip)
 
 def pad_forward(table, x, y, amount):
     batch, height, width, channels = y.shape
-    return [table.task(tasks.PAD, SHAPES, x=x, y=y, batch=batch, height=height, width=width, channels=channels,
+    return [table.task(tasks.pad, SHAPES, x=x, y=y, batch=batch, height=height, width=width, channels=channels,
                       rows=amount)]
 
 
@@ -54,7 +54,7 @@ def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=
     filters = len(weight)
     turned = table.array(weight.size)
     return [_turn(table, FORWARD, weight, turned, 1, filters, windows.width),
-            table.task(tasks.CONVOLVE, FORWARD, **_images(x, weight, y, stride, relu, index), weight=turned, bias=bias,
+            table.task(tasks.convolve, FORWARD, **_images(x, weight, y, stride, relu, index), weight=turned, bias=bias,
                        own=5 * y.shape[2] * filters)]
 
 
@@ -69,26 +69,26 @@ def conv2d_backward(table, x, weight, y, dy, dweight, stride, padding, relu, dbi
     groups = -(-len(x) // group)
     dweights, dbiases = table.array(groups * weight.size), table.array(groups * filters)
     own = columns * ((1 if index is None else 4) * rows * filters + filters + taps)
-    return [table.task(tasks.CONVOLVE_BACK, BACKWARD, **_images(x, weight, y, stride, relu, index), dy=dy, dx=dx,
+    return [table.task(tasks.convolve_back, BACKWARD, **_images(x, weight, y, stride, relu, index), dy=dy, dx=dx,
                        weight=weight, dweights=dweights, dbiases=dbiases, group=group, own=own),
-            table.task(tasks.ADD_GROUPS, BACKWARD, x=dweights, y=dweight, batch=groups, rows=taps, columns=filters,
+            table.task(tasks.add_groups, BACKWARD, x=dweights, y=dweight, batch=groups, rows=taps, columns=filters,
                        waits=False),
-            table.task(tasks.ADD_GROUPS, BACKWARD, x=dbiases, y=dbias, batch=groups, rows=1, columns=filters)]
+            table.task(tasks.add_groups, BACKWARD, x=dbiases, y=dbias, batch=groups, rows=1, columns=filters)]
 
 
 def add_forward(table, a, b, y, relu=False):
-    return [table.task(tasks.ADD, SHAPES, x=a, dy=b, y=y, columns=y.size, relu=relu)]
+    return [table.task(tasks.add, SHAPES, x=a, dy=b, y=y, columns=y.size, relu=relu)]
 
 
 def relu_backward(table, y, dy, dx):
-    return [table.task(tasks.PASS_RELU, "ReLU", y=y, dy=dy, dx=dx, columns=y.size)]
+    return [table.task(tasks.pass_relu, "ReLU", y=y, dy=dy, dx=dx, columns=y.size)]
 
 
 def batchnorm_forward(table, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
     rows = math.prod(x.shape[:3])
     if rows >= layers.MANY_ROWS * x.shape[3]:
         return None
-    return [table.task(tasks.NORMALIZE, layers.BATCHNORM, x=x, weight=weight, bias=bias, y=y, mean=mean, inverse=inverse,
+    return [table.task(tasks.normalize, layers.BATCHNORM, x=x, weight=weight, bias=bias, y=y, mean=mean, inverse=inverse,
                        running_mean=running_mean, running_var=running_var, decay=decay, epsilon=epsilon, relu=relu, rows=rows,
                        columns=x.shape[3])]
 
@@ -97,36 +97,36 @@ def batchnorm_backward(table, x, weight, mean, inverse, dy, dx, dweight, dbias, 
     rows = math.prod(x.shape[:3])
     if rows >= layers.MANY_ROWS * x.shape[3]:
         return None
-    return [table.task(tasks.NORMALIZE_BACK, layers.BATCHNORM, x=x, weight=weight, mean=mean, inverse=inverse, dy=dy, dx=dx,
+    return [table.task(tasks.normalize_back, layers.BATCHNORM, x=x, weight=weight, mean=mean, inverse=inverse, dy=dy, dx=dx,
                        dweights=dweight, dbiases=dbias, bias=bias if relu else mean, relu=relu, rows=rows, columns=x.shape[3])]
 
 
 def cross_entropy(table, prediction, labels, permutation, counters, gradient, losses, hits):
     rows = len(prediction)
-    return [table.task(tasks.CROSS_ENTROPY, "loss", x=prediction, labels=labels, permutation=permutation, counters=counters,
+    return [table.task(tasks.cross_entropy, "loss", x=prediction, labels=labels, permutation=permutation, counters=counters,
                       dx=gradient, losses=losses, hits=hits, rows=rows, columns=prediction.size // rows)]
 
 
 def sgd_update(table, parameter, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.SGD, parameter, gradient, learning_rates, counters, weight_decay, clip)
+    return _update(table, tasks.sgd, parameter, gradient, learning_rates, counters, weight_decay, clip)
 
 
 def momentum_update(table, parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
-    return _update(table, tasks.MOMENTUM, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=velocity,
+    return _update(table, tasks.momentum, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=velocity,
                    momentum=momentum)
 
 
 def rmsprop_update(table, parameter, square, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.RMSPROP, parameter, gradient, learning_rates, counters, weight_decay, clip, square=square)
+    return _update(table, tasks.rmsprop, parameter, gradient, learning_rates, counters, weight_decay, clip, square=square)
 
 
 def adam_update(table, parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
-    return _update(table, tasks.ADAM, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=mean,
+    return _update(table, tasks.adam, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=mean,
                    square=square)
 
 
 def advance(table, counters, batch):
-    return [table.task(tasks.ADVANCE, "update", counters=counters, batch=batch)]
+    return [table.task(tasks.advance, "update", counters=counters, batch=batch)]
 
 
 OPERATIONS = {function.__name__: function for function in (
@@ -165,13 +165,13 @@ class Table:
         self._most = max(self._most, self._used)
         return scratch
 
-    def task(self, kind, label, own=0, waits=True, **fields):
+    def task(self, function, label, own=0, waits=True, **fields):
         """A task; arrays become addresses and None becomes 0. own: numbers of scratch for each thread; waits: see Team.run."""
         if own:
             apart = -(-own // 32) * 32
             fields |= {"scratch": self.array(apart * self.threads), "scratch_numbers": apart}
         self.arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
-        return label, waits, {"kind": kind, "product": self._product, **fields}
+        return label, waits, function, {"product": self._product, **fields}
 
     @functools.cached_property
     def tasks(self):
@@ -183,7 +183,7 @@ class Table:
             return value.ctypes.data if isinstance(value, np.ndarray) else value or 0
 
         rows = np.zeros(len(self._made), tasks.TASK)
-        for row, (_, _, fields) in zip(rows, self._made, strict=True):
+        for row, (*_, fields) in zip(rows, self._made, strict=True):
             for name, value in fields.items():
                 row[name] = number(value)
         return rows
@@ -195,11 +195,13 @@ class Table:
 
     @functools.cached_property
     def steps(self):
-        return np.array([(self.labels.index(label), waits) for label, waits, _ in self._made])
+        rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._made))
+        return np.array([(self.labels.index(label), waits, tasks.address(function, self.dtype), row)
+                         for (label, waits, function, _), row in zip(self._made, rows, strict=True)])
 
     @functools.cached_property
     def labels(self):
-        return sorted({label for label, _, _ in self._made})
+        return sorted({label for label, *_ in self._made})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _fits(windows, weight, padding, bias):
 
 
 def _turn(table, label, x, y, batch, rows, columns):
-    return table.task(tasks.TURN, label, x=x, y=y, batch=batch, rows=rows, columns=columns)
+    return table.task(tasks.turn, label, x=x, y=y, batch=batch, rows=rows, columns=columns)
 
 
 def _images(x, weight, y, stride, relu, index):
@@ -250,10 +252,10 @@ def _gathered(table, label, windows, x, weight):
     found, seen, matrix = [], x, weight
     if not windows.are_pixels:
         seen = table.array(windows.count * windows.width)
-        found.append(table.task(tasks.GATHER, label, x=x, y=seen, **_geometry(windows, x.shape)))
+        found.append(table.task(tasks.gather, label, x=x, y=seen, **_geometry(windows, x.shape)))
     if not windows.complete:
         matrix = table.array(len(weight) * windows.width)
-        found.append(table.task(tasks.GATHER, label, x=weight, y=matrix, **_taken(windows, weight)))
+        found.append(table.task(tasks.gather, label, x=weight, y=matrix, **_taken(windows, weight)))
     return found, seen, matrix
 
 
@@ -263,9 +265,9 @@ def _forward_by_matrix(table, windows, x, weight, y, relu, bias):
     found, seen, matrix = _gathered(table, FORWARD, windows, x, weight)
     turned, product = table.array(count * width), table.array(y.size)
     return [*found, _turn(table, FORWARD, seen, turned, 1, count, width),
-            table.task(tasks.MULTIPLY, FORWARD, x=matrix, row=width, term=1, weight=turned, terms=width, y=product,
+            table.task(tasks.multiply, FORWARD, x=matrix, row=width, term=1, weight=turned, terms=width, y=product,
                        rows=filters, columns=count),
-            table.task(tasks.FINISH, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu)]
+            table.task(tasks.finish, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu)]
 
 
 def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx):
@@ -275,20 +277,20 @@ def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, 
     sums = dweight if windows.complete else table.array(filters * width)
     pixels = dx if windows.are_pixels or dx is None else table.array(count * width)
     if relu or dbias is not None:
-        found.append(table.task(tasks.PASS_GRADIENT, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
+        found.append(table.task(tasks.pass_gradient, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
                                 columns=filters, relu=relu))
-    found.append(table.task(tasks.MULTIPLY, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
+    found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
                             rows=filters, columns=width))
     if sums is not dweight:
-        found.append(table.task(tasks.SCATTER, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
+        found.append(table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
     if dx is not None:
-        found.append(table.task(tasks.MULTIPLY, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
+        found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
                                 rows=count, columns=width))
     if pixels is not dx:
-        found.append(table.task(tasks.SCATTER, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
+        found.append(table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
     return found
 
 
-def _update(table, kind, parameter, gradient, learning_rates, counters, weight_decay, clip, **more):
-    return [table.task(kind, "update", y=parameter, x=gradient, rates=learning_rates, counters=counters, columns=parameter.size,
+def _update(table, rule, parameter, gradient, learning_rates, counters, weight_decay, clip, **more):
+    return [table.task(rule, "update", y=parameter, x=gradient, rates=learning_rates, counters=counters, columns=parameter.size,
                        weight_decay=weight_decay, clip=clip, **more)]

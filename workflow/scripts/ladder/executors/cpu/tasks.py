@@ -4,7 +4,8 @@ The operations of a small network take microseconds, less than Python needs to h
 (small.py) into tables of tasks, and a team of threads (team.py) works through a table without Python. Each task is cut by its
 shapes only, and every thread takes its share of the pieces, so that the bytes do not depend on the number of threads.
 
-A task's fields are addresses of C-contiguous arrays and sizes; the shapes are in each function's docstring, images NHWC.
+A function takes a pointer to its task, the number of the thread and the number of threads, and does that thread's share. The
+fields of a task are addresses of C-contiguous arrays and sizes; the shapes are in each function's docstring, images NHWC.
 `like` is a number of the type of all arrays whose type is not mentioned.
 """
 
@@ -25,26 +26,22 @@ SIZES = ("batch", "height", "width", "channels", "filters", "kernel", "taps", "s
          "terms", "row", "term", "group", "scratch_numbers")
 FLAGS = ("relu", "pool")
 NUMBERS = ("weight_decay", "clip", "momentum", "decay", "epsilon")
-# Numba's cache of a compiled function knows the file of that function, not the files of those that it calls. `perform` has
-# tasks among its arguments, whose type has the digests of these sources in its name.
+# Numba's cache of a compiled function knows the file of that function, not the files of those that it calls. The functions here
+# have a task as argument, whose type has the digests of these sources in its name.
 _SOURCES = "_".join(sources.digest(f"workflow/scripts/ladder/executors/cpu/{name}.py")
                     for name in ("loops", "products", "tasks"))
-TASK = np.dtype([*((name, np.int64) for name in ("kind", "product", *ADDRESSES, *SIZES, *FLAGS)),
+TASK = np.dtype([*((name, np.int64) for name in ("product", *ADDRESSES, *SIZES, *FLAGS)),
                  *((name, np.float64) for name in NUMBERS), (f"sources_{_SOURCES}", np.int64)])
 
-# The kinds of tasks.
-(LOAD_BYTES, LOAD_NUMBERS, PAD, TURN, MULTIPLY, FINISH, PASS_GRADIENT, CONVOLVE, CONVOLVE_BACK, ADD_GROUPS, GATHER, SCATTER,
- ADD, PASS_RELU, NORMALIZE, NORMALIZE_BACK, CROSS_ENTROPY, SGD, MOMENTUM, RMSPROP, ADAM, ADVANCE) = range(22)
 LINE = 16   # numbers of a cache line, shared by no two threads
 
 
 @functools.cache
-def address_of_perform(dtype):
-    """Address of the compiled `perform` for arrays of this type; see products.address_of_product."""
+def address(function, dtype):
+    """Address of the compiled form of a function below, for arrays of this type; see products.address_of_product."""
     like = numba.from_dtype(np.dtype(dtype))
-    whole = types.int64
-    made = numba.cfunc(types.void(types.CPointer(numba.from_dtype(TASK)), whole, whole, whole, like), cache=True,
-                       error_model="numpy")(perform)
+    kind = types.void(types.CPointer(numba.from_dtype(TASK)), types.int64, types.int64, like)
+    made = numba.cfunc(kind, cache=True, error_model="numpy")(function)
     _KEPT.append(made)
     return made.address
 
@@ -52,52 +49,18 @@ def address_of_perform(dtype):
 _KEPT = []   # compiled functions, which live as long as these objects
 
 
-def perform(table, place, thread, threads, like):
-    """A thread's share of a task of a table."""
-    task = numba.carray(table, place + 1)[place]
-    kind = task.kind
-    if kind == LOAD_BYTES:
-        load(task, thread, threads, np.uint8(0), like)
-    elif kind == LOAD_NUMBERS:
-        load(task, thread, threads, np.float32(0), like)
-    elif kind == PAD:
-        pad(task, thread, threads, like)
-    elif kind == TURN:
-        turn(task, thread, threads, like)
-    elif kind == MULTIPLY:
-        multiply(task, thread, threads, like)
-    elif kind == FINISH:
-        finish(task, thread, threads, like)
-    elif kind == PASS_GRADIENT:
-        pass_gradient(task, thread, threads, like)
-    elif kind == CONVOLVE:
-        convolve(task, thread, threads, like)
-    elif kind == CONVOLVE_BACK:
-        convolve_back(task, thread, threads, like)
-    elif kind == ADD_GROUPS:
-        add_groups(task, thread, threads, like)
-    elif kind == GATHER:
-        gather(task, thread, threads, like)
-    elif kind == SCATTER:
-        scatter(task, thread, threads, like)
-    elif kind == ADD:
-        add(task, thread, threads, like)
-    elif kind == PASS_RELU:
-        pass_relu(task, thread, threads, like)
-    elif kind == NORMALIZE:
-        normalize(task, thread, threads, like)
-    elif kind == NORMALIZE_BACK:
-        normalize_back(task, thread, threads, like)
-    elif kind == CROSS_ENTROPY:
-        cross_entropy(task, thread, threads, like)
-    elif kind == ADVANCE:
-        advance(task, thread, threads, like)
-    else:
-        update(task, thread, threads, like)
+def load_bytes(row, thread, threads, like):
+    """`_load` of uint8 images."""
+    _load(_task(row), thread, threads, np.uint8(0), like)
+
+
+def load_numbers(row, thread, threads, like):
+    """`_load` of float32 images."""
+    _load(_task(row), thread, threads, np.float32(0), like)
 
 
 @compiled
-def load(task, thread, threads, pixel, like):
+def _load(task, thread, threads, pixel, like):
     """y (batch, height, width, channels) = these rows of the images, whose type is pixel's, times scale plus offset."""
     size = task.width * task.channels
     counters = _array(task.counters, 3, np.int64(0))
@@ -113,9 +76,9 @@ def load(task, thread, threads, pixel, like):
     loops.load(images, rows[first:last], factors[0], factors[1], batch[first:last])
 
 
-@compiled
-def pad(task, thread, threads, like):
+def pad(row, thread, threads, like):
     """y (batch, height, width, channels) = x with `rows` rows and columns of zeros less on each side."""
+    task = _task(row)
     size, border = task.width * task.channels, task.rows * task.channels
     inside = size - 2 * border
     y = numba.carray(pointer(task.y, like), (task.batch, task.height, size))
@@ -130,9 +93,9 @@ def pad(task, thread, threads, like):
                 y[n, r + task.rows, k + border] = x[n, r, k]
 
 
-@compiled
-def turn(task, thread, threads, like):
+def turn(row, thread, threads, like):
     """y (batch, columns, rows) = x (batch, rows, columns), each matrix transposed."""
+    task = _task(row)
     x = numba.carray(pointer(task.x, like), (task.batch, task.rows, task.columns))
     y = numba.carray(pointer(task.y, like), (task.batch, task.columns, task.rows))
     strips = (task.columns + LINE - 1) // LINE
@@ -145,9 +108,9 @@ def turn(task, thread, threads, like):
                     y[n, c, r] = x[n, r, c]
 
 
-@compiled
-def multiply(task, thread, threads, like):
+def multiply(row, thread, threads, like):
     """y (rows, columns) = the sums over t < terms of x[r row + t term] weight[t, c]; weight: (terms, columns)."""
+    task = _task(row)
     top, bottom, left, right = 0, task.rows, 0, task.columns
     if task.rows < task.columns:
         left, right = _lines(task.columns, thread, threads)
@@ -160,9 +123,9 @@ def multiply(task, thread, threads, like):
                 Rows(task.weight + size * left, task.columns), 1, task.terms, False, like)
 
 
-@compiled
-def finish(task, thread, threads, like):
+def finish(row, thread, threads, like):
     """y (rows, columns) = x (columns, rows) transposed, plus bias unless its address is 0, then ReLU if `relu`."""
+    task = _task(row)
     x, y = _matrix(task.x, task.columns, task.rows, like), _matrix(task.y, task.rows, task.columns, like)
     bias = _array(task.bias, task.columns, like)
     first, last = _share((task.rows + LINE - 1) // LINE, thread, threads)
@@ -174,9 +137,9 @@ def finish(task, thread, threads, like):
                     y[r, c] = like if (task.relu != 0) & (value < like) else value
 
 
-@compiled
-def pass_gradient(task, thread, threads, like):
+def pass_gradient(row, thread, threads, like):
     """dx (rows, columns) = dy where y > 0, without relu is dy already; dbiases = the sums of its columns unless at 0."""
+    task = _task(row)
     y, dy, dx = (_matrix(task.y, task.rows, task.columns, like), _matrix(task.dy, task.rows, task.columns, like),
                  _matrix(task.dx, task.rows, task.columns, like))
     first, last = _lines(task.columns, thread, threads)
@@ -188,12 +151,12 @@ def pass_gradient(task, thread, threads, like):
         loops.column_sums(dx, np.uint64(first), np.uint64(last), _array(task.dbiases, task.columns, like))
 
 
-@compiled
-def gather(task, thread, threads, like):
+def gather(row, thread, threads, like):
     """y (batch, rows, columns, kernel, taps * channels) = windows of x (batch, height, width, channels), zeros outside.
 
     top, left: position of the first window; they are `stride` apart.
     """
+    task = _task(row)
     line, run = task.width * task.channels, task.taps * task.channels
     x = numba.carray(pointer(task.x, like), (task.batch, task.height, line))
     y = numba.carray(pointer(task.y, like), (task.batch, task.rows, task.columns, task.kernel, run))
@@ -213,34 +176,34 @@ def gather(task, thread, threads, like):
                     y[n, r, q, i, end:] = like
 
 
-@compiled
-def scatter(task, thread, threads, like):
+def scatter(row, thread, threads, like):
     """dx (batch, height, width, channels) = the sums of the entries of each pixel in windows x, of the form of `gather`'s y."""
+    task = _task(row)
     x = numba.carray(pointer(task.x, like), (task.batch, task.rows, task.columns, task.kernel, task.taps * task.channels))
     dx = numba.carray(pointer(task.dx, like), (task.batch, task.height, task.width * task.channels))
     first, last = _share(task.batch, thread, threads)
     loops.col2im(x[first:last], dx[first:last], task.channels, task.top, task.left, task.stride)
 
 
-@compiled
-def add(task, thread, threads, like):
+def add(row, thread, threads, like):
     """y = x + dy, flat (columns), then ReLU if `relu`."""
+    task = _task(row)
     first, last = _lines(task.columns, thread, threads)
     loops.add(_array(task.x, task.columns, like)[first:last], _array(task.dy, task.columns, like)[first:last],
               _array(task.y, task.columns, like)[first:last], task.relu != 0)
 
 
-@compiled
-def pass_relu(task, thread, threads, like):
+def pass_relu(row, thread, threads, like):
     """dx = dy where y > 0, else 0; flat (columns)."""
+    task = _task(row)
     first, last = _lines(task.columns, thread, threads)
     loops.relu_gradient(_array(task.y, task.columns, like)[first:last], _array(task.dy, task.columns, like)[first:last],
                         _array(task.dx, task.columns, like)[first:last])
 
 
-@compiled
-def normalize(task, thread, threads, like):
+def normalize(row, thread, threads, like):
     """Batch normalization of x (rows, columns), one column for each channel, as layers.batchnorm_forward."""
+    task = _task(row)
     x, y = _matrix(task.x, task.rows, task.columns, like), _matrix(task.y, task.rows, task.columns, like)
     first, last = _lines(task.columns, thread, threads)
     if first < last:
@@ -255,9 +218,9 @@ def normalize(task, thread, threads, like):
         loops.normalize(x, first, last, mean, factor, bias, y, task.relu != 0)
 
 
-@compiled
-def normalize_back(task, thread, threads, like):
+def normalize_back(row, thread, threads, like):
     """Gradients of `normalize`, as layers.batchnorm_backward."""
+    task = _task(row)
     x, dy, dx = (_matrix(task.x, task.rows, task.columns, like), _matrix(task.dy, task.rows, task.columns, like),
                  _matrix(task.dx, task.rows, task.columns, like))
     first, last = _lines(task.columns, thread, threads)
@@ -276,13 +239,13 @@ def normalize_back(task, thread, threads, like):
         loops.input_gradient(x, dy, first, last, mean, factor, bias, offset, slope, dx, task.relu != 0)
 
 
-@compiled
-def convolve(task, thread, threads, like):
+def convolve(row, thread, threads, like):
     """y = windows of x (batch, height, width, channels) times weight (taps, filters), plus bias, then pooling and ReLU.
 
     With pool, y and index are (batch, rows, columns, filters) after 2x2 pooling; even and odd columns of windows are products
     of their own, because pooling is then the same for all numbers of a row.
     """
+    task = _task(row)
     size, length = bytes_of(like), task.columns * task.filters
     pixel, line = task.channels * task.stride, task.width * task.channels
     phases, scratch = 1 + task.pool, _own(task, thread, like)
@@ -310,12 +273,12 @@ def convolve(task, thread, threads, like):
                 loops.add_bias(y[to:to + 1], np.uint64(0), np.uint64(length), own[4], task.relu != 0)
 
 
-@compiled
-def convolve_back(task, thread, threads, like):
+def convolve_back(row, thread, threads, like):
     """Gradients of `convolve`, with weight as (filters, taps): dx unless its address is 0, and parts of the others.
 
     dweights (groups, taps, filters) and dbiases (groups, filters) are sums over `group` images each.
     """
+    task = _task(row)
     size, length, taps = bytes_of(like), task.columns * task.filters, task.kernel * task.channels
     phases, own = 1 + task.pool, _own(task, thread, like)
     gradient = numba.carray(pointer(own, like), (phases, phases * task.rows, length))
@@ -379,9 +342,9 @@ def _image_gradient(task, n, gradient, columns, like):
                     add_run(task.dx + size * pixel * task.channels, columns + size * (q * task.kernel + i) * taps, taps, like)
 
 
-@compiled
-def add_groups(task, thread, threads, like):
+def add_groups(row, thread, threads, like):
     """y (columns, rows) = the sum of x (batch, rows, columns) over the first axis, in order, transposed."""
+    task = _task(row)
     x, y = _matrix(task.x, task.batch, task.rows * task.columns, like), _matrix(task.y, task.columns, task.rows, like)
     first, last = _share(task.rows, thread, threads)
     loops.add_up(x, np.uint64(first * task.columns), np.uint64(last * task.columns))
@@ -390,9 +353,9 @@ def add_groups(task, thread, threads, like):
             y[c, r] = x[0, r * task.columns + c]
 
 
-@compiled
-def cross_entropy(task, thread, threads, like):
+def cross_entropy(row, thread, threads, like):
     """dx (rows, columns), losses and hits from the scores x (rows, columns), as the operation cross_entropy; one thread."""
+    task = _task(row)
     if thread == 0:
         counters = _array(task.counters, 3, np.int64(0))
         order = _array(task.permutation, counters[1] + task.rows, np.int64(0))[counters[1]:]
@@ -405,34 +368,61 @@ def cross_entropy(task, thread, threads, like):
         _array(task.hits, counters[2] + 1, np.float64(0))[counters[2]] = hits
 
 
+def sgd(row, thread, threads, like):
+    """One step of the flat parameter y (columns) with gradient x; rates: learning rates of all steps, float64."""
+    task = _task(row)
+    (parameter, gradient, _, _), (rate, decay, clip), _ = _operands(task, thread, threads, like)
+    loops.sgd(parameter, gradient, parameter.dtype.type(rate), decay, clip)
+
+
+def momentum(row, thread, threads, like):
+    """As `sgd`, with the velocity as mean."""
+    task = _task(row)
+    (parameter, gradient, velocity, _), (rate, decay, clip), _ = _operands(task, thread, threads, like)
+    loops.momentum(parameter, gradient, velocity, parameter.dtype.type(rate), decay, clip, parameter.dtype.type(task.momentum))
+
+
+def rmsprop(row, thread, threads, like):
+    """As `sgd`, with the running average square."""
+    task = _task(row)
+    (parameter, gradient, _, square), (rate, decay, clip), _ = _operands(task, thread, threads, like)
+    number = parameter.dtype.type
+    loops.rmsprop(parameter, gradient, square, number(rate), decay, clip, number(0.99), number(0.01), number(1e-8))
+
+
+def adam(row, thread, threads, like):
+    """As `sgd`, with the running averages mean and square."""
+    task = _task(row)
+    (parameter, gradient, mean, square), (rate, decay, clip), step = _operands(task, thread, threads, like)
+    number = parameter.dtype.type
+    loops.adam(parameter, gradient, mean, square, number(rate / (1 - 0.9 ** step)), decay, clip, number(0.9), number(0.1),
+               number(0.999), number(0.001), number(1 / (1 - 0.999 ** step)), number(1e-8))
+
+
 @compiled
-def update(task, thread, threads, like):
-    """One step of the flat parameter y (columns) with gradient x and its running averages, by the rule of the task's kind."""
+def _operands(task, thread, threads, like):
+    """A thread's share of (parameter, gradient, mean, square), (rate, weight decay, clip), and the step's number from 1 on."""
     step = _array(task.counters, 3, np.int64(0))[0]
-    rate = _array(task.rates, step + 1, np.float64(0))[step]
     first, last = _lines(task.columns, thread, threads)
     parameter, gradient = _array(task.y, task.columns, like)[first:last], _array(task.x, task.columns, like)[first:last]
     mean, square = _array(task.mean, task.columns, like)[first:last], _array(task.square, task.columns, like)[first:last]
     number = parameter.dtype.type
-    decay, clip = number(task.weight_decay), number(task.clip)
-    if task.kind == SGD:
-        loops.sgd(parameter, gradient, number(rate), decay, clip)
-    elif task.kind == MOMENTUM:
-        loops.momentum(parameter, gradient, mean, number(rate), decay, clip, number(task.momentum))
-    elif task.kind == RMSPROP:
-        loops.rmsprop(parameter, gradient, square, number(rate), decay, clip, number(0.99), number(0.01), number(1e-8))
-    else:
-        loops.adam(parameter, gradient, mean, square, number(rate / (1 - 0.9 ** (step + 1.0))), decay, clip, number(0.9),
-                   number(0.1), number(0.999), number(0.001), number(1 / (1 - 0.999 ** (step + 1.0))), number(1e-8))
+    rate = _array(task.rates, step + 1, np.float64(0))[step]
+    return (parameter, gradient, mean, square), (rate, number(task.weight_decay), number(task.clip)), step + 1.0
 
 
-@compiled
-def advance(task, thread, threads, like):
+def advance(row, thread, threads, like):
+    task = _task(row)
     if thread == 0:
         counters = _array(task.counters, 3, np.int64(0))
         counters[0] += 1
         counters[1] += task.batch
         counters[2] += 1
+
+
+@compiled
+def _task(row):
+    return numba.carray(row, 1)[0]
 
 
 @compiled

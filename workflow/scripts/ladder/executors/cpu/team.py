@@ -25,7 +25,7 @@ LOOKS = 2 ** 12  # at a word before a thread lets others run: about 10 microseco
 APART = 16       # words of two cache lines: processors fetch lines in pairs
 # The places of the words; the state of thread n is at FIRST + APART n.
 ARRIVALS, FIRST = 0, APART
-TABLE, STEPS, LENGTH, BEGUN, PERFORM, THREADS = range(APART, APART + 6)
+STEPS, LENGTH, BEGUN, THREADS = range(APART, APART + 4)
 ASLEEP, AWAKE, CALLED = range(3)   # the states of a thread
 CLOCK = time.CLOCK_MONOTONIC
 
@@ -33,27 +33,26 @@ cached = numba.njit(nogil=True, error_model="numpy", cache=True)
 
 
 class Team:
-    """`threads` threads, the caller among them, that call a compiled function for each task of a table.
+    """`threads` threads, the caller among them, that call the compiled function of each task of a table.
 
-    perform: the function's address; it takes the table's address, the number of the task, the number of the thread, `threads`
-    and `like`, a number.
+    The function takes the task's address, the number of the thread, `threads` and `like`, a number.
     """
 
-    def __init__(self, perform, threads, like):
+    def __init__(self, threads, like):
         self._words = np.zeros(FIRST + APART * threads, np.int64)
-        self._words[[PERFORM, THREADS]] = perform, threads
+        self._words[THREADS] = threads
         self._like, self._wake = like, [queue.SimpleQueue() for _ in range(threads - 1)]
         for number, wake in enumerate(self._wake, 1):
             threading.Thread(target=_member, args=(wake, self._words, number, like), daemon=True).start()
         weakref.finalize(self, _dismiss, self._wake)
 
-    def run(self, table, steps, nanoseconds):
-        """Perform the tasks of the table at this address.
+    def run(self, steps, nanoseconds):
+        """Perform the tasks of a table.
 
-        steps: int64 (tasks, 2), for each task its place in `nanoseconds`, int64, which its time is added to, and whether all
-        threads meet after it, as they must after the last.
+        steps: int64 (tasks, 4), for each task its place in `nanoseconds`, int64, which its time is added to, whether all
+        threads meet after it, as they must after the last, its function's address and its own.
         """
-        asleep = _call(self._words, table, steps)
+        asleep = _call(self._words, steps)
         for number, wake in enumerate(self._wake):
             if asleep >> number & 1:
                 wake.put(True)
@@ -72,9 +71,9 @@ def _dismiss(wake):
 
 
 @cached
-def _call(words, table, steps):
+def _call(words, steps):
     """Call all threads to the table; a bit for each, from the second on, that sleeps and must be woken."""
-    words[TABLE], words[STEPS], words[LENGTH], words[BEGUN] = table, steps.ctypes.data, len(steps), words[ARRIVALS]
+    words[STEPS], words[LENGTH], words[BEGUN] = steps.ctypes.data, len(steps), words[ARRIVALS]
     asleep = 0
     for number in range(1, words[THREADS]):
         state = _address(words, FIRST + APART * number)
@@ -90,7 +89,7 @@ def _lead(words, steps, nanoseconds, like):
     now, expected = np.empty(2, np.int64), words[BEGUN]
     last = _now(now)
     for place in range(len(steps)):
-        call(words[PERFORM], (words[TABLE], place, 0, words[THREADS], like))
+        call(steps[place, 2], (steps[place, 3], 0, words[THREADS], like))
         if steps[place, 1] != 0:
             expected += words[THREADS]
             _meet(words, expected)
@@ -111,11 +110,10 @@ def _follow(words, number, like):
                 _let_others_run()
                 if _now(now) - since > WAIT and _exchange(state, AWAKE, ASLEEP):
                     return
-        steps, expected = numba.carray(pointer(words[STEPS], np.int64(0)), (words[LENGTH], 2)), words[BEGUN]
-        table = words[TABLE]
+        steps, expected = numba.carray(pointer(words[STEPS], np.int64(0)), (words[LENGTH], 4)), words[BEGUN]
         _store(state, AWAKE)   # nobody is called before all have met
         for place in range(len(steps)):
-            call(words[PERFORM], (table, place, number, words[THREADS], like))
+            call(steps[place, 2], (steps[place, 3], number, words[THREADS], like))
             if steps[place, 1] != 0:
                 expected += words[THREADS]
                 _meet(words, expected)

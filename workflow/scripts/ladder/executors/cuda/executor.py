@@ -16,8 +16,6 @@ import functools
 import hashlib
 import itertools
 import math
-import os
-import pathlib
 
 import numpy as np
 
@@ -29,7 +27,8 @@ from ladder.executors.cuda.streaming import Feed
 from ladder.machine import driver
 from ladder.progress import size
 from ladder.rungs import variants
-from ladder.store import disk
+from ladder.rungs.patterns import Table
+from ladder.store import cache
 
 ALIGNMENT = 256        # bytes, of every buffer
 PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
@@ -174,11 +173,24 @@ class Executor:
         if arrays.feed:
             arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
         bound = (BoundLaunch(
-            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=_arguments(launch, arrays),
+            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=self._arguments(launch, arrays),
             shared_bytes=launch.shared_bytes, stream=launch.stream, waits=tuple(events[other] for other in waits[number]),
             event=events.get(number)) for number, launch in enumerate(plan.launches))
         return tuple(BoundStep(f"{step.layer}: {step.operation}", step.work,
                                tuple(itertools.islice(bound, len(step.launches)))) for step in plan.steps)
+
+    def _arguments(self, launch, arrays):
+        """A launch's arguments for each of the two slots of streamed images."""
+        arguments = [self._table(each, arrays) if isinstance(each, Table) else each for each in launch.arguments]
+        slots = arrays.feed.substitutes if arrays.feed and "images" in launch.buffers else ({}, {})
+        return tuple(tuple(slot.get(each, arrays[each]) if isinstance(each, str) else each for each in arguments)
+                     for slot in slots)
+
+    def _table(self, table, arrays):
+        values = table.array(lambda name: arrays[name].data.ptr)
+        array = self._arrays({"table": (values.shape, values.dtype)}, "the plan")["table"]
+        self.fill(array, values)
+        return array
 
     def _run_some(self, plan, arrays, most):
         """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
@@ -221,9 +233,7 @@ def cubin(source, architecture, defines):
     made_from = [architecture, *nvrtc.OPTIONS, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
-    if not path.exists():
-        disk.write_atomically(path, nvrtc.compile_file(source, architecture, defines).cubin)
-    return path
+    return cache.find(path) or cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
 
 
 @functools.cache
@@ -245,14 +255,6 @@ def _cupy():
     return cupy
 
 
-def _arguments(launch, arrays):
-    """A launch's arguments for each of the two slots of streamed images."""
-    streamed = arrays.feed and "images" in launch.arguments
-    slots = arrays.feed.substitutes if streamed else ({}, {})
-    return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
-                 for slot in slots)
-
-
 def _what_fits(plan, new, free):
     """Message naming the batch size that fits: buffers with one entry per image grow with the batch, all others are fixed."""
     growing = sum(aligned(buffer.bytes) for buffer in new if _grows(plan, buffer))
@@ -272,9 +274,7 @@ def aligned(count):
 
 
 def _cache():
-    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "kernel-ladder/kernels")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return cache.folder("kernels")
 
 
 def _dotted(version):

@@ -161,7 +161,7 @@ def waits_between_streams(plan):
     for step in plan.steps:
         only_read = set(step.reads.values()) - set(step.writes.values())
         for launch in step.launches:
-            touched = {name for name in launch.arguments if isinstance(name, str)}
+            touched = launch.buffers
             reads, writes, wanted = touched & only_read, touched - only_read, {}
             for number, (stream, other_reads, other_writes) in enumerate(done):
                 if stream != launch.stream and (other_writes & touched or other_reads & writes):

@@ -1,0 +1,66 @@
+// The optimizers' update of one element, and which element of which parameter a thread of a launch over all parameters has.
+//
+// table: int64 words. The first ones, one per block: where the row of the block's parameter begins. A row: the addresses of the
+// parameter and of its running averages in the order of optimizers.AVERAGES (0 where there are fewer), the address of its
+// gradient, its number of elements, and its first block; behind these a rung may have more.
+#pragma once
+
+enum Rule { SGD, MOMENTUM, RMSPROP, ADAM };
+enum Word { VALUES, FIRST, SECOND, GRADIENT, COUNT, FIRST_BLOCK, MORE };
+
+struct Settings {
+    double rate;
+    float step, weight_decay, clip, momentum;   // step: 1 for the first
+};
+
+// Tells the compiler that the address is in global memory, which it cannot know of one out of memory.
+__device__ __forceinline__ float* address(long long word) {
+#ifdef CUDA_EMULATOR
+    return reinterpret_cast<float*>(word);
+#else
+    return static_cast<float*>(__cvta_global_to_generic(word));
+#endif
+}
+
+__device__ __forceinline__ const long long* row_of(const long long* table) { return table + table[blockIdx.x]; }
+
+__device__ __forceinline__ int element_of(const long long* row) {
+    return (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * blockDim.x + threadIdx.x;
+}
+
+__device__ __forceinline__ Settings settings_of(const double* learning_rates, const long long* counters, float weight_decay,
+                                                float clip, float momentum = 0.0f) {
+    return {learning_rates[counters[0]], static_cast<float>(counters[0] + 1), weight_decay, clip, momentum};
+}
+
+// Comparisons, not fminf and fmaxf: those would hide a NaN.
+__device__ __forceinline__ float clipped_and_decayed(float gradient, float parameter, const Settings& settings) {
+    float clip = settings.clip;
+    if (clip > 0.0f) gradient = gradient > clip ? clip : gradient < -clip ? -clip : gradient;
+    return __fadd_rn(gradient, __fmul_rn(settings.weight_decay, parameter));
+}
+
+// Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and weight are rounded after every
+// operation, the last product and the subtraction in float64.
+template <Rule rule>
+__device__ __forceinline__ void update(const long long* row, int i, float gradient, const Settings& settings) {
+    float *values = address(row[VALUES]), w = values[i], g = clipped_and_decayed(gradient, w, settings), direction = g;
+    if constexpr (rule == MOMENTUM) {
+        float* velocity = address(row[FIRST]);
+        direction = velocity[i] = __fadd_rn(__fmul_rn(settings.momentum, velocity[i]), g);
+    }
+    if constexpr (rule == RMSPROP) {
+        float* square = address(row[FIRST]);
+        float s = square[i] = 0.99f * square[i] + 0.01f * g * g;
+        direction = g / (sqrtf(s) + 1e-8f);
+    }
+    if constexpr (rule == ADAM) {
+        float *mean = address(row[FIRST]), *square = address(row[SECOND]);
+        float m = mean[i] = 0.9f * mean[i] + 0.1f * g;
+        float s = square[i] = 0.999f * square[i] + 0.001f * g * g;
+        float m_corrected = m / -expm1f(settings.step * -0.105360516f);     // log(0.9); exact where 1 - 0.9^t is small
+        float s_corrected = s / -expm1f(settings.step * -0.00100050034f);   // log(0.999)
+        direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
+    }
+    values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
+}

@@ -1,0 +1,39 @@
+import pytest
+import yaml
+
+import manifest_files
+from ladder.pages import reproduce
+from ladder.sources import ROOT
+from ladder.workflow import config, stages
+
+CHANGES = [
+    {"dataset": "digits", "batch_size": 16, "learning_rate": 0.005, "name": "a: name", "tags": ["x", "null"]},
+    {"dataset": "digits", "steps": 12, "controls": ["pixels"], "evaluations": ["knn", "linear"], "features_flip": True},
+    {"dataset": "digits", "seeds": [4, 5], "ablation": [{"features_standardize": True}], "optimizer": "momentum",
+     "momentum": 0.7},
+    {"dataset": "mnist", "network": "lenet_5", "train_limit": 500, "controls": []},
+]
+
+
+class Planned:
+    """An artifact of a chain that was not made."""
+
+    def __init__(self, keyed):
+        self.manifest, self.version = {"spec": keyed.spec, "files": {}, "metrics": {}}, keyed.version
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
+    here = yaml.safe_load((ROOT / "config.yaml").read_text())
+    planned = stages.chain(config.resolve(config.load(here | changes)))
+    report = planned["report"]
+    inputs = {role: Planned(keyed) for role, keyed in report.parents.items()}
+    written = reproduce.text(reproduce.settings(inputs, report.spec["params"]))
+    again = stages.chain(config.resolve(config.load(here | yaml.safe_load(written))))
+    assert reproduce.unwritten(inputs) == []
+    assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
+
+
+def test_what_cannot_be_written_is_named_instead():
+    joined = {"joined": type("Made", (), {"manifest": {"spec": manifest_files.spec("joined")}})}
+    assert reproduce.unwritten(joined) == ["features_concatenate"]

@@ -1,0 +1,118 @@
+"""The check of a rung on a stand-in for CuPy whose kernels run in the emulator; faults are planted in what it returns."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import fake_cupy
+import small_networks
+from ladder.executors.cuda import executor as cuda_executor
+from ladder.network import networks
+from ladder.training import check_rung, first_use, inference, parity
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+RUNG = "gpu_opt_v1"
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr(networks, "from_params", lambda params: small_networks.build(params["network"]))
+    monkeypatch.setattr(inference, "BATCH", 4)
+    monkeypatch.setattr(check_rung, "TAIL", 1)
+    yield fake_cupy.install(monkeypatch, tmp_path)
+    cuda_executor._cupy.cache_clear()
+
+
+def check(network="small", batch=8):
+    return check_rung.check(RUNG, first_use.described({"network": network}, batch), 1)
+
+
+def spoil(monkeypatch, updates, factor):
+    """Multiply the weights of layer a that the rung returns after these updates."""
+    right = parity.train
+
+    def train(network, variant, *arguments, **more):
+        trained = right(network, variant, *arguments, **more)
+        if variant == RUNG:
+            trained["a.weight"][updates] *= np.float32(factor)
+        return trained
+
+    monkeypatch.setattr(parity, "train", train)
+
+
+@pytest.mark.parametrize("network, batches", [("small", [8, 8, 8, 5, 5, 5]), ("labelled", [12, 12, 12, 7, 7, 7])])
+def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
+    found = check(network)
+    assert found["passed"] and found["fault"] == "" and found["batches"] == batches and found["same_replayed"]
+    assert found["device"].startswith("Fake")
+    assert found["summary"].startswith("sgd ") and " (at most " in found["summary"]
+    assert len(found["extraction"]) == 2 and max(found["extraction"].values()) < 1e-6
+
+
+@pytest.mark.parametrize("updates", [slice(0, 3), slice(3, 6)], ids=["whole batches", "tail batches"])
+def test_a_tensor_that_deviates_is_named_with_how_much(gpu, monkeypatch, updates):
+    spoil(monkeypatch, updates, 1.01)
+    found = check()
+    assert not found["passed"] and found["report"] and not found["passing"]
+    assert found["fault"].startswith("variant gpu_opt_v1 computes other numbers than the cpu rung on Fake, driver ")
+    assert "a.weight deviates by " in found["fault"] and "of its update with sgd, 2e-03 at most" in found["fault"]
+
+
+def test_steps_that_give_other_bytes_when_they_are_replayed_fail(gpu, monkeypatch):
+    right = cuda_executor.Executor.run_many
+
+    def run_many(executor, plan, arrays, count):
+        right(executor, plan, arrays, count)
+        if count > 1:
+            executor.fill(arrays["a.bias"], 1)
+
+    monkeypatch.setattr(cuda_executor.Executor, "run_many", run_many)
+    assert "steps that are recorded and replayed give other bytes than single ones" in check()["fault"]
+
+
+def test_nan_fails(gpu, monkeypatch):
+    spoil(monkeypatch, slice(3, 6), np.nan)
+    assert not check()["passed"]
+
+
+def test_an_extraction_that_deviates_in_its_last_images_only_fails(gpu, monkeypatch):
+    right = inference.Inference.batches
+
+    def batches(encoder, images, flip=False):
+        for start, values in right(encoder, images, flip):
+            yield start, values * np.float32(1 + 1e-2 * (encoder.variant == RUNG and start == 4))
+
+    monkeypatch.setattr(inference.Inference, "batches", batches)
+    fault = check()["fault"]
+    assert "the output of b deviates by " in fault and "the output of a_pool deviates by " in fault and "1e-04 at most" in fault
+
+
+def test_a_network_without_gradients_is_extracted_only(gpu, monkeypatch):
+    only = networks.resolve("only", (4, 4, 3), small_networks.PLAIN.layers[:3], "a_pool", None)
+    monkeypatch.setattr(networks, "from_params", lambda params: only)
+    found = check()
+    assert found["passed"] and "parity" not in found and list(found["extraction"]) == ["a_pool"]
+
+
+@pytest.mark.parametrize("error, words, passing", [
+    (fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access"), "please report it", False),
+    (fake_cupy.CUDARuntimeError("cudaErrorMemoryAllocation: out of memory"), "too little free memory", True),
+    (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug", False),
+], ids=repr)
+def test_an_exception_is_an_outcome_in_one_line(gpu, monkeypatch, error, words, passing):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(cuda_executor.Executor, "run", fail)
+    found = check()
+    assert not found["passed"] and found["passing"] == passing
+    assert found["fault"].startswith("variant gpu_opt_v1 does not run here: ") and words in found["fault"]
+
+
+def test_a_batch_that_would_take_the_cpu_long_is_smaller_but_not_too_small():
+    assert check_rung.batches_of(small_networks.PLAIN, 64) == (64, 64, 64, 33, 33, 33)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_rung, "MOST_FLOP", 1)
+        assert check_rung.batches_of(small_networks.PLAIN, 64) == (6, 6, 6, 4, 4, 4)
+        assert check_rung.batches_of(small_networks.LABELLED, 64) == (12, 12, 12, 7, 7, 7)

@@ -1,0 +1,60 @@
+"""What it takes to make a run again: its settings as YAML, the program, the libraries, the data's checksums, and the stages.
+
+inputs are artifacts by role, as in report.py.
+"""
+
+import yaml
+
+from ladder.store import lineage
+
+# Settings that a stage's parameters leave out where they are off or exact.
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+EXTRA = ("linear", "ridge", "knn")
+
+
+def settings(inputs, params):
+    """Configuration key -> value: everything that the run depends on and config.yaml may say; params: of the report."""
+    report = {"spec": {"params": params}}
+    found = lineage.settings({"report": report, **{role: one.manifest for role, one in inputs.items()}})
+    for key in unwritten(inputs):
+        found.pop(key, None)
+    if "train" not in inputs:
+        found["training"] = "patches" if "patches" in inputs else "gradient"
+    elif "patches" not in inputs:
+        found.setdefault("training", "gradient")
+    if "epochs" in found:
+        found["steps"] = "none"
+    if "features" in inputs:
+        found = {**OFF, **found}
+    found["controls"] = [name for name in lineage.CONTROLS if any(role.endswith(f"_{name}") for role in inputs)]
+    found["evaluations"] = [name for name in EXTRA if name in inputs]
+    found["feature_map"] = "map" in inputs
+    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags") if params.get(key)}
+
+
+def unwritten(inputs):
+    """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
+    specs = [one.manifest["spec"]["params"] for one in inputs.values()]
+    present = {"features_concatenate": "joined" in inputs, "multiplier": any("multiplier" in params for params in specs),
+               "initial_weights": any("file_sha256" in params for params in specs)}
+    return [key for key, there in present.items() if there]
+
+
+def text(settings):
+    """Settings as the content of a file for --configfile, a line for each."""
+    return "".join(yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
+                   .strip().removeprefix("{").removesuffix("}") + "\n" for key, value in settings.items())
+
+
+def stages(inputs):
+    """The run's stages in the order of the work: [{"stage", "version", "from": versions that it was made from}]."""
+    seen = {}
+    for one in inputs.values():
+        spec = one.manifest["spec"]
+        seen.setdefault(one.version, {"stage": spec["stage"], "version": one.version, "from": list(spec["parents"].values())})
+    return list(seen.values())
+
+
+def checksums(inputs):
+    """File of the prepared data -> its sha256."""
+    return {name: facts["sha256"] for name, facts in inputs["data"].manifest["files"].items()}

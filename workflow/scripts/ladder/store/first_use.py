@@ -1,0 +1,148 @@
+"""Checks that are made before something computes on a GPU for the first time, and kept beside the compiled kernels.
+
+A check runs in a process of its own with a time limit, so that whatever goes wrong there is an outcome: wrong numbers, an
+exception, a crash, a hang. Its key holds all that the outcome depends on; with another driver, for example, it is made again.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+from ladder import progress
+from ladder.errors import UserError, one_line
+from ladder.machine import driver, libraries
+from ladder.progress import log
+from ladder.sources import SCRIPTS, closure, digest
+from ladder.store import cache
+
+SECONDS = 300   # time limit of a check
+MOST_SHOWN = 400   # characters of a reason
+CHECKS = "LADDER_CHECKS"   # environment variable, set where a choice of `auto` is worth a check: by commands that run jobs
+NOTE = "first_use"   # in the notes of an artifact
+_outcomes = {}   # of this process, by the check's path: also those that are not kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A function that is called in a process of its own: FUNCTION(*arguments) of `module`.
+
+    It returns {"passed", "summary": of what it found, "fault": what is wrong, "passing": whether it may pass at another time}
+    and more, in what JSON can hold; "report": the fault should be reported. name: of what is checked; how: the check in words;
+    key: all that the outcome depends on, JSON-able.
+    """
+
+    name: str
+    how: str
+    module: str
+    function: str
+    arguments: tuple
+    key: dict
+
+    @property
+    def path(self):
+        text = json.dumps(self.key, sort_keys=True)
+        return cache.folder("checks") / f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def machine(packages):
+    """The part of a key that describes this machine: GPU, driver, and the versions of the `packages`."""
+    gpu = driver.gpu()
+    return {"gpu": gpu and gpu.name, "driver": driver.version(), "cuda": driver.cuda_version(),
+            "packages": libraries.versions(packages)}
+
+
+def code(module, *files):
+    """The part of a key that describes the program: a digest of the module, of all that it imports, and of other files."""
+    paths = sorted(closure(SCRIPTS / f"{module.replace('.', '/')}.py").union(*files))
+    return hashlib.sha256("".join(map(digest, paths)).encode()).hexdigest()[:16]
+
+
+def outcome(check, makes=True):
+    """The outcome of a check with the time when it was `made`: as it was kept, or of a check that is made now.
+
+    makes: whether one that was never made is; if not, it is None.
+    """
+    if check.path not in _outcomes:
+        found = _kept(check)
+        if found is None and makes:
+            found = _make(check)
+        if found is None:
+            return None
+        _outcomes[check.path] = found
+    return _outcomes[check.path]
+
+
+def refusal(check, found):
+    """Why what is checked must not be used, in one line."""
+    again = "" if found["passing"] else f", kept in {check.path}: remove it to check again"
+    return f"{found['fault']} (checked {found['made']}{again})"
+
+
+def require(check, instead):
+    """What the notes of an artifact say of a check that has to pass; else raises UserError. instead: what to do, in words."""
+    found = outcome(check)
+    if not found["passed"]:
+        report = "; please report it with that file (CONTRIBUTING.md)" if found.get("report") else ""
+        raise UserError(f"{refusal(check, found)}{report}; {instead}")
+    return {NOTE: {key: found[key] for key in ("name", "made", "seconds", "summary")}}
+
+
+def _kept(check):
+    """The outcome in the cache; None without one, and for a file that is damaged or of another key."""
+    try:
+        found = json.loads(check.path.read_text())
+        if found["key"] != json.loads(json.dumps(check.key)):
+            return None
+        texts = [found[name] for name in ("name", "summary", "fault", "made")]
+        whole = all(isinstance(text, str) for text in texts) and isinstance(found["seconds"], int | float)
+        return found if whole and found["passed"] in (True, False) and found["passing"] is False else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _make(check):
+    if not log.handlers:   # in the Snakefile
+        progress.start_logging()
+    log.info("checking %s: %s", check.name, check.how)
+    started = time.monotonic()
+    found = {"name": check.name, **_call(check), "seconds": round(time.monotonic() - started, 2), "made": progress.utc(),
+             "key": check.key}
+    log.info("%s %s, in %s", check.name, f"passed: {found['summary']}" if found["passed"] else "did not pass",
+             progress.duration(found["seconds"]))
+    if not found["passing"]:
+        with contextlib.suppress(OSError):   # no room at all
+            cache.keep(check.path, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+def _call(check):
+    """What the check's function returns, or what kept it from returning."""
+    from ladder.machine import worker  # here, because every command imports this module
+
+    with tempfile.TemporaryDirectory(prefix="kernel-ladder-") as folder:
+        printed = pathlib.Path(folder, "output.txt")
+        try:
+            process = worker.Worker(sys.executable, check.module, SCRIPTS, printed)
+        except worker.Failed as error:
+            return _failed(check, str(error), passing=True)
+        try:
+            found = process.call(check.function, *check.arguments, limit=SECONDS)
+        except worker.Failed as error:
+            last = printed.read_text(errors="replace").strip().splitlines()[-1:]
+            reason = f"it hung and {error}" if error.timed_out else " - ".join([str(error), *last])
+            return _failed(check, reason, passing="SIGKILL" in reason)   # by somebody, or for want of memory
+        except BaseException:   # Ctrl-C
+            process.stop()
+            raise
+        process.stop()
+        return found
+
+
+def _failed(check, reason, passing):
+    return {"passed": False, "fault": one_line(f"{check.name} could not be checked: {reason}", MOST_SHOWN), "passing": passing,
+            "summary": ""}

@@ -1,0 +1,110 @@
+"""The check of a GPU rung before its first use (first_use.py): training and extraction beside the cpu rung, in seconds.
+
+Both rungs make a few updates with the run's batch size and a few with a smaller one, as at the end of an epoch, by the parity
+protocols; then both compute the output and the features of some images. Steps with Adam that are recorded and replayed have to
+give the bytes of single ones. A batch that would take the cpu rung long is smaller.
+"""
+
+import json
+
+import numpy as np
+
+from ladder.data import normalization
+from ladder.errors import one_line
+from ladder.executors import create as executors
+from ladder.machine import gpu_errors, gpus, runtime
+from ladder.network import networks, optimizers
+from ladder.training import inference, measure_rungs, parity, plan
+
+UPDATES = 3       # of each batch size
+MOST_FLOP = 4e12  # of the cpu rung's training
+REPLAYED = 25     # steps in one call: some are recorded together, some alone
+TAIL = 5          # images of the last batch of an extraction
+# Largest |x - x_cpu| / |x_cpu| of a layer's output. Those of cpu_sequential differ by 1.4e-6 for the autoencoder, and by less
+# for LeNet-5, the small CNN and ResNets of 18 and 50 layers.
+TOLERANCE = 1e-4
+
+
+def check(variant, described, threads):
+    """The outcome as store/first_use.py takes it; described: text of first_use.described."""
+    runtime.set_threads(threads)
+    gpus.claim()
+    try:
+        (pairs, batch_size) = json.loads(described)
+        network = networks.from_params(dict(pairs))
+        return _outcome(variant, _measured(network, variant, batch_size, threads))
+    except Exception as error:   # whatever the GPU does wrong
+        known = gpu_errors.explained(error)
+        fault = known or one_line(f"{type(error).__name__}: {error}")
+        return {"passed": False, "fault": f"variant {variant} does not run here: {fault}",
+                "passing": bool(known and known.passing), "report": known is None, "summary": ""}
+
+
+def _measured(network, variant, batch_size, threads):
+    found = {"device": executors.create(variant, threads).device(), "extraction": extraction(network, variant, threads)}
+    if network.trains:
+        batches = batches_of(network, batch_size)
+        references = measure_rungs.references(network, threads, batches)
+        found |= {"batches": list(batches), "same_replayed": same_replayed(network, variant, batches[0], threads)}
+        found |= measure_rungs.check(network, variant, threads, references, batches)
+    return found
+
+
+def _outcome(variant, found):
+    wrong = faults(found)
+    largest = [f"{name} {one['largest']:.1e} in {one['tensor']} (at most {one['tolerance']:.0e})"
+               for name, one in found.get("parity", {}).items()]
+    largest += [f"output of {name} {value:.1e} (at most {TOLERANCE:.0e})" for name, value in found["extraction"].items()]
+    return {**found, "passed": not wrong, "passing": False, "report": bool(wrong), "summary": ", ".join(largest),
+            "fault": f"variant {variant} computes other numbers than the cpu rung on {found['device']}: {'; '.join(wrong)}"
+            if wrong else ""}
+
+
+def faults(found):
+    """What deviates too much, in words."""
+    wrong = [f"{one['tensor']} deviates by {one['largest']:.1e} of its update with {name}, {one['tolerance']:.0e} at most"
+             for name, one in found.get("parity", {}).items() if not one["largest"] <= one["tolerance"]]
+    wrong += [f"the output of {name} deviates by {value:.1e}, {TOLERANCE:.0e} at most"
+              for name, value in found["extraction"].items() if not value <= TOLERANCE]
+    alike = {"same_replayed": "steps that are recorded and replayed give other bytes than single ones",
+             "same_bytes": "two identical trainings give different bytes"}
+    return wrong + [words for name, words in alike.items() if not found.get(name, True)]
+
+
+def batches_of(network, batch_size):
+    """The images of each update: UPDATES times the run's batch, and as often about half of it."""
+    least = 2 * parity.batch_size(network)
+    settings = plan.Settings(network=network, variant=measure_rungs.REFERENCE, batch_size=least)
+    flop = plan.training_plan(settings, plan.Dataset(least, "uint8"), plan.Length(1, 1)).flop / least
+    most = MOST_FLOP / (len(parity.protocols(network)) * 1.5 * UPDATES * flop)
+    batch = int(max(least, min(batch_size, most)))
+    return (batch,) * UPDATES + (batch // 2 + 1,) * UPDATES
+
+
+def same_replayed(network, variant, batch, threads):
+    """Whether run_many, which a GPU records and replays, gives the bytes of single steps."""
+    length, found = plan.Length(REPLAYED, REPLAYED), []
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer("adam"))
+    made = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
+    for together in (1, REPLAYED):
+        executor = executors.create(variant, threads)
+        placed = executor.place({**parity.random_images(network, batch * REPLAYED), **parity.initial(network),
+                                 "learning_rates": optimizers.learning_rates(1e-3, length)})
+        arrays = executor.allocate(made, placed)
+        for _ in range(REPLAYED // together):
+            executor.run_many(made, arrays, together)
+        found.append(measure_rungs.digests({name: executor.fetch(placed[name]) for name in parity.initial(network)}))
+    return found[0] == found[1]
+
+
+def extraction(network, variant, threads):
+    """Layer -> |x - x_cpu| / |x_cpu| of its output for random images: of the last layer and of the features' layer."""
+    images = parity.random_images(network, inference.BATCH + TAIL)["images"]
+    statistics = normalization.measure("unit", images)
+    found = {}
+    for layer in dict.fromkeys((network.layers[-1].name, network.features)):
+        mine, right = (np.concatenate([values.astype(np.float64) for _, values in inference.Inference(
+            network, rung, parity.initial(network), statistics, threads, layer).batches(images)])
+            for rung in (variant, measure_rungs.REFERENCE))
+        found[layer] = float(np.linalg.norm(mine - right) / np.linalg.norm(right))
+    return found

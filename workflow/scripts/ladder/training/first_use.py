@@ -1,0 +1,61 @@
+"""Which rung runs: a rung of a GPU is compared with the cpu rung before its first use on a machine, with the run's network.
+
+`variant: auto` passes over a rung that fails; a stage whose rung was named stops. The check itself is check_rung.py, which runs
+in a process of its own, so that a machine without a GPU imports nothing of it. Standard library only.
+"""
+
+import functools
+import json
+import os
+
+from ladder.executors import create
+from ladder.machine import runtime
+from ladder.progress import log
+from ladder.rungs import variants
+from ladder.store import first_use
+
+CHECK = "ladder.training.check_rung"
+OPTION = "plan"   # of a stage: [network, batch_size], as `described` writes it
+
+
+def described(network, batch_size):
+    """The text that names what is trained: network: stages.network_params."""
+    return json.dumps([sorted(network.items()), batch_size])
+
+
+def choose(name, plan, results="results"):
+    """(variant, reason): `name` itself, or for 'auto' the first of variants.candidates that passes; plan: `described`.
+
+    Only a command that runs jobs makes checks that were never made: first_use.CHECKS in its environment. Others trust the rung.
+    """
+    return _choose(plan, os.path.abspath(results)) if name == "auto" else (name, "")
+
+
+@functools.cache
+def _choose(plan, results):
+    for variant, reason in variants.candidates(results).items():
+        if not variants.uses_gpu(variant):
+            return variant, reason
+        check = _check(variant, plan)
+        found = first_use.outcome(check, makes=first_use.CHECKS in os.environ)
+        if found is None:
+            return variant, f"{reason}; it is checked before its first use"
+        if found["passed"]:
+            return variant, reason
+        log.warning("variant %s is passed over: %s", variant, first_use.refusal(check, found))
+    raise ValueError("the cpu rung is always a candidate")
+
+
+def require(variant, plan):
+    """The notes of a stage on the check of the rung that it runs, {} for one that needs none; raises UserError if it fails."""
+    if not variants.uses_gpu(variant) or variants.unavailable(variant):   # the executor gives the reason
+        return {}
+    return first_use.require(_check(variant, plan), "variant=auto takes a rung that passes, variant=cpu needs no GPU")
+
+
+def _check(variant, plan):
+    how = (f"a few training steps and an extraction are compared with the cpu rung, once for this GPU, driver, "
+           f"program and network; at most {first_use.SECONDS // 60} minutes")
+    key = {"variant": variant, "plan": json.loads(plan), "code": first_use.code(CHECK, create.sources(variant)),
+           **first_use.machine(["cupy"])}
+    return first_use.Check(variant, how, CHECK, "check", (variant, plan, runtime.available_cores()), key)

@@ -1,5 +1,6 @@
 # make report               the whole chain on the embedded digits: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
+# make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and all tests
 # make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
@@ -20,7 +21,7 @@ DEVICE ?= auto
 PORT ?= 8000
 MINUTES ?= 10
 
-.PHONY: report demo test check benchmark gpu-check profile records docs pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo watch test check benchmark gpu-check profile records docs pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -29,6 +30,9 @@ report: environment
 demo: environment
 	@envs/install demo
 	@.venv/bin/python workflow/scripts/demo.py --port $(PORT) $(RUN)
+
+watch: environment
+	@.venv/bin/python workflow/scripts/watch.py $(if $(filter command line environment,$(origin PORT)),--port $(PORT))
 
 environment:
 	@envs/install cpu

@@ -187,7 +187,7 @@ def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, s
 
 def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(chromium, shown):
     shown(curves())
-    visible = "['.still', '.live'].map(one => document.querySelector(one).checkVisibility())"
+    visible = "['.still', '.asked'].map(one => document.querySelector(one).checkVisibility())"
     assert chromium.value(visible) == [False, True]
     chromium.call("Emulation.setEmulatedMedia", media="print")
     try:

@@ -223,6 +223,25 @@ def test_dropout_multiplies_by_the_drawn_mask_in_both_directions(rate):
     np.testing.assert_allclose(dx, references.dropout(dy, expected, rate), rtol=1e-14)
 
 
+@pytest.mark.parametrize("draw", [normal, integers], ids=["distinct", "ties"])
+@pytest.mark.parametrize("shape, winners, images", [((1, 1, 1, 1), 1, 1), ((4, 3, 5, 7), 1, 2), ((5, 4, 3, 2), 3, 4)], ids=str)
+def test_winner_take_all_and_its_gradient(shape, winners, images, draw):
+    x, dy, mask = draw(*shape), normal(*shape, seed=1), unwritten(*shape, dtype=np.uint8)
+    y, dx = np.full(shape, np.nan), np.full(shape, np.nan)
+    OPERATIONS["winner_take_all_forward"](x, y, mask, winners=winners, images=images)
+    expected, kept = references.winner_take_all(x, winners, images)
+    assert np.array_equal(mask, kept) and np.array_equal(y, expected)
+    OPERATIONS["winner_take_all_backward"](dy, mask, dx)
+    assert np.array_equal(dx, dy * kept)
+
+
+def test_l1_penalty_is_the_sign():
+    x = np.array([-2.5, 0, 3]).reshape(1, 1, 1, 3)
+    dx = np.full_like(x, np.nan)
+    OPERATIONS["l1_penalty_backward"](x, dx, factor=0.25)
+    assert np.array_equal(dx.ravel(), [-0.25, 0, 0.25])
+
+
 LRN = {"alpha": 0.7, "beta": 0.75, "k": 1.5}
 
 
@@ -404,6 +423,9 @@ def test_nan_is_not_lost():
     assert np.isnan(y).tolist() == [False, True, False, False]
     OPERATIONS["dropout_backward"](x, np.zeros(4, np.uint8), y, rate=0.5)
     assert np.isnan(y).tolist() == [False, True, False, False]
+    column, out, mask = x.reshape(1, 4, 1, 1), np.zeros((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.uint8)
+    OPERATIONS["winner_take_all_forward"](column, out, mask, winners=1, images=1)
+    assert np.isnan(out).ravel().tolist() == [False, True, False, False] and mask.ravel().tolist() == [0, 1, 0, 0]
 
     out = np.zeros((1, 1, 2, 1), np.float32)
     x = np.array([[1, 2, np.nan, 0], [np.nan, 3, 5, 6]], np.float32).reshape(1, 2, 4, 1)
@@ -424,6 +446,7 @@ ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
     layers.conv2d("conv2", 3, padding=0), layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
     layers.add("sum", ("conv2", "shortcut")), layers.relu("relu2"), layers.upsample2d("up"),
     layers.conv2d("conv3", 3, kernel=2, padding=1, stride=2), layers.avgpool2d("average", 3, 2, 1),
+    layers.winner_take_all("winners", 2, 0.5), layers.l1_penalty("penalty", 0.0),
     layers.dropout("dropout", 0.3), layers.global_avgpool("mean"), layers.dense("gate", 5),
     dataclasses.replace(layers.flatten("flat"), inputs=("dropout",)), layers.dense("fc", 5),
     layers.add("scores", ("fc", "gate"))), "flat", "cross_entropy")

@@ -210,6 +210,33 @@ def test_dropout(shape, seed, at_step, stream, rate):
     assert (np.abs(dx - references.dropout(dy, mask, rate)) <= gamma(2) * np.abs(dx)).all()
 
 
+@pytest.mark.parametrize("draw", [normal, integers], ids=["distinct", "ties"])
+@pytest.mark.parametrize("shape, winners, images", [
+    ((1, 1, 1, 1), 1, 1), ((4, 3, 5, 17), 1, 2), ((5, 4, 3, 2), 3, 5), ((3, 2, 2, 9), 4, 1)], ids=str)
+def test_winner_take_all_to_the_last_bit(shape, winners, images, draw):
+    x, dy = draw(*shape), normal(*shape, seed=1)
+    y, mask, dx = poisoned(shape), poisoned(shape, np.uint8), poisoned(shape)
+    step("winner_take_all_forward", {"x": x}, {"y": y, "mask": mask}, winners=winners, images=images)
+    wanted, kept = references.winner_take_all(x, winners, images)
+    assert np.array_equal(mask, kept) and np.array_equal(y, wanted)
+    step("winner_take_all_backward", {"dy": dy, "mask": mask}, {"dx": dx})
+    assert np.array_equal(dx, dy * kept)
+
+
+def test_of_several_nans_the_first_wins():
+    x = np.array([1, np.nan, np.nan, 2], np.float32).reshape(1, 4, 1, 1)
+    y, mask = poisoned(x.shape), poisoned(x.shape, np.uint8)
+    step("winner_take_all_forward", {"x": x}, {"y": y, "mask": mask}, winners=1, images=1)
+    assert mask.ravel().tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_l1_penalty_to_the_last_bit(shape):
+    x, dx = integers(*shape), poisoned(shape)   # some are 0
+    step("l1_penalty_backward", {"x": x}, {"dx": dx}, factor=0.3)
+    assert np.array_equal(dx, np.float32(0.3) * np.sign(x))
+
+
 # ---- pixel by pixel
 
 @pytest.mark.parametrize("shape, pool", POOLED, ids=str)
@@ -487,6 +514,7 @@ SPREADS = {
     "flatten_forward": (references.flatten, {}, {}, {}),
     "dropout_forward": (lambda x: x, {"counters": np.zeros(3, np.int64)}, {"mask": poisoned((2, 6, 5, 3), np.uint8)},
                         {"rate": 0.999, "seed": 0, "stream": 0}),
+    "winner_take_all_forward": (lambda x: x, {}, {"mask": poisoned((2, 6, 5, 3), np.uint8)}, {"winners": 1, "images": 1}),
     "lrn_forward": (lambda x: references.lrn(x, 3, 1, 1, 1)[0], {}, {"sums": poisoned((2, 6, 5, 3))},
                     {"size": 3, "alpha": 1.0, "beta": 1.0, "k": 1.0}),
     "position_norm_forward": (lambda x: x + x.sum(axis=3, keepdims=True), {}, {"norms": poisoned((2, 6, 5))},

@@ -30,6 +30,8 @@ def resolved(layer, image):
     (layers.pad("padded", 3), (5, 4, 2), (11, 10, 2)),
     (layers.flatten("flat"), (5, 4, 2), (1, 1, 40)),
     (layers.dropout("dropout", 0.5), (5, 4, 2), (5, 4, 2)),
+    (layers.winner_take_all("winners", 20, 0.5), (5, 4, 2), (5, 4, 2)),
+    (layers.l1_penalty("penalty", 0.5), (5, 4, 2), (5, 4, 2)),
     (layers.lrn("lrn"), (5, 4, 2), (5, 4, 2)),
     (layers.position_norm("norm"), (5, 4, 2), (5, 4, 2)),
     (layers.soft_threshold("code", 0.5), (5, 4, 2), (5, 4, 4)),
@@ -54,6 +56,7 @@ def test_an_addition_has_the_shape_of_its_terms():
     *((layer, (4, 4, 2), {}, {}) for layer in (
         layers.relu("a"), layers.maxpool2d("a"), layers.avgpool2d("a"), layers.global_avgpool("a"), layers.upsample2d("a"),
         layers.pad("a", 1), layers.flatten("a"), layers.dropout("a", 0.5), layers.lrn("a"),
+        layers.winner_take_all("a", 1, 0.5), layers.l1_penalty("a", 0.5),
         layers.position_norm("a"), layers.soft_threshold("a", 0.5))),
 ], ids=str)
 def test_parameters_and_state(layer, image, parameters, state):

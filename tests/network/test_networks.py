@@ -74,6 +74,35 @@ def test_an_autoencoder_with_norm_has_two_convolutions_for_each_but_the_first_an
     assert network.layer("latent").output_shape == (8, 8, 128)
 
 
+def test_noise_and_penalty_of_an_autoencoder_are_layers_before_and_after_its_encoder():
+    names = [layer.name for layer in networks.build("autoencoder").layers]
+    noisy = networks.build("autoencoder", noise=0.25, penalty=0.5)
+    after = names.index("latent") + 1
+    assert [layer.name for layer in noisy.layers] == ["noise", *names[:after], "latent_penalty", *names[after:]]
+    assert noisy.layer("noise").attributes == {"rate": 0.25} and noisy.layer("latent_penalty").attributes == {"penalty": 0.5}
+    assert noisy.features == "latent" and noisy.parameters == networks.build("autoencoder").parameters
+
+
+@pytest.mark.parametrize("kernels", [(5, 5), (6, 12), (7, 1)], ids=str)
+@pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
+def test_a_winner_take_all_autoencoder_restores_the_image_from_maps_of_its_filters(image, kernels):
+    network = networks.build("wta_autoencoder", image, filters=20, kernels=kernels, winners=3, lifetime=0.5)
+    assert network.layers[-1].output_shape == image and network.trains and not network.classifies
+    side = image[0] - kernels[0] + 1
+    assert network.layer(network.features).output_shape == (side, side, 20) and network.encoder == ("code",)
+    assert network.parameter_count == convolution(kernels[0], image[2], 20) + convolution(kernels[1], 20, image[2])
+    assert network.layer("winners").attributes == {"winners": 3, "lifetime": 0.5}
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"kernels": (33, 5)}, "wta_kernels has 33, but images are 32x32; at most 32"),
+    ({"kernels": (5, 8)}, r"wta_kernels is \[5, 8\], but .* both are odd or both even; \[5, 9\]"),
+    ({"winners": 785}, "wta_winners is 785, but a map has 28x28 pixels; at most 784")])
+def test_a_winner_take_all_autoencoder_that_fits_no_image_names_the_key(options, message):
+    with pytest.raises(UserError, match=f"config: {message}"):
+        networks.build("wta_autoencoder", **options)
+
+
 # ---- networks that are fitted to patches
 
 @pytest.mark.parametrize("network", [networks.build("autoencoder"), networks.build("autoencoder", norm=True),
@@ -129,7 +158,7 @@ def test_the_dense_layer_of_small_cnn_reads_the_output_of_its_convolutions():
     assert network.layer(network.features).output_shape == (1, 1, 128)
 
 
-@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "patch_net"}))
+@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "wta_autoencoder", "patch_net"}))
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(name, image):
     network = networks.build(name, image, classes=7)

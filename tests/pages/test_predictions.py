@@ -86,7 +86,7 @@ def test_the_page_shows_every_picture_below_its_folder_and_why_others_are_not_th
     text = html.unescape(page)
     assert page.count('<article class="answer"') == 5 and f"<code>{html.escape(folder)}</code>" in page
     assert ">3 & co.png<" in text and "&lt;torn&gt;.png" in page and "<torn>" not in page and "notes.txt" in page
-    images = 5 * (2 + (predictor.votes is not None) + 6)
+    images = 5 * (2 + (predictor.votes is not None) + 6 + 1)   # the last one is of the maps
     assert page.count("<img") == page.count('src="data:image/') == images
     assert ("Reconstruction" in page) == (predictor.votes is not None)
 

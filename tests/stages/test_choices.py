@@ -17,6 +17,7 @@ from ladder.workflow import config, stages
 
 SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "warmup_steps": 1, "threads": 1, "controls": [],
          "feature_map": False, "autoencoder_filters": [4, 3], "resnet_width": 1, "patch_net_filters": [6, 5, 4, 6],
+         "wta_filters": 6, "wta_kernels": [3, 3],
          "patches_samples": [300], "patches_iterations": 2, "schedule_step_epochs": 1, "features_fit_rows": 20, "knn_k": 3,
          "variant": "cpu", "svm_backend": "sklearn", "array_library": "numpy", "multiplier_in": []}
 # The choices of each run; the others are those of SMALL and config.yaml.
@@ -43,6 +44,7 @@ RUNS = [
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "patch_net", "training": "patches"},
+    {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",

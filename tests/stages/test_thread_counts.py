@@ -26,6 +26,8 @@ from ladder.store import artifacts, scores
 TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last one in every stage
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
+WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], "wta_winners": 1, "wta_lifetime": 0.1,
+       "input_noise": 0.2, "image": [16, 12, 3], "variant": "cpu"}
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
 TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "seed": 1,
             "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
@@ -42,6 +44,7 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),
     "normalized, standardize": (normalize_images.make, {"normalization": "standardize"}),
     "train": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
+    "train, winners": (train_network.make, {**WTA, **TRAINING, "gradient_scale": "batch"}, OPTIONS),
     "train, labels": (train_network.make, {**CNN, **TRAINING, "optimizer": "momentum", "momentum": 0.9}, OPTIONS),
     "train, sequential": (train_network.make, {**CNN, **TRAINING, "variant": "cpu_sequential", "batch_size": 8}, OPTIONS),
     "patches": (fit_patches.make, PATCHES, OPTIONS),
@@ -54,6 +57,9 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "features, polarities": (extract_features.make, {
         **FEATURES, "features_layer": "enc2", "features_two_polarity": 0.1, "features_polarity_scale": True,
         "features_max_pool": 2, "features_fit_rows": 900, "seed": 3}, OPTIONS),
+    "features, polarities on a grid": (extract_features.make, {
+        **FEATURES, "features_layer": "enc1", "features_two_polarity": 0.1, "features_polarity_scale": True,
+        "features_pool": 4, "features_fit_rows": 900, "seed": 3}, OPTIONS),
     "features, multiplier": (extract_features.make, {**FEATURES, "multiplier": "mit16"}, {**OPTIONS, "multiplier": "mit16"}),
     "features, pixels": (extract_features.make, {"encoder": "pixels", "features_pca": 20, "features_fit_rows": 900, "seed": 3},
                          OPTIONS),

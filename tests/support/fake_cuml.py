@@ -1,9 +1,11 @@
-"""A stand-in for CuPy and cuML's SVC by scikit-learn, as far as ladder/classifiers/svm.py uses them."""
+"""Stand-ins for cuML's SVC by scikit-learn, as far as ladder/classifiers/svm.py uses it, and for CuPy by NumPy."""
 
 import sys
 import types
 
 import sklearn.svm
+
+import numpy_cupy
 
 
 class SVC:
@@ -25,7 +27,6 @@ class SVC:
 
 def install(monkeypatch, fault=None):
     monkeypatch.setattr(SVC, "fault", fault)
-    cuda = types.SimpleNamespace(is_available=lambda: True)
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    numpy_cupy.install(monkeypatch).cuda.is_available = lambda: True
     monkeypatch.setitem(sys.modules, "cuml", types.ModuleType("cuml"))
     monkeypatch.setitem(sys.modules, "cuml.svm", types.SimpleNamespace(SVC=SVC))

@@ -116,6 +116,21 @@ def dropout(x, mask, rate):
     return x.astype(np.float64) * mask / (1 - rate)
 
 
+def winner_take_all(x, winners, images):
+    """(y, mask): of each channel of an image the `winners` largest values, in the `images` images with the largest; else 0.
+
+    Ties go to the first. NaN counts as infinite.
+    """
+    ranked = np.where(np.isnan(x), np.inf, x).reshape(len(x), -1, x.shape[3])
+    order = np.argsort(-ranked, axis=1, kind="stable")
+    mask = np.zeros(ranked.shape, np.uint8)
+    np.put_along_axis(mask, order[:, :winners], 1, axis=1)
+    losers = np.argsort(-ranked.max(axis=1), axis=0, kind="stable")[images:]
+    np.put_along_axis(mask, losers[:, None], 0, axis=0)
+    mask = mask.reshape(x.shape)
+    return x.astype(np.float64) * mask, mask
+
+
 def lrn(x, size, alpha, beta, k):
     """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are before the value's own."""
     squares, channels = x.astype(np.float64) ** 2, x.shape[3]

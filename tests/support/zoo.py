@@ -12,12 +12,14 @@ from ladder.network.layers import (
     dropout,
     flatten,
     global_avgpool,
+    l1_penalty,
     lrn,
     maxpool2d,
     pad,
     position_norm,
     relu,
     upsample2d,
+    winner_take_all,
 )
 
 
@@ -52,6 +54,12 @@ ZOO = networks.resolve("zoo", (35, 31, 3), (
     reading("pooled", global_avgpool("average")), add("twice", ("average", "average")), flatten("still_flat"),
     dense("scores_b", 5), add("scores", ("scores_a", "scores_b"))), "units_relu", "cross_entropy")
 
+# Sparse codes: winners that are never stored but as values and places, and several winners of maps, with a penalty on them.
+SPARSE = networks.resolve("sparse", (13, 12, 3), (
+    dropout("noise", 0.2), conv2d("code", 20, kernel=5, padding=0), relu("code_relu"), winner_take_all("winners", 1, 0.4),
+    conv2d("middle", 6, kernel=7, padding=5), relu("middle_relu"), l1_penalty("penalty", 0.5), winner_take_all("few", 3, 1.0),
+    conv2d("last", 3)), "code", "mse")
+
 # A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one reader may apply its gradient.
 FORKED = networks.resolve("forked", (10, 12, 3), (
     conv2d("a", 8), relu("a_relu"), maxpool2d("a_pool"),
@@ -69,7 +77,7 @@ def _resnet(name, input_shape, form, bottleneck):
 
 
 NETWORKS = {
-    "odd": ODD, "zoo": ZOO, "forked": FORKED, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "odd": ODD, "zoo": ZOO, "forked": FORKED, "sparse": SPARSE, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
 }

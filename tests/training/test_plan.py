@@ -137,6 +137,45 @@ def test_features_need_only_the_layers_that_they_depend_on():
     assert made.output == "units_relu"
 
 
+WTA = networks.build("wta_autoencoder", (16, 16, 3), filters=40, lifetime=0.3)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_training_leaves_out_what_only_features_read(variant):
+    made = training_plan(WTA, variant=variant)
+    covered = {layer for group, _ in made.kernels for layer in group}
+    assert covered == {layer.name for layer in WTA.layers} - {"contrast"} and made.output == "decoder"
+    assert "contrast" not in made.buffers
+
+
+def test_the_cpu_rung_stores_no_map_of_a_code_of_winners():
+    made, dense = training_plan(WTA, variant="cpu", batch=10), training_plan(WTA, variant="cpu_sequential", batch=10)
+    maps = 10 * 12 * 12 * 40 * 4   # bytes
+    assert max(buffer.bytes for buffer in dense.buffers.values()) == maps
+    assert max(buffer.bytes for buffer in made.buffers.values()) < maps / 5
+    several = training_plan(networks.build("wta_autoencoder", (16, 16, 3), filters=40, winners=2), variant="cpu", batch=10)
+    assert max(buffer.bytes for buffer in several.buffers.values()) == maps
+
+
+@pytest.mark.parametrize("batch, images", [(10, 3), (11, 4), (1, 1), (20, 6)])
+def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training_and_all_keep_them_afterwards(batch, images):
+    (step,) = [step for step in training_plan(WTA, variant="cpu_sequential", batch=batch).steps
+               if step.operation == "winner_take_all_forward"]
+    assert step.attributes["images"] == images
+    after = plan.inference_plan(WTA, "cpu_sequential", batch, plan.Dataset(batch, "uint8"))
+    assert [step.attributes["images"] for step in after.steps if step.operation == "winner_take_all_forward"] == [batch]
+
+
+@pytest.mark.parametrize("scale, divisor", [("mean", 4 * 16 * 16 * 3), ("batch", 4)])
+def test_the_penalty_is_divided_as_the_squared_error_is_and_scaled_as_all_gradients_are(scale, divisor):
+    network = networks.build("autoencoder", (16, 16, 3), filters=(8, 4), penalty=0.5)
+    made = training_plan(network, batch=4, gradient_scale=scale, loss_scale=8)
+    (step,) = [step for step in made.steps if step.operation == "l1_penalty_backward"]
+    assert step.attributes == {"factor": 0.5 * 8 / divisor} and step.reads == {"x": "latent"}
+    (total,) = [step for step in made.steps if step.operation == "add_forward"]
+    assert step.writes["dx"] in total.reads.values() and total.layer == "latent"
+
+
 def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_images_are_loaded():
     made = training_plan(zoo.ZOO, augmentation=plan.Augmentation(flip=True, crop=3), seed=9)
     drops = [step.attributes for step in made.steps if step.operation == "dropout_forward"]

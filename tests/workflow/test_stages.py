@@ -266,6 +266,17 @@ def test_the_size_of_a_network_counts_where_it_has_one(settings):
     assert "initial" in changed(settings, autoencoder_filters=[8, 4])
 
 
+def test_noise_penalty_and_winners_count_where_they_are_used(settings):
+    assert {"train", "features"} <= changed(settings, input_noise=0.1) & changed(settings, latent_penalty=0.1)
+    assert "input_noise" not in stages.chain(settings)["train"].spec["params"]
+    wta = settings | {"network": "wta_autoencoder", "wta_kernels": [3, 3], "features_layer": "contrast"}
+    own = {"wta_filters": 8, "wta_kernels": [2, 4], "wta_winners": 2, "wta_lifetime": 0.5}
+    for key, value in own.items():
+        assert {"train", "features"} <= changed(wta, **{key: value}) and changed(settings, **{key: value}) == set()
+    assert {"train", "features"} <= changed(wta, input_noise=0.1)
+    assert changed(wta, latent_penalty=0.1) == changed(wta, autoencoder_filters=[8]) == set()
+
+
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
     assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
     assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)

@@ -117,7 +117,7 @@
       this.by = 0;
       this.kind = {x: this.data.x.kind, y: this.data.y.kind};
       this.at = null;
-      this.live = box.appendChild(element("div", "live"));
+      this.live = box.appendChild(element("div", "asked"));
       this.stage = this.live.appendChild(element("div", "stage"));
       this.stage.tabIndex = 0;
       this.stage.setAttribute("role", "group");

@@ -416,6 +416,77 @@ def test_dropout_is_drawn_by_seed_layer_step_and_place(executor, shape, rate):
                        rtol=1e-12)
 
 
+WINNERS = [   # shape, winners of a map, images of the batch
+    ((1, 1, 1, 1), 1, 1), ((4, 3, 5, 7), 1, 2), ((5, 4, 3, 2), 3, 5), ((3, 2, 2, 9), 4, 1)]
+
+
+@pytest.mark.parametrize("draw", [normal, integers], ids=["distinct", "ties"])
+@pytest.mark.parametrize("shape, winners, images", WINNERS, ids=str)
+def test_winner_take_all_and_its_gradient(executor, shape, winners, images, draw):
+    x, dy, y, mask = draw(*shape), normal(*shape, seed=1), empty(*shape), np.full(shape, 99, np.uint8)
+    call(executor, "winner_take_all_forward", x=x, y=y, mask=mask, winners=winners, images=images)
+    expected, kept = references.winner_take_all(x, winners, images)
+    assert np.array_equal(mask, kept) and np.array_equal(y, expected)
+    assert np.array_equal(backward(executor, "winner_take_all", shape, dy=dy, mask=mask), dy * kept)
+
+
+@pytest.mark.parametrize("shape, filters, kernel, padding, wide", [
+    ((1, 1, 1, 1), 1, 1, 0, 1), ((4, 6, 5, 3), 7, 3, 0, 5), ((3, 5, 8, 2), 300, 4, 2, 2), ((5, 7, 7, 1), 33, 5, 1, 9)], ids=str)
+@pytest.mark.parametrize("images", [1, 3])
+def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, padding, wide, images):
+    """Convolution, ReLU, winner-take-all and a second convolution that restores the image's size; all gradients."""
+    count, height, width, channels = shape
+    x, weight, bias = normal(*shape), normal(filters, kernel, kernel, channels), normal(filters)
+    second, second_bias = normal(channels, wide, wide, filters), normal(channels, seed=1)
+    maps = references.relu(references.conv2d(x, weight, bias, padding))
+    sparse, mask = references.winner_take_all(maps, 1, images)
+    outer = (height - maps.shape[1] + wide - 1) // 2
+    rebuilt = references.conv2d(sparse, second, second_bias, outer)
+
+    value, place = empty(count, 1, 1, filters), np.full((count, 1, 1, filters), 99, np.int32)
+    call(executor, "winner_conv2d_forward", x=x, weight=weight, bias=bias, value=value, place=place, padding=padding,
+         images=images)
+    assert np.allclose(value[:, 0, 0], sparse.sum(axis=(1, 2)), rtol=1e-12)
+    y = empty(*rebuilt.shape)
+    call(executor, "winner_decode_forward", value=value, place=place, weight=second, bias=second_bias, y=y, padding=outer,
+         width=maps.shape[2])
+    assert np.allclose(y, rebuilt, rtol=1e-10, atol=1e-11)
+
+    dy, dvalue, gradients = normal(*y.shape, seed=2), empty(*value.shape), [empty(*second.shape), empty(channels)]
+    call(executor, "winner_decode_backward", value=value, place=place, weight=second, dy=dy, dvalue=dvalue,
+         dweight=gradients[0], dbias=gradients[1], padding=outer, width=maps.shape[2])
+    dense = references.conv2d_input_grad(dy, second, outer, *maps.shape[1:3])
+    assert np.allclose(gradients[0], references.conv2d_weight_grad(sparse, dy, outer, wide), rtol=1e-10, atol=1e-11)
+    assert np.allclose(gradients[1], dy.sum(axis=(0, 1, 2)), rtol=1e-10, atol=1e-11)
+
+    passed = dense * mask * (maps > 0)
+    dx, dweight, dbias = empty(*x.shape), empty(*weight.shape), empty(filters)
+    call(executor, "winner_conv2d_backward", x=x, value=value, place=place, dvalue=dvalue, dweight=dweight, dbias=dbias,
+         padding=padding, weight=weight, dx=dx)
+    assert np.allclose(dweight, references.conv2d_weight_grad(x, passed, padding, kernel), rtol=1e-10, atol=1e-11)
+    assert np.allclose(dbias, passed.sum(axis=(0, 1, 2)), rtol=1e-10, atol=1e-11)
+    assert np.allclose(dx, references.conv2d_input_grad(passed, weight, padding, height, width), rtol=1e-10, atol=1e-11)
+
+
+def test_nan_is_a_winner(executor):
+    """A diverged training must show in the loss."""
+    x, weight = normal(2, 4, 4, 1), normal(3, 2, 2, 1)
+    x[1, 2, 2] = np.nan
+    value, place = empty(2, 1, 1, 3), np.full((2, 1, 1, 3), 99, np.int32)
+    call(executor, "winner_conv2d_forward", x=x, weight=weight, bias=np.zeros(3), value=value, place=place, padding=0, images=1)
+    assert np.isnan(value).tolist() == [[[[False] * 3]], [[[True] * 3]]]
+    y, mask = empty(*x.shape), np.zeros(x.shape, np.uint8)
+    call(executor, "winner_take_all_forward", x=x, y=y, mask=mask, winners=1, images=1)
+    assert mask[1, 2, 2] == 1 and mask.sum() == 1 and np.isnan(y).sum() == 1
+
+
+def test_l1_penalty_is_the_sign(executor):
+    x = np.array([[-2.5, 0, 3]]).reshape(1, 1, 1, 3)
+    dx = empty(*x.shape)
+    call(executor, "l1_penalty_backward", x=x, dx=dx, factor=0.25)
+    assert np.array_equal(dx.ravel(), [-0.25, 0, 0.25])
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (2, 3, 3, 65)])
 def test_position_norm_and_its_gradient(executor, shape):
     x, dy = normal(*shape), normal(*shape, seed=1)

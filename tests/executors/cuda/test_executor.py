@@ -101,15 +101,15 @@ def test_labels_and_draws_are_those_of_the_real_order_and_step(pretend, drawn, r
 @pytest.mark.parametrize("entry", ["cross_entropy_rows", "draw_augmentation", "dropout_forward"])
 def test_a_kernel_that_is_given_the_order_or_step_of_the_streamed_batch_gives_other_bytes(pretend, drawn, monkeypatch, entry):
     pretend()
-    right = cuda_executor._arguments
+    right = cuda_executor.Executor._arguments
 
-    def wrong(launch, arrays):
+    def wrong(self, launch, arrays):
         if launch.entry != entry:
-            return right(launch, arrays)
+            return right(self, launch, arrays)
         return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
-                     for slot in arrays["images"].substitutes)
+                     for slot in arrays.feed.substitutes)
 
-    monkeypatch.setattr(cuda_executor, "_arguments", wrong)
+    monkeypatch.setattr(cuda_executor.Executor, "_arguments", wrong)
     _, counted = train(cuda_executor.Executor(1, "host"), **DRAWN)
     assert not np.array_equal(counted, drawn[1])
 

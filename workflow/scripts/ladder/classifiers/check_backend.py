@@ -43,7 +43,12 @@ def compared(kernel):
     found = []
     for backend in (backends.ON_GPU, "sklearn"):
         model, _ = svm.fit(rows[:ROWS], labels[:ROWS], backend, kernel, C=1.0)
-        predicted = svm.predict(model, rows[ROWS:])
-        found.append((predicted, np.concatenate([values for _, values in svm.decision_blocks(model, rows[ROWS:])])))
+        found.append((svm.predict(model, rows[ROWS:], backend=backend), _decisions(model, rows[ROWS:], backend)))
     (mine, my_decisions), (right, right_decisions) = found
     return float(np.abs(my_decisions - right_decisions).max()), int(np.count_nonzero(mine != right))
+
+
+def _decisions(model, rows, backend):
+    if backend == backends.ON_GPU:
+        return svm.decisions_on_gpu(model, rows)
+    return np.concatenate([values for _, values in svm.decision_blocks(model, rows)])

@@ -441,6 +441,57 @@ def dropout_backward(dy, mask, dx, rate):
 
 
 @compiled
+def winner_take_all_forward(x, y, mask, winners, images):
+    batch, height, width, channels = x.shape
+    largest = np.zeros((batch, channels), x.dtype)
+    for n in range(batch):
+        for channel in range(channels):
+            mask[n, :, :, channel] = 0
+            for found in range(winners):
+                best_row, best_column = -1, -1
+                for row in range(height):
+                    for column in range(width):
+                        if mask[n, row, column, channel]:
+                            continue
+                        if best_row < 0 or _exceeds(x[n, row, column, channel], x[n, best_row, best_column, channel]):
+                            best_row, best_column = row, column
+                mask[n, best_row, best_column, channel] = 1
+                if found == 0:
+                    largest[n, channel] = x[n, best_row, best_column, channel]
+    for n in range(batch):
+        for channel in range(channels):
+            ahead = 0
+            for other in range(batch):
+                if other < n:   # of equal ones the first image goes ahead
+                    ahead += not _exceeds(largest[n, channel], largest[other, channel])
+                else:
+                    ahead += _exceeds(largest[other, channel], largest[n, channel])
+            for row in range(height):
+                for column in range(width):
+                    if ahead >= images:
+                        mask[n, row, column, channel] = 0
+                    y[n, row, column, channel] = x[n, row, column, channel] * x.dtype.type(mask[n, row, column, channel])
+
+
+@compiled
+def _exceeds(a, b):
+    """Whether a is larger; NaN is larger than all numbers."""
+    return a > b or (a != a and b == b)
+
+
+@compiled
+def winner_take_all_backward(dy, mask, dx):
+    for at in np.ndindex(dy.shape):
+        dx[at] = dy[at] * dy.dtype.type(mask[at])
+
+
+@compiled
+def l1_penalty_backward(x, dx, factor):
+    for at in np.ndindex(x.shape):
+        dx[at] = x.dtype.type(factor) * np.sign(x[at])
+
+
+@compiled
 def lrn_forward(x, y, sums, size, alpha, beta, k):
     channels = x.shape[3]
     for n, row, column, channel in np.ndindex(x.shape):
@@ -603,7 +654,8 @@ OPERATIONS = {function.__name__: function for function in (
     pad_backward, flatten_forward, flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward,
     avgpool2d_forward, avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward,
     upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,
-    lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward,
-    mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, lrn_forward, lrn_backward,
+    position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward, mse, cross_entropy,
+    sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
 # Operations that Numba does not compile -> the compiled loop inside, if any.
 LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None}

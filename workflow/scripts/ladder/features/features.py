@@ -21,6 +21,7 @@ from ladder import progress
 from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
 from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.features import polarities
 
 FILE = "features.safetensors"   # the fitted arrays in a features artifact
 ROWS = 2048      # rows per block; a multiple of inference.BATCH, so all batches but the last are full
@@ -63,8 +64,10 @@ class Recipe:
         height, width = (self.grid, self.grid) if self.grid else (height // self.max_pool, width // self.max_pool)
         return height, width, channels * (1 if self.threshold is None else 2)
 
-    def flat(self, values):
+    def flat(self, values, library=ON_CPU):
         """float32 (N, D) of activations (N, H, W, C): all operations before the flip."""
+        if self.channel_mean is not None and self.threshold is not None and self.grid and self.max_pool == 1:
+            return polarities.average(values, self.channel_mean, self.channel_scale, self.threshold, self.grid, library)
         if self.channel_mean is not None:
             values = (values - self.channel_mean) * self.channel_scale
         if self.threshold is None:
@@ -100,12 +103,12 @@ def blocks(encoder, images, recipe, library=ON_CPU):
     for start in range(0, len(images), ROWS):
         some = images[start:start + ROWS]
         for at, values in encoder.batches(some, False):
-            flat = recipe.flat(values)
+            flat = recipe.flat(values, library)
             rows = np.empty((min(ROWS, len(images)), flat.shape[1]), np.float32) if rows is None else rows
             rows[at:at + len(flat)] = flat
         if recipe.flip:
             for at, values in encoder.batches(some, True):
-                rows[at:at + len(values)] += recipe.flat(values)
+                rows[at:at + len(values)] += recipe.flat(values, library)
             rows[:len(some)] *= np.float32(0.5)
         yield start, recipe.finish(rows[:len(some)], project)
 

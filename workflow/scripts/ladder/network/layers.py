@@ -97,6 +97,13 @@ def _add_output(attributes, *images):
     return images[0]
 
 
+def _winners_output(attributes, image):
+    pixels = image[0] * image[1]
+    if attributes["winners"] > pixels:
+        raise ValueError(f"{attributes['winners']} winners of maps of {image[0]}x{image[1]} pixels; at most {pixels}")
+    return image
+
+
 def _local_contrast_output(attributes, image, windowed):
     kernel, expected = attributes["kernel"], tuple(size - attributes["kernel"] + 1 for size in windowed[:2])
     if image[:2] != expected:
@@ -122,6 +129,8 @@ KINDS = {
     "add": Kind(_add_output),
     "flatten": Kind(lambda attributes, image: (1, 1, math.prod(image))),
     "dropout": Kind(_same),
+    "winner_take_all": Kind(_winners_output),
+    "l1_penalty": Kind(_same),
     "lrn": Kind(_same),
     "position_norm": Kind(_same),
     "local_contrast": Kind(_local_contrast_output, has_gradient=False),
@@ -192,6 +201,20 @@ def flatten(name):
 def dropout(name, rate):
     """In training each value is zero with probability `rate`, else divided by 1 - rate; the identity in inference."""
     return Layer(name, "dropout", {"rate": rate})
+
+
+def winner_take_all(name, winners, lifetime):
+    """Keeps the `winners` largest values of each channel of an image and sets the others to 0 (Makhzani and Frey, 2015).
+
+    In training, of each channel only the share `lifetime` of the batch's images, rounded up, keeps its winners: those with the
+    largest values. Of equal values the first is taken, by row and column or by image.
+    """
+    return Layer(name, "winner_take_all", {"winners": winners, "lifetime": lifetime})
+
+
+def l1_penalty(name, penalty):
+    """The identity, whose values' magnitudes, times `penalty`, are added to the squared errors that training makes small."""
+    return Layer(name, "l1_penalty", {"penalty": penalty})
 
 
 def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):

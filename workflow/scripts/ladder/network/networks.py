@@ -15,8 +15,10 @@ from ladder.network.layers import (
     batchnorm,
     conv2d,
     dense,
+    dropout,
     flatten,
     global_avgpool,
+    l1_penalty,
     local_contrast,
     maxpool2d,
     pad,
@@ -24,6 +26,7 @@ from ladder.network.layers import (
     relu,
     soft_threshold,
     upsample2d,
+    winner_take_all,
 )
 
 INPUT = "input"
@@ -121,21 +124,24 @@ FIRST_BIAS = -0.25           # of the autoencoder's first layer if it is fitted
 CODE = 0.25                  # the patch network's soft threshold, in standard deviations
 # Added to the variance of a window: 10 for pixels 0..255 (Coates and Ng, 2012), here scaled to a standard deviation of 1.
 CONTRAST = 10 / 64 ** 2
+# As CONTRAST, for whitened images, whose variance is 0.17 on CIFAR-10. So large a number evens out the contrast only in part.
+WHITENED_CONTRAST = 0.3
 
 
-def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0, penalty=0.0):
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
     256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
     encoder but the first by a 3x3 convolution with as many filters as channels, a normalisation of each pixel's vector and a
-    1x1 convolution.
+    1x1 convolution. noise: share of the input's values that are set to 0 in training (Vincent et al., 2008); penalty: of the
+    magnitudes of the latent values.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
     if height % smallest or width % smallest:
         raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
                         f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
-    layers, fits = [], []
+    layers, fits = _noise(noise), []
     for number, count in enumerate(filters, 1):
         name, last = f"enc{number}", number == len(filters)
         if number == 1:
@@ -150,10 +156,39 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False):
             layers.append(conv2d(name, count))
             fits.append(Fit(name, "pca", components=filters[number - 2]))
         layers += [relu(f"{name}_relu"), maxpool2d("latent" if last else f"{name}_pool")]
+    layers += [l1_penalty("latent_penalty", penalty)] if penalty else []
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
     return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
             "fits": tuple(fits)}
+
+
+def wta_autoencoder(input_shape, classes, filters=1024, kernels=(5, 5), winners=1, lifetime=0.2, noise=0.0):
+    """One convolution, a sparse code of its winners, and a linear decoder (Makhzani and Frey, 2015).
+
+    kernels: sides of the filters of the encoder and of the decoder. The features are the responses of the filters over the
+    local contrast of the image, without the sparsity. winners, lifetime: see layers.winner_take_all; noise: see autoencoder.
+    """
+    (height, width, channels), (kernel, decoder_kernel) = input_shape, kernels
+    maps = [size - kernel + 1 for size in (height, width)]
+    if min(maps) < 1:
+        raise UserError(f"config: wta_kernels has {kernel}, but images are {height}x{width}; at most {min(height, width)}")
+    if (kernel + decoder_kernel) % 2:
+        raise UserError(f"config: wta_kernels is [{kernel}, {decoder_kernel}], but the decoder restores the image only if both "
+                        f"are odd or both even; [{kernel}, {decoder_kernel + 1}]")
+    if winners > math.prod(maps):
+        raise UserError(f"config: wta_winners is {winners}, but a map has {maps[0]}x{maps[1]} pixels; at most "
+                        f"{math.prod(maps)}")
+    return {"layers": (
+        *_noise(noise), conv2d("code", filters, kernel, padding=0),
+        local_contrast("contrast", kernel, ("code", INPUT), WHITENED_CONTRAST),
+        dataclasses.replace(relu("code_relu"), inputs=("code",)), winner_take_all("winners", winners, lifetime),
+        conv2d("decoder", channels, decoder_kernel, padding=(kernel + decoder_kernel) // 2 - 1)),
+        "features": "contrast", "loss": "mse"}
+
+
+def _noise(share):
+    return [dropout("noise", share)] if share else []
 
 
 def patch_net(input_shape, classes, filters=(800, 256, 400, 1600)):
@@ -289,11 +324,15 @@ def _classifier(features, *layers):
 
 
 NETWORKS = {
-    "autoencoder": autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
+    "autoencoder": autoencoder, "wta_autoencoder": wta_autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5,
+    "small_cnn": small_cnn,
     **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
 }
 # Network -> its options: keyword of its table -> key of the configuration.
-OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm"},
+OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "noise": "input_noise",
+                           "penalty": "latent_penalty"},
+           "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
+                               "lifetime": "wta_lifetime", "noise": "input_noise"},
            "patch_net": {"filters": "patch_net_filters"},
            **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
 

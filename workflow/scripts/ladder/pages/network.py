@@ -18,7 +18,7 @@ NODES = {
     "maxpool2d": ("max", "pool"), "avgpool2d": ("avg", "pool"), "global_avgpool": ("avg", "pool"),
     "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
-    "soft_threshold": ("±", "relu"),
+    "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
@@ -106,6 +106,10 @@ def described(layer):
             return f"{of['amount']} zero{'s' if of['amount'] != 1 else ''} on each side"
         case "dropout":
             return f"rate {of['rate']:g}"
+        case "winner_take_all":
+            return f"{of['winners']} of each map, in {of['lifetime']:.3g} of the images"
+        case "l1_penalty":
+            return f"{of['penalty']:g}"
         case "lrn":
             return f"over {of['size']} channels"
         case "local_contrast":

@@ -187,6 +187,33 @@ def dropout_backward(step, build):
                 (dy, mask, dx, *integers(elements(build, dx)), *floats(1 / (1 - step.attributes["rate"]))))
 
 
+def winner_take_all_forward(step, build):
+    x, y, mask = step.reads["x"], step.writes["y"], step.writes["mask"]
+    batch, height, width, channels = build.shape(x)
+    largest = build.workspace(f"{step.layer}.largest", (batch, channels))
+    lasting = build.workspace(f"{step.layer}.lasting", (batch, channels), "uint8")
+    return (
+        *_few("winner_take_all.cu", "winners_of_maps", batch * channels,
+              (x, mask, largest, *integers(batch, height * width, channels, step.attributes["winners"]))),
+        *_few("winner_take_all.cu", "lasting_images", batch * channels,
+              (largest, lasting, *integers(batch, channels, step.attributes["images"]))),
+        *_one("winner_take_all.cu", "winner_take_all_forward", elements(build, y),
+              (x, lasting, y, mask, *integers(elements(build, y), height * width, channels))),
+    )
+
+
+def winner_take_all_backward(step, build):
+    dy, mask, dx = step.reads["dy"], step.reads["mask"], step.writes["dx"]
+    return _one("winner_take_all.cu", "winner_take_all_backward", elements(build, dx),
+                (dy, mask, dx, *integers(elements(build, dx))))
+
+
+def l1_penalty_backward(step, build):
+    x, dx = step.reads["x"], step.writes["dx"]
+    return _one("l1_penalty.cu", "l1_penalty_backward", elements(build, dx),
+                (x, dx, *integers(elements(build, dx)), *floats(step.attributes["factor"])))
+
+
 def lrn_forward(step, build):
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one("lrn.cu", "lrn_forward", elements(build, y),
@@ -303,7 +330,8 @@ LAUNCHES = {
         load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
-        dropout_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
+        dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, lrn_forward, lrn_backward,
+        position_norm_forward, position_norm_backward, local_contrast_forward,
         soft_threshold_forward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),

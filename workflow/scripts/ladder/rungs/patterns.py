@@ -1,6 +1,7 @@
 """The parts of a rung: patterns turn groups of layers into operations, launches map operations to GPU kernels."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -164,6 +165,37 @@ def dropout(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def winner_take_all(build, group):
+    """The share of the batch's images that keep their winners is a number of images here: all of them at test time."""
+    (layer,) = group
+    x, y, mask = build.source(layer), build.activation(layer), build.mask(layer, "mask")
+    build.step("winner_take_all_forward", group, {"x": x}, {"y": y, "mask": mask}, winners=layer.attributes["winners"],
+               images=lasting_images(build, layer))
+
+    def backward():
+        build.step("winner_take_all_backward", group, {"dy": build.gradient(y), "mask": mask}, {"dx": build.gradient_part(x)})
+
+    return backward if build.wants_gradient(x) else None
+
+
+def lasting_images(build, layer):
+    """Number of images of a batch that keep the winners of a channel: the share rounded up, but for a rounding error."""
+    return math.ceil(layer.attributes["lifetime"] * build.batch - 1e-6) if build.training else build.batch
+
+
+def l1_penalty(build, group):
+    """The identity, without a step; backward, the penalty is one more reader of the value."""
+    (layer,) = group
+    x = build.source(layer)
+    build.unchanged(layer)
+
+    def backward():
+        build.step("l1_penalty_backward", group, {"x": x}, {"dx": build.gradient_part(x)},
+                   factor=layer.attributes["penalty"] * build.loss_scale / build.divisor)
+
+    return backward if build.wants_gradient(x) else None
+
+
 def lrn(build, group):
     """Keeps the divisors for the backward pass."""
     (layer,) = group
@@ -206,6 +238,8 @@ LAYERS = (
     Pattern(("add",), add),
     Pattern(("batchnorm",), batchnorm),
     Pattern(("dropout",), dropout),
+    Pattern(("winner_take_all",), winner_take_all),
+    Pattern(("l1_penalty",), l1_penalty),
     Pattern(("lrn",), lrn),
     Pattern(("position_norm",), position_norm),
     Pattern(("local_contrast",), local_contrast),

@@ -39,6 +39,7 @@ WORK = (
     (r"dropout|lrn", "dropout and LRN"),
     (r"norm|contrast", "norms and contrast"),
     (r"threshold", "thresholds"),
+    (r"winner|penalty", "sparsity"),
     (r"", "other"),
 )
 
@@ -194,12 +195,14 @@ class Settings:
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
+    Layers that the output does not depend on, which only features read, are left out.
+
     fuse_update: let a rung with GRADIENTS_IN_PARTS leave gradients in parts, which its update adds; otherwise every gradient
     has a buffer of its own. Raises ValueError if the variant has no operation for a layer or a frozen layer reads a trained
     one, UserError if the network cannot be trained or the batch is too large for the variant.
     """
     network = settings.network
-    for layer in network.layers:
+    for layer in trained_layers(network):
         if not KINDS[layer.kind].has_gradient:
             raise UserError(f"network {network.name} cannot be trained by gradient: layer {layer.name} ({layer.kind}) has "
                             "none; set training to patches")
@@ -212,7 +215,7 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
 
 def _training_plan(settings, dataset, length, dtype, fuse_update):
     network, optimizer = settings.network, settings.optimizer
-    build = Builder(settings, network.layers, dtype, training=True)
+    build = Builder(settings, trained_layers(network), dtype, training=True)
     build.in_parts = fuse_update and settings.loss_scale == 1 and getattr(build.rung, "GRADIENTS_IN_PARTS", False)
     build.load_batch(dataset, augmentation=settings.augmentation)
     build.lower()
@@ -223,6 +226,11 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
     build.update(learning(network, settings.frozen), optimizer, length)
     build.advance()
     return build.plan()
+
+
+def trained_layers(network):
+    """The layers that the output depends on, in execution order."""
+    return network.needed_for(network.layers[-1].name)
 
 
 def learning(network, frozen=()):
@@ -263,6 +271,7 @@ class Builder:
         self.buffers, self.steps, self.kernels = {}, [], []
         self.in_parts = False   # whether weight gradients are left in parts
         self.loss_scale = 1     # factor on all gradients
+        self.divisor = 1        # of the sum over the batch whose gradient is followed
         self.output = INPUT
         self._left_in_parts = {}        # parameter -> patterns.Gradient
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
@@ -349,6 +358,7 @@ class Builder:
         losses = self._control("losses", (length.steps_per_epoch,), "float64")
         writes = {"gradient": self.gradient_part(self.output), "losses": losses}
         if self.network.classifies:
+            self.divisor = self.batch
             reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
                      "permutation": self._permutation(dataset), "counters": self._counters()}
             hits = self._control("hits", (length.steps_per_epoch,), "float64")
@@ -358,9 +368,9 @@ class Builder:
             raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
                              "it cannot be trained to rebuild its images")
         elements = math.prod(self.network.input_shape)
-        divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
+        self.divisor = {"mean": self.batch * elements, "batch": self.batch}[gradient_scale]
         self._append("mse", "", {"prediction": self.output, "target": INPUT, "counters": self._counters()}, writes,
-                     flop=4 * elements * self.batch, divisor=divisor)
+                     flop=4 * elements * self.batch, divisor=self.divisor)
 
     def scale_gradients(self, factor):
         """Multiply the gradient of the output, and so all gradients, by `factor` until the updates."""
@@ -485,9 +495,9 @@ class Builder:
     def state(self, name):
         return self._buffer(name, self.network.state[name], self.dtype, "state")
 
-    def kept(self, name, shape):
-        """A buffer for values that the forward pass saves for the backward pass."""
-        return self._buffer(name, shape, self.dtype, "activation")
+    def kept(self, name, shape, dtype=None):
+        """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
+        return self._buffer(name, shape, dtype or self.dtype, "activation")
 
     def zeros(self, name, shape):
         """A buffer that holds zeros."""

@@ -275,9 +275,14 @@ def _listed(entries):
     return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
+# Options of a network that enter the version only when enabled; the values mean "off".
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
+
+
 def network_params(config):
     """The parameters of networks.from_params: the network's name, input and options."""
     facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
 

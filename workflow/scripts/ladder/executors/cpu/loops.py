@@ -479,3 +479,111 @@ def _decayed(gradient, parameter, weight_decay, clip):
     if clip > 0:   # keeps NaN
         gradient = -clip if gradient < -clip else clip if gradient > clip else gradient
     return gradient + weight_decay * parameter
+
+
+@loop
+def winners(x, count, mask, largest):
+    """mask (pixels, C) uint8 = 1 at the `count` largest values of each column of x (pixels, C), else 0.
+
+    largest (C,): the largest of each column. Of equal values the first wins; NaN wins over all numbers.
+    """
+    pixels, channels = x.shape
+    place = np.empty(channels, np.int64)
+    best = np.empty(channels, x.dtype)
+    for p in range(pixels):
+        for c in range(channels):
+            mask[p, c] = 0
+    for found in range(count):
+        for c in range(channels):
+            place[c] = -1
+        for p in range(pixels):
+            for c in range(channels):
+                value = x[p, c]
+                if mask[p, c] == 0 and (place[c] < 0 or value > best[c] or (value != value and best[c] == best[c])):
+                    place[c], best[c] = p, value
+        for c in range(channels):
+            mask[place[c], c] = 1
+            if found == 0:
+                largest[c] = best[c]
+
+
+@loop
+def first_maximum(x, bias, value, place):
+    """value (C,) = relu of the largest of each column of x (pixels, C) + its bias; place (C,) int32: the first such pixel."""
+    pixels, channels, zero = Unsigned(x.shape[0]), Unsigned(x.shape[1]), x.dtype.type(0)
+    for c in range(channels):
+        value[c], place[c] = x[0, c], 0
+    for p in range(Unsigned(1), pixels):
+        for c in range(channels):
+            wins = (x[p, c] > value[c]) | ((x[p, c] != x[p, c]) & (value[c] == value[c]))
+            value[c] = x[p, c] if wins else value[c]
+            place[c] = np.int32(p) if wins else place[c]
+    for c in range(channels):
+        largest = value[c] + bias[c]
+        value[c] = zero if largest < zero else largest
+
+
+@loop
+def lasting(largest, images, kept):
+    """kept (N, C) uint8 = 1 where fewer than `images` of the column of `largest` (N, C) are larger, or equal and before."""
+    count, channels = largest.shape
+    rank = np.empty(channels, np.int64)
+    for n in range(count):
+        for c in range(channels):
+            rank[c] = 0
+        for m in range(count):
+            for c in range(channels):
+                own, other = largest[n, c], largest[m, c]
+                ahead = (other > own) | ((other != other) & (own == own))
+                alike = (other == own) | ((other != other) & (own != own))
+                rank[c] += ahead | (alike & (m < n))
+        for c in range(channels):
+            kept[n, c] = rank[c] < images
+
+
+@loop
+def add_patches(value, rows, columns, patches, y):
+    """y (H, W, C) += value[f] patches[f] (K, K, C) for every f in order; rows, columns: where a patch's first pixel is."""
+    height, width, channels = y.shape
+    kernel, zero = patches.shape[1], y.dtype.type(0)
+    for f in range(value.size):
+        factor = value[f]
+        if factor == zero:
+            continue
+        top, left = rows[f], columns[f]
+        for i in range(max(0, -top), min(kernel, height - top)):
+            for j in range(max(0, -left), min(kernel, width - left)):
+                for c in range(channels):
+                    y[top + i, left + j, c] += factor * patches[f, i, j, c]
+
+
+@loop
+def winner_dots(value, rows, columns, patches, dy, dvalue):
+    """dvalue[f] = the product of patches[f] (K, K, C) and the window of dy (H, W, C) at rows, columns; 0 where value is 0."""
+    height, width, channels = dy.shape
+    kernel, zero = patches.shape[1], dy.dtype.type(0)
+    for f in range(value.size):
+        total = zero
+        if value[f] != zero:
+            top, left = rows[f], columns[f]
+            for i in range(max(0, -top), min(kernel, height - top)):
+                for j in range(max(0, -left), min(kernel, width - left)):
+                    for c in range(channels):
+                        total += dy[top + i, left + j, c] * patches[f, i, j, c]
+        dvalue[f] = total
+
+
+@loop
+def add_windows(value, rows, columns, x, first, last, gradient):
+    """gradient[f] (K, K, C) += value[f] times the window of x (H, W, C) at rows, columns, for f from first to last."""
+    height, width, channels = x.shape
+    kernel, zero = gradient.shape[1], x.dtype.type(0)
+    for f in range(first, last):
+        factor = value[f]
+        if factor == zero:
+            continue
+        top, left = rows[f], columns[f]
+        for i in range(max(0, -top), min(kernel, height - top)):
+            for j in range(max(0, -left), min(kernel, width - left)):
+                for c in range(channels):
+                    gradient[f, i, j, c] += factor * x[top + i, left + j, c]

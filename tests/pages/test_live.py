@@ -1,0 +1,61 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from ladder.pages import live
+from ladder.store import artifacts
+
+LOG = ("10:00:00 estimate: 3 s for 40 steps, 20 in an epoch\n10:00:01 step: 10, loss: 0.500, accuracy: 45.000%\n"
+       "10:00:02 epoch 1/2  loss 0.25000  accuracy 61.50%  1.2 s  1,351 images/s\n")
+
+
+@pytest.fixture
+def folders(tmp_path):
+    (tmp_path / "results/train/t0").mkdir(parents=True)
+    (tmp_path / "logs/train").mkdir(parents=True)
+    return tmp_path / "results", tmp_path / "logs"
+
+
+def test_before_any_training_there_is_nothing(folders):
+    assert live.state(*folders) is None
+
+
+def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
+    (folders[1] / "train/t0.log").write_text(LOG)
+    found = live.state(*folders)
+    assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "speed": "1,351"}]
+    assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
+
+
+def test_a_network_that_does_not_classify_has_no_accuracy(folders):
+    (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
+    assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None, "speed": "2"}]
+
+
+def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
+    (folders[1] / "train/t0.log").write_text(LOG)
+    losses = np.concatenate([np.linspace(1, 0.5, 20), np.zeros(20)])
+    artifacts.save_tensors(folders[0] / "train/t0/checkpoint.safetensors", {"history.losses": losses},
+                           {"state": json.dumps({"step": 20})})
+    found = live.state(*folders)
+    assert found["steps"] == list(range(1, 21)) and found["losses"] == pytest.approx(losses[:20].tolist())
+    (folders[0] / "train/t0/checkpoint.safetensors").write_bytes(b"half")
+    assert live.state(*folders)["steps"] == [10]   # the log's
+
+
+def test_the_training_that_wrote_last_is_shown_and_long_curves_are_thinned(folders):
+    (folders[0] / "train/t1").mkdir()
+    for name, seconds in (("t1", 100), ("t0", 50)):
+        (folders[1] / f"train/{name}.log").write_text(LOG)
+        os.utime(folders[1] / f"train/{name}.log", (seconds, seconds))
+    artifacts.save_tensors(folders[0] / "train/t1/history.safetensors", {"losses": np.arange(10_000.0)})
+    found = live.state(*folders)
+    assert found["version"] == "t1" and len(found["steps"]) == live.POINTS and found["steps"][-1] == 10_000
+    assert np.mean(found["losses"]) == pytest.approx(4999.5)
+
+
+def test_the_page_runs_its_own_script_only_and_asks_only_its_server():
+    page = live.page()
+    assert "connect-src 'self'; script-src 'sha256-" in page and "index.html" not in page

@@ -1,0 +1,153 @@
+"""The cpu rung's winner-take-all layers: by themselves, and as the code of an autoencoder whose zeros are never stored.
+
+With one winner, an image's code is one value and one place for each channel. The convolution before it is computed image by
+image and only the winners are kept; of the convolution after it and of all gradients only the terms of winners are formed,
+which are exact: the others are products with zero.
+"""
+
+import numpy as np
+
+from ladder.executors.cpu import blocks, loops
+from ladder.executors.cpu.convolution import windows_of
+from ladder.executors.cpu.loops import Unsigned
+
+FILTERS = 256    # columns of a product: its result stays in the cache until its winners are found
+PIECE = 16       # filters of a share of the weight gradient
+LABEL = "sparsity"
+
+
+def winner_take_all_forward(executor, x, y, mask, winners, images):
+    largest = executor.workspace("largest", (len(x), x.shape[3]), x.dtype)
+    lasting = executor.workspace("lasting", largest.shape, np.uint8)
+
+    def find(worker, start, stop):
+        for n in range(start, stop):
+            loops.winners(x[n].reshape(-1, x.shape[3]), winners, mask[n].reshape(-1, x.shape[3]), largest[n])
+        worker.lap(LABEL)
+
+    def keep(worker, start, stop):
+        for n in range(start, stop):
+            mask[n] *= lasting[n]
+            np.multiply(x[n], mask[n], out=y[n])
+        worker.lap(LABEL)
+
+    executor.parallel(len(x), find, winners * x.size)
+    loops.lasting(largest, images, lasting)
+    executor.parallel(len(x), keep, 2 * x.size)
+
+
+def winner_take_all_backward(executor, dy, mask, dx):
+    def work(worker, start, stop):
+        np.multiply(dy[start:stop], mask[start:stop], out=dx[start:stop])
+        worker.lap(LABEL)
+
+    executor.parallel(len(dx), work, 2 * dx.size)
+
+
+def l1_penalty_backward(executor, x, dx, factor):
+    def work(worker, start, stop):
+        np.sign(x[start:stop], out=dx[start:stop])
+        dx[start:stop] *= x.dtype.type(factor)
+        worker.lap(LABEL)
+
+    executor.parallel(len(x), work, 2 * x.size)
+
+
+def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, images):
+    """value, place (N, 1, 1, filters): the largest value of each map of relu(convolution + bias), and its pixel's number.
+
+    A value is 0 where the image is not one of the `images` with the largest values of this map.
+    """
+    windows = windows_of(x.shape, weight.shape, 1, padding)
+    turned = np.ascontiguousarray(windows.taken(executor, weight).T)
+    parts = list(blocks.slices(0, len(weight), FILTERS))
+    turned = [np.ascontiguousarray(turned[:, part]) for part in parts]
+    value, place = value.reshape(len(x), -1), place.reshape(len(x), -1)
+
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            seen = windows.of(worker, x[n:n + 1])
+            for part, matrix in zip(parts, turned, strict=True):
+                out = worker.workspace("convolved", (len(seen), matrix.shape[1]), x.dtype)
+                np.matmul(seen, matrix, out=out)
+                loops.first_maximum(out, bias[part], value[n, part], place[n, part])
+            worker.lap("convolution forward")
+
+    executor.parallel(len(x), work, blocks.cost(windows.work * len(weight)))
+    lasting = executor.workspace("lasting", value.shape, np.uint8)
+    loops.lasting(value, images, lasting)
+    value *= lasting
+
+
+def winner_conv2d_backward(executor, x, value, place, dvalue, dweight, dbias, padding, weight=None, dx=None):
+    """Gradients of winner_conv2d_forward; dx only where it is asked for, with the weight."""
+    passed = np.where(value > 0, dvalue, 0).reshape(len(x), -1)
+    corner = _corner(place, x.shape[2] + 2 * padding - dweight.shape[1] + 1, -padding)
+    _filter_gradient(executor, passed, corner, x, dweight)
+    dbias[...] = passed.sum(axis=0)
+    if dx is not None:
+        _scatter(executor, passed, corner, weight, dx, np.zeros(x.shape[3], x.dtype))
+
+
+def winner_decode_forward(executor, value, place, weight, bias, y, padding, width):
+    """The convolution of maps that are 0 but for one value at `place`; width: of the maps."""
+    corner = _corner(place, width, padding - weight.shape[1] + 1)
+    _scatter(executor, value.reshape(len(y), -1), corner, _patches(weight), y, bias)
+
+
+def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width):
+    patches = _patches(weight)
+    corner = _corner(place, width, padding - weight.shape[1] + 1)
+    flat, dflat, rows, columns = value.reshape(len(dy), -1), dvalue.reshape(len(dy), -1), *corner
+
+    def gather(worker, start, stop):
+        for n in range(start, stop):
+            loops.winner_dots(flat[n], rows[n], columns[n], patches, dy[n], dflat[n])
+        worker.lap("convolution backward")
+
+    executor.parallel(len(dy), gather, 4 * len(dy) * patches.size)
+    dpatches = executor.workspace("patch gradient", patches.shape, patches.dtype)
+    _filter_gradient(executor, flat, corner, dy, dpatches)
+    dweight[...] = dpatches[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+    loops.column_sums(dy.reshape(-1, dy.shape[3]), Unsigned(0), Unsigned(dy.shape[3]), dbias)
+
+
+OPERATIONS = (winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, winner_conv2d_forward,
+              winner_conv2d_backward, winner_decode_forward, winner_decode_backward)
+
+
+def _patches(weight):
+    """(channels, kernel, kernel, filters): what a 1 in each input channel of a convolution adds to its output."""
+    return np.ascontiguousarray(weight[:, ::-1, ::-1].transpose(3, 1, 2, 0))
+
+
+def _corner(place, width, offset):
+    """(rows, columns) int64 (N, filters) of the first pixel of each winner's window, which may lie outside the image."""
+    rows, columns = np.divmod(place.reshape(len(place), -1).astype(np.int64), width)
+    return rows + offset, columns + offset
+
+
+def _scatter(executor, value, corner, patches, y, bias):
+    """y = bias + the sum of each image's patches, each times its value, in order."""
+    rows, columns = corner
+
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            y[n] = bias
+            loops.add_patches(value[n], rows[n], columns[n], patches, y[n])
+        worker.lap("convolution forward")
+
+    executor.parallel(len(y), work, 4 * len(y) * patches.size)
+
+
+def _filter_gradient(executor, value, corner, x, gradient):
+    """gradient of each filter = the sum over images of its value times the window of x at its winner; zeros outside."""
+    rows, columns = corner
+
+    def work(worker, start, stop):
+        gradient[start:stop] = 0
+        for n in range(len(x)):
+            loops.add_windows(value[n], rows[n], columns[n], x[n], start, stop, gradient)
+        worker.lap("convolution backward")
+
+    executor.parallel(len(gradient), work, 4 * len(x) * gradient.size, piece=PIECE)

@@ -1,0 +1,71 @@
+"""The curves of the latest training from what it writes anyway: its log, its checkpoints, and in the end its history.
+
+Nothing is asked of the training, and no file of it is locked or changed.
+"""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import safetensors
+
+from ladder.pages import templates
+
+POINTS = 400   # maximum of a curve
+EPOCH = re.compile(r"epoch (\d+)/(\d+)  loss ([\d.e+-]+|nan|inf)(?:  accuracy ([\d.]+)%)?.*?([\d.,]+) images/s")
+STEP = re.compile(r"step: (\d+), loss: ([\d.e+-]+)(?:, accuracy: ([\d.]+)%)?")
+
+
+def page():
+    """The page as one HTML text, for a server that answers /state with `state`."""
+    return templates.render("live.html", {})
+
+
+def state(results, logs):
+    """The latest training, JSON-able; None if there is none.
+
+    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "speed"}], "steps": [step], "losses": means up to it,
+    "accuracies": likewise or None}; results, logs: the folders.
+    """
+    found = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        return None
+    version, text = found[-1].stem, found[-1].read_text(errors="replace")
+    folder = pathlib.Path(results, "train", version)
+    epochs = [{"epoch": int(epoch), "of": int(of), "loss": float(loss), "speed": speed,
+               "accuracy": float(accuracy) / 100 if accuracy else None}
+              for epoch, of, loss, accuracy, speed in EPOCH.findall(text)]
+    steps, losses, hits = _history(folder) or _monitored(text)
+    return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps, "losses": losses,
+            "accuracies": hits, "last": text.strip().rpartition("\n")[2]}
+
+
+def _history(folder):
+    """(steps, losses, None) of the newest checkpoint, or of the finished history; None if there is neither."""
+    for path in [folder / "history.safetensors", *sorted(folder.glob("checkpoint*.safetensors"), reverse=True)]:
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                names = set(file.keys())
+                losses = file.get_tensor("losses" if "losses" in names else "history.losses")
+                done = json.loads((file.metadata() or {}).get("state", "{}")).get("step", len(losses))
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError):   # not there, or just being replaced
+            continue
+        return *_thinned(losses[:done]), None
+    return None
+
+
+def _thinned(values):
+    """(last step, mean) of at most POINTS windows of equal length."""
+    if not len(values):
+        return [], []
+    ends = np.unique(np.linspace(0, len(values), min(POINTS, len(values)) + 1).astype(int))
+    means = np.add.reduceat(values, ends[:-1]) / np.diff(ends)
+    return ends[1:].tolist(), means.tolist()
+
+
+def _monitored(text):
+    """(steps, losses, accuracies or None) of the log's lines within an epoch, where `monitor` asks for them."""
+    lines = STEP.findall(text)
+    accuracies = [float(accuracy) / 100 for _, _, accuracy in lines if accuracy]
+    return [int(step) for step, _, _ in lines], [float(loss) for _, loss, _ in lines], accuracies or None

@@ -12,6 +12,7 @@ from ladder.arithmetic import arrays
 from ladder.classifiers import ridge as kernel_ridge
 from ladder.classifiers.kernel_functions import Kernel
 from ladder.errors import RunFailed, UserError
+from ladder.store import artifacts
 
 CLASSES = np.array([2, 3, 7], np.uint8)
 
@@ -111,6 +112,25 @@ def test_features_that_are_not_finite_are_one_line():
     features[7, 3] = np.inf
     with pytest.raises(RunFailed, match="lower learning_rate"):
         kernel_ridge.fit(features, labels, 1)
+
+
+def test_a_saved_model_scores_as_the_fitted_one_with_the_features_it_was_fitted_to(tmp_path):
+    features, labels, others = problem(100)
+    model = kernel_ridge.fit(features, labels, seed=3)
+    model.save(tmp_path / "model.safetensors")
+    assert (tmp_path / "model.safetensors").stat().st_size < features.nbytes   # the features are not in it
+    loaded = kernel_ridge.load(tmp_path / "model.safetensors", features)
+    scores = kernel_ridge.scores(loaded, others)
+    np.testing.assert_array_equal(scores, kernel_ridge.scores(model, others))
+    np.testing.assert_array_equal(loaded.classes[scores.argmax(axis=1)], kernel_ridge.predict(model, others))
+    expected = reference(features, labels, others, model.width, model.strength)
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_another_file_is_named(tmp_path):
+    artifacts.save_tensors(tmp_path / "other.safetensors", {"classes": CLASSES})
+    with pytest.raises(UserError, match="other.safetensors is not a file of kernel ridge regression: 'center' is missing"):
+        kernel_ridge.load(tmp_path / "other.safetensors", problem(20)[0])
 
 
 # ---- on a GPU

@@ -22,6 +22,7 @@ RUNS = {
     "joined": {"joined": "enc1_pool", "features_pca": 20, "features_fit_rows": 80, "seed": 1},
     "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
     "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
+    "ridge": {"judge": "ridge"}, "ridge of joined": {"judge": "ridge", "joined": "enc1_pool"},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
 
@@ -83,6 +84,19 @@ def test_an_svms_scores_are_votes_and_its_margins_say_against_whom(runs):
     won = np.nansum(found.margins > 0, axis=1)
     np.testing.assert_array_equal(won, found.scores[rows, found.classes])
     assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(found.margins).sum() == len(found)
+
+
+def test_kernel_ridges_margins_are_the_leads_of_its_highest_score(runs):
+    inputs, of = runs("ridge")
+    found = of.answer(images(inputs, "test"))
+    assert of.votes is None and of.answered_by == "ridge"
+    rows = np.arange(len(found))
+    best = found.scores.max(axis=1)
+    np.testing.assert_array_equal(found.scores[rows, found.classes], best)
+    assert np.isnan(found.margins[rows, found.classes]).all() and np.isnan(found.margins).sum() == len(found)
+    others = ~np.isnan(found.margins)
+    np.testing.assert_allclose(found.margins[others], (best[:, None] - found.scores)[others], atol=1e-6)
+    assert np.ptp(found.margins[others]) > 0.1
 
 
 @pytest.mark.parametrize("name", RUNS)

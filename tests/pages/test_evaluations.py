@@ -50,10 +50,10 @@ def test_a_run_of_one_seed_has_no_interval(run):
 def test_a_changed_run_is_held_against_this_one_image_by_image(run):
     changed, missing = evaluations.ablation(run, ENTRIES)
     labels = run["data"].array("test_labels.npy")
-    here, there = (run[role].array("predictions.npy") == labels for role in ("svm", "score_ablation1"))
+    here, there = (run[role].array("predictions.npy") == labels for role in ("ridge", "score_ablation1"))
     assert (changed["won"], changed["lost"]) == ((here & ~there).sum(), (there & ~here).sum())
     assert changed["version"] == run["score_ablation1"].version
-    assert changed["won"] - changed["lost"] == round(360 * (run["svm"].metrics["accuracy"] - changed["accuracy"]))
+    assert changed["won"] - changed["lost"] == round(360 * (run["ridge"].metrics["accuracy"] - changed["accuracy"]))
     assert missing["accuracy"] is None and missing["reason"] == "no GPU"
     assert evaluations.ablation(run, ()) is None
 

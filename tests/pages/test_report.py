@@ -19,7 +19,7 @@ from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps",
-        "seed", "versions", "loss", "accuracy", "curves", "test_loss", "test_accuracy",
+        "seed", "versions", "loss", "accuracy", "curves", "answered_by", "test_loss", "test_accuracy",
         "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
         "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
         "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
@@ -150,7 +150,7 @@ def test_the_page_of_a_network_that_classifies_begins_with_its_accuracy(lenet):
 
 def test_an_svm_beside_a_network_that_classifies_has_a_section_of_its_own(lenet):
     page = page_of(lenet)
-    head, svm = page.split('<section id="svm"')
+    head, svm = page.split('<section id="judge"')
     assert "SVM" not in text_of(head).partition("The run")[0]
     text = text_of(svm)
     for role, who in (("evaluate", "The network itself"), ("svm", "SVM, trained network"),
@@ -165,7 +165,7 @@ def test_without_an_svm_a_page_does_not_speak_of_one(lenet):
     assert "SVM" not in text and "reconstruct" not in text and "None" not in text
     for section in SECTIONS:
         assert f'<section id="{section}"' in page and f'href="#{section}"' in page
-    assert 'id="svm"' not in page and 'id="reconstructions"' not in page
+    assert 'id="judge"' not in page and 'id="reconstructions"' not in page
 
 
 def test_a_part_of_an_epoch_is_called_that(resnet):
@@ -355,6 +355,23 @@ def test_the_verdict_follows_the_numbers(digits, monkeypatch, won, lost, says):
     gain = {"won": won, "lost": lost, **intervals.told(intervals.paired(won, lost, 360))}
     monkeypatch.setattr(report_sections, "gain", lambda inputs: gain)
     assert says in text_of(report.page(digits, report.summary(digits, "r0123456789e"))).replace("\xa0", " ")
+
+
+def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
+    run = synthetic_run.make(tmp_path, evaluations=("linear", "ridge"))
+    numbers = report.summary(run, "r0123456789e")
+    assert numbers["answered_by"] == "ridge"
+    assert [numbers[key] for key in ("test_accuracy", "control_accuracy", "raw_pixel_accuracy", "confusion")] == [
+        run["ridge"].metrics["accuracy"], run["ridge_random"].metrics["accuracy"], run["ridge_pixels"].metrics["accuracy"],
+        run["ridge"].metrics["confusion"]]
+    assert [one["control"] for one in numbers["controls"]] == ["ridge_random", "ridge_pixels"]
+    assert numbers["verdict"].startswith("Kernel ridge regression on features of an autoencoder, trained without labels")
+    assert numbers["test_accuracy"] != run["svm"].metrics["accuracy"] == numbers["svm"]["accuracy"]
+    text = text_of(report.page(run, numbers))
+    assert "Kernel ridge regression was then fitted to the 8,192 features of each image." in text
+    assert "Neither the network nor kernel ridge regression was trained on them." in text
+    assert "the accuracy of kernel ridge regression" in text and "Only the classifiers use the labels" in text
+    assert "An SVM" not in text and "the accuracy of the SVM" not in text
 
 
 def test_the_features_are_the_output_of_a_layer(digits, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 
 import evaluate_network
 import extract_features
+import fit_ridge
 import fit_svm
 import join_features
 import normalize_images
@@ -14,14 +15,16 @@ from ladder.workflow import stages
 
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
+JUDGES = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}),
+          "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"})}
 
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
-         side=32, **features):
+         side=32, judge="svm", **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
     features_layer: for features if the network classifies; joined: a layer whose features are appended, times 0.5; side: of
-    an autoencoder's images; features: other values of FEATURES.
+    an autoencoder's images; judge: the classifier of its features, svm or ridge; features: other values of FEATURES.
     """
     classifies = network != "autoencoder"
     params = _network_params(network, classifies, side)
@@ -44,8 +47,8 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
     if classifies:
         run["evaluate"] = _made(results, "evaluate", tested, evaluate_network.make, read | {"data": run["data"]}, options)
     else:
-        machine = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
-        run["svm"] = _made(results, "svm", machine, fit_svm.make, {"features": classified, "data": run["data"]})
+        fit, settings = JUDGES[judge]
+        run[judge] = _made(results, judge, settings, fit, {"features": classified, "data": run["data"]})
     return run
 
 

@@ -44,7 +44,13 @@ def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference()
     svm, ridge = preset_table.whole_rows(record())
     assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2.5 GB")
     assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "")
-    assert preset_table.short_row(record()) == ("`one`", "80.0 % SVM", "70.0 %", "+10.0 ± 10.6", "2 min")
+
+
+def test_the_short_row_is_of_the_classifier_that_answers_and_not_of_the_most_accurate_one():
+    ridge = SUMMARY["evaluations"] | {"ridge_random": 0.7}
+    assert preset_table.short_row(record(evaluations=ridge))[:3] == ("`one`", "75.0 % kernel ridge", "70.0 %")
+    alone = {"svm": 0.8, "svm_random": 0.7, "linear": 0.9}
+    assert preset_table.short_row(record(evaluations=alone)) == ("`one`", "80.0 % SVM", "70.0 %", "+10.0 ± 10.6", "2 min")
 
 
 def test_seeds_have_the_interval_of_their_paired_differences():
@@ -54,7 +60,8 @@ def test_seeds_have_the_interval_of_their_paired_differences():
 
 def test_an_ablation_says_what_leaving_something_out_costs():
     # 4 images gained, 9 lost.
-    assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "75.0 %", "-5.0 ± 7.0")]
+    assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "SVM", "75.0 %", "-5.0 ± 7.0")]
+    assert next(preset_table.ablation_rows(record(answered_by="ridge")))[2] == "kernel ridge"
 
 
 def test_matched_pairs_are_counted_from_the_predictions_that_the_run_kept(tmp_path):

@@ -248,6 +248,8 @@ def test_an_entry_of_the_ablation_is_the_score_of_that_run():
     listed = report.spec["params"]["ablation"]
     assert [one["overrides"] for one in listed] == [{"features_flip": False}, {"features_flip": True}, {"variant": "gpu_basic"}]
     assert report.parents["score_ablation2"].version == versions(resolved(features_flip=True))["svm"]
+    ridge = stages.chain(resolved(evaluations=["ridge"], ablation=[{"features_flip": True}]))["report"]
+    assert ridge.parents["score_ablation1"].version == versions(resolved(features_flip=True, evaluations=["ridge"]))["ridge"]
     lenet = stages.chain(resolved(network="lenet_5", ablation=[{"epochs": 2}]))["report"]
     assert lenet.parents["score_ablation1"].version == versions(resolved(network="lenet_5", epochs=2))["evaluate"]
 
@@ -413,9 +415,11 @@ def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control(sett
     assert stages.prediction_roles(fitted) == ["data", "normalized", "patches", "train", "features", "svm"]
     alone = stages.chain(resolved(training="patches", network="patch_net"))
     assert stages.prediction_roles(alone) == ["data", "normalized", "patches", "features", "svm"]
+    ridge = stages.chain(resolved(evaluations=["linear", "ridge"]))
+    assert stages.prediction_roles(ridge) == ["data", "normalized", "train", "features", "ridge"]
     lenet = settings | {"network": "lenet_5", "features_layer": None}
     assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
-    both = stages.chain(lenet | {"features_layer": "fc1"})
+    both = stages.chain(lenet | {"features_layer": "fc1", "evaluations": ["ridge"]})
     assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
 
 

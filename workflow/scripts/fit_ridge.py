@@ -2,7 +2,7 @@
 
 params: seed (of the validation rows that choose the settings), array_library.
 inputs: features, data (for the labels and the class names).
-Writes predictions.npy uint8 (test rows,).
+Writes model.safetensors (with the training features all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
 import time
@@ -21,6 +21,8 @@ def make(work, inputs, params):
              size(2 * len(train) ** 2 + 2 * train.nbytes))
     model = ridge.fit(train, labels, params["seed"], library)
     predictions = ridge.predict(model, test, library)
+    with work.file("model.safetensors") as path:
+        model.save(path)
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
                   width=model.width, strength=model.strength, **library.facts(),
                   validation={f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()})

@@ -14,6 +14,7 @@ solves a system that is not positive definite by least squares instead of saying
 """
 
 import dataclasses
+import pathlib
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ladder.arithmetic.arrays import NumPy
 from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
+from ladder.store import artifacts
 
 WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
@@ -34,7 +36,7 @@ class Model:
     """center (D,), rows (N, D) minus it, coefficients (N, k) and intercept (k,) float32; kernel: kernel_functions.Kernel.
 
     classes (k,): labels, ascending; width, strength: the chosen ones; validation: (width, strength) -> accuracy on the
-    validation set.
+    validation set. A saved model leaves out the rows, which the features have, and what only the report needs of the choice.
     """
 
     classes: np.ndarray
@@ -43,9 +45,30 @@ class Model:
     coefficients: np.ndarray
     intercept: np.ndarray
     kernel: Kernel
-    width: float
-    strength: float
-    validation: dict
+    width: float | None = None
+    strength: float | None = None
+    validation: dict | None = None
+
+    def save(self, path):
+        """Write what `load` needs besides the training features as safetensors."""
+        artifacts.save_tensors(path, {**{name: getattr(self, name) for name in _SAVED},
+                                      "gamma": np.array([self.kernel.gamma], np.float64)})
+
+
+_SAVED = ("classes", "center", "coefficients", "intercept")
+
+
+def load(path, features):
+    """The Model that Model.save wrote to `path`, with the training features (N, D) float32 that it was fitted to.
+
+    Raises UserError for any other file.
+    """
+    tensors = artifacts.load_tensors(pathlib.Path(path))
+    try:
+        found, gamma = {name: tensors[name] for name in _SAVED}, float(tensors["gamma"][0])
+    except (KeyError, IndexError) as error:
+        raise UserError(f"{path} is not a file of kernel ridge regression: {error} is missing") from error
+    return Model(rows=features - found["center"], kernel=Kernel("rbf", gamma), **found)
 
 
 def fit(features, labels, seed, library=ON_CPU):
@@ -73,8 +96,13 @@ def fit(features, labels, seed, library=ON_CPU):
 
 def predict(model, rows, library=ON_CPU):
     """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
-    scores = weighted_sums(model.kernel, rows, model.rows, model.coefficients, model.center, library, "kernel ridge")
-    return model.classes[(scores + model.intercept).argmax(axis=1)]
+    return model.classes[scores(model, rows, library).argmax(axis=1)]
+
+
+def scores(model, rows, library=ON_CPU):
+    """The scores float32 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a row's class, -1 otherwise."""
+    sums = weighted_sums(model.kernel, rows, model.rows, model.coefficients, model.center, library, "kernel ridge")
+    return sums + model.intercept
 
 
 def _validate(rows, codes, targets, gamma, seed, library):

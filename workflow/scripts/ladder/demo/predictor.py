@@ -6,13 +6,14 @@ import functools
 import numpy as np
 
 from ladder.arithmetic import arrays
-from ladder.classifiers import kernel_functions, metrics, svm
+from ladder.classifiers import kernel_functions, metrics, ridge, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
 from ladder.features import features
 from ladder.network import networks
 from ladder.progress import log
 from ladder.rungs import variants
+from ladder.store import lineage
 from ladder.training.inference import Inference
 
 NEAREST = 6           # nearest training images returned for an image
@@ -25,11 +26,12 @@ ROWS = 2000           # training images at a time
 class Answers:
     """Predictions for N images.
 
-    classes: int64 (N,), indices of classes; scores: float64 (N, classes), the probabilities of a network that classifies, else
-    the votes of the SVM; margins: float64 (N, classes), the SVM's margin of the predicted class against each other one (NaN
-    against itself and classes without training images), None without an SVM; rebuilt: uint8 (N, H, W, C), the reconstructions,
-    None if the network does not reconstruct; nearest: int64 (N, up to NEAREST), rows of the nearest training images, nearest
-    first; distances: float64, their Euclidean distances.
+    classes: int64 (N,), indices of classes; scores: float64 (N, classes), the probabilities of a network that classifies, the
+    votes of an SVM, or the scores of kernel ridge regression (-1 for classes without training images); margins: float64
+    (N, classes), the margin of the predicted class against each other one (NaN against itself and classes without training
+    images): the SVM's, or the difference of the scores; None if the network classifies; rebuilt: uint8 (N, H, W, C), the
+    reconstructions, None if the network does not reconstruct; nearest: int64 (N, up to NEAREST), rows of the nearest training
+    images, nearest first; distances: float64, their Euclidean distances.
     """
 
     classes: np.ndarray
@@ -43,11 +45,45 @@ class Answers:
         return len(self.classes)
 
 
+class SvmJudge:
+    """The class, scores and margins by the SVM of an artifact."""
+
+    def __init__(self, artifact, training):
+        self.machine = svm.load(artifact.path("model.safetensors"))
+        self.classes, self.votes = self.machine.classes, len(self.machine.classes) - 1
+
+    def scores_and_margins(self, vectors, threads):
+        """(votes, margins of the class with the most) (M, k) of feature vectors (M, D)."""
+        decisions = np.concatenate([block for _, block in svm.decision_blocks(self.machine, vectors, threads)])
+        votes = svm.votes(self.machine, decisions)
+        return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
+
+
+class RidgeJudge:
+    """The class, scores and margins by the kernel ridge regression of an artifact, fitted to features `training` (N, D)."""
+
+    votes = None
+
+    def __init__(self, artifact, training):
+        self.model = ridge.load(artifact.path("model.safetensors"), training)
+        self.classes = self.model.classes
+
+    def scores_and_margins(self, vectors, threads):
+        """(scores, the highest score minus each) (M, k) of feature vectors (M, D)."""
+        scores = ridge.scores(self.model, vectors, arrays.NumPy(threads))
+        return scores, scores.max(axis=1, keepdims=True) - scores
+
+
+JUDGES = {"svm": SvmJudge, "ridge": RidgeJudge}
+ABSENT = {"svm": 0, "ridge": -1}   # the score of a class without training images
+
+
 class Predictor:
     """inputs: role -> artifacts.Artifact, for stages.prediction_roles of a chain; multiplier: the run's test_multiplier.
 
-    network: networks.Network; classes: their names; judge: the artifact with the test accuracy, of stage evaluate or svm;
-    layer: the layer whose output the distances compare; compared: number of training images compared with.
+    network: networks.Network; classes: their names; judge: the artifact with the test accuracy; answered_by: its stage,
+    evaluate, ridge or svm; layer: the layer whose output the distances compare; compared: number of training images compared
+    with.
     Raises UserError if this machine cannot run the run's variant, and for damaged artifacts.
     """
 
@@ -58,8 +94,8 @@ class Predictor:
         self.network = networks.from_params(made.manifest["spec"]["params"])
         self.dataset = inputs["data"].manifest["spec"]["params"]["dataset"]
         self.classes = inputs["data"].metrics["classes"]
-        self.judge = inputs["evaluate" if self.network.classifies else "svm"]
-        self._machine = None if self.network.classifies else svm.load(self.judge.path("model.safetensors"))
+        self.answered_by = lineage.answering(inputs)
+        self.judge = inputs[self.answered_by]
         self._statistics = Statistics.load(inputs["normalized"])
         self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
         self._whole = self._model(self._tested, made, self._statistics) if self.network.trains else None
@@ -72,6 +108,7 @@ class Predictor:
             self._encode = self._layer_encoder(made)
             log.info("features of %d training images, to find the nearest among them", len(images))
             training = self._encode(images)
+        self._judge = None if self.network.classifies else JUDGES[self.answered_by](self.judge, training)
         self.compared = len(training)
         self._neighbours = Neighbours(training)
 
@@ -111,8 +148,8 @@ class Predictor:
 
     @property
     def votes(self):
-        """The maximum number of votes of the SVM for a class; None if scores are probabilities."""
-        return None if self.network.classifies else len(self._machine.classes) - 1
+        """The maximum number of votes of the SVM for a class; None if another classifier answers."""
+        return self._judge and self._judge.votes
 
     def answer(self, images):
         """Answers for uint8 images (N, H, W, C) of the dataset's shape; N at least 1."""
@@ -142,14 +179,12 @@ class Predictor:
         return self._first and (self._first[0], self._first[1](images))
 
     def _judged(self, vectors):
-        """(classes, scores, margins) of the SVM for feature vectors."""
-        machine = self._machine
-        decisions = np.concatenate([block for _, block in svm.decision_blocks(machine, vectors, self._threads)])
-        votes = svm.votes(machine, decisions)
-        best = np.argmax(votes, axis=1)
-        scores, margins = np.zeros((len(vectors), len(self.classes))), np.full((len(vectors), len(self.classes)), np.nan)
-        scores[:, machine.classes], margins[:, machine.classes] = votes, svm.margins(machine, decisions, best)
-        classes = machine.classes[best].astype(np.int64)
+        """(classes, scores, margins) of the judge for feature vectors."""
+        judge, shape = self._judge, (len(vectors), len(self.classes))
+        found, gaps = judge.scores_and_margins(vectors, self._threads)
+        scores, margins = np.full(shape, float(ABSENT[self.answered_by])), np.full(shape, np.nan)
+        scores[:, judge.classes], margins[:, judge.classes] = found, gaps
+        classes = judge.classes[np.argmax(found, axis=1)].astype(np.int64)
         margins[np.arange(len(vectors)), classes] = np.nan
         return classes, scores, margins
 

@@ -272,7 +272,7 @@ class _Answers:
 def _answers(run, role):
     """The run's _Answers; None if they are not kept, or damaged."""
     versions, results = run.summary["versions"], run.train.folder.parents[1]
-    role = role or ("evaluate" if "evaluate" in versions else "svm")
+    role = role or lineage.answering(versions)
     try:
         data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))
         images = tuple(data.manifest["files"][f"test_{part}.npy"]["sha256"] for part in ("images", "labels"))

@@ -223,7 +223,7 @@ def _verdict(of):
 
     {"role", "a", "b": accuracies in words, "same_images", "tested": numbers of images, and as intervals.told B minus A}.
     """
-    score = next((pair for role in ("evaluate", "svm", of.stage) for pair in of.run
+    score = next((pair for role in ("evaluate", *lineage.JUDGES, of.stage) for pair in of.run
                   if pair.label == role and pair.both and "accuracy" in pair.manifest_a["metrics"]), None)
     data = next((pair for pair in of.run if pair.label == "data" and pair.both), None)
     if score is None or data is None or not isinstance(score.manifest_a["metrics"]["accuracy"], float):
@@ -324,7 +324,7 @@ def _named_differently(of):
     same_data = [pair for pair in of.run if pair.same and pair.label == "data" and pair.both]
     found = []
     for pair in of.run if same_data else []:
-        if pair.label in ("evaluate", "svm") and pair.both:
+        if pair.label in ("evaluate", *lineage.JUDGES) and pair.both:
             try:
                 a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
             except UserError:   # damaged, or without predictions

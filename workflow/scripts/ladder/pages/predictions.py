@@ -9,10 +9,11 @@ import os
 import numpy as np
 
 from ladder.data import pictures
-from ladder.pages import figures, templates
+from ladder.pages import figures, roles, templates
 from ladder.store import lineage
 
 SHOWN = 5   # classes with a bar
+SCORES = {"evaluate": "probabilities", "svm": "votes of the SVM", "ridge": "scores of kernel ridge regression"}
 MAPS = 12   # maps of the first layer shown, the strongest ones
 CLOSE_VOTES, CLOSE = 0.5, 0.2   # leads below these are a close call: of an SVM's margin, of a score or probability
 
@@ -57,7 +58,7 @@ def facts(predictor):
     """Facts about the model, JSON-able."""
     return {
         "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
-        "scores": "votes of the SVM" if predictor.votes else "probabilities",
+        "answered_by": predictor.answered_by, "scores": SCORES[predictor.answered_by],
         "test_accuracy": predictor.judge.metrics["accuracy"],
         "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
         "fitted": pictures.rule(predictor.dataset),
@@ -127,7 +128,7 @@ def _sentence(known, predictor):
     title, how = templates.network_title(predictor.network.name), _weights(predictor.inputs, known["dataset"])
     if predictor.network.classifies:
         return f"{title}, {how}, classifies the pictures."
-    return f"{title}, {how}, computes features, and an SVM classifies them."
+    return f"{title}, {how}, computes features, and {roles.JUDGES[predictor.answered_by].a} classifies them."
 
 
 def _weights(inputs, dataset):
@@ -145,7 +146,7 @@ def shown(predictor, answer, name):
     picture, images = answer["_picture"], predictor.inputs["data"].array("train_images.npy")
     return {
         **answer, "name": name,
-        "sure": f"{answer['score']:.0f} of {predictor.votes} decisions" if predictor.votes else _sure(answer["score"]),
+        "sure": _SURE[predictor.answered_by](answer["score"], predictor.votes),
         "bars": _bars(answer, predictor.votes), "close": _is_close(answer, predictor.votes),
         "layer": answer["_layer"], "maps": None if answer["_maps"] is None else figures.png_uri(maps_picture(answer["_maps"])),
         "original": _jpeg_uri(picture.original), "seen": figures.png_uri(picture.pixels),
@@ -189,6 +190,10 @@ def _sure(probability):
     if probability >= 0.9995:
         return f"> {templates.percent(0.999)}"
     return templates.percent(probability) if probability >= 0.0005 else f"< {templates.percent(0.001)}"
+
+
+_SURE = {"evaluate": lambda score, votes: _sure(score), "svm": lambda score, votes: f"{score:.0f} of {votes} decisions",
+         "ridge": lambda score, votes: f"score {score:.2f}"}
 
 
 def _off(rebuilt, pixels):

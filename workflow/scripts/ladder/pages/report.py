@@ -15,6 +15,7 @@ from ladder.classifiers import metrics
 from ladder.machine import program
 from ladder.network import weights
 from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
+from ladder.store import lineage
 
 
 def summary(inputs, version, params=None):
@@ -24,13 +25,14 @@ def summary(inputs, version, params=None):
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
     loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
-    are the network's if it classifies, else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many
-    training images.
+    are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
+    answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
+    many training images.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
     settings = {**params, **train.manifest["spec"]["params"]}
-    verdict = report_sections.verdict(inputs)
+    verdict, judge = report_sections.verdict(inputs), lineage.judge(inputs)
     found, against = verdict.metrics if verdict else {}, verdicts.numbers(inputs)
     features, dataset = feature_sections.origins(inputs), inputs["data"].manifest["spec"]["params"]["dataset"]
     networks = _networks(settings["network"], features)
@@ -54,12 +56,13 @@ def summary(inputs, version, params=None):
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
         "curves": report_sections.curves(inputs),
+        "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],
         "controls": against and against["controls"],
-        "control_accuracy": _accuracy(inputs, "svm_random"),
-        "raw_pixel_accuracy": _accuracy(inputs, "svm_pixels"),
+        "control_accuracy": _accuracy(inputs, f"{judge}_random"),
+        "raw_pixel_accuracy": _accuracy(inputs, f"{judge}_pixels"),
         "per_class": found.get("per_class"),
         "confusion": found.get("confusion"),
         "layer_movement": train.metrics.get("layer_movement"),
@@ -99,6 +102,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "judge": roles.JUDGES.get(lineage.judge(inputs)),
+        "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
             {**one, "network": templates.network_title(one["network"])}
             for one in feature_sections.with_labels(numbers["features"])],

@@ -25,8 +25,8 @@ LONG = 24          # longer lists of layers are folded by stage
 
 
 def verdict(inputs):
-    """The artifact with the run's predictions: the network's if it classifies, else the SVM's."""
-    return inputs.get("evaluate", inputs.get("svm"))
+    """The artifact with the run's predictions (lineage.answering)."""
+    return inputs.get(lineage.answering(inputs))
 
 
 def made_by(inputs):
@@ -70,27 +70,33 @@ def headline(inputs):
 
 
 def accuracies(inputs):
-    """The accuracies of the SVM, its controls and, if it classifies, the network on one axis; None without an SVM."""
-    if "svm" not in inputs:
+    """The accuracies of the judge of the features, its controls and, if it classifies, the network on one axis.
+
+    None without features.
+    """
+    judge = lineage.judge(inputs)
+    if judge is None:
         return None
-    labels = roles.CLASSIFYING if "evaluate" in inputs else roles.AUTOENCODER
-    made = how(inputs) if "evaluate" in inputs else how(inputs).capitalize()
-    n = inputs["data"].metrics["test"]
-    own = "evaluate" if "evaluate" in inputs else "svm"
-    return intervals.chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
-                             **intervals.share(inputs[role].metrics["accuracy"], n)}
-                            for role, (name, note) in labels.items() if role in inputs])
+    classifies, n = "evaluate" in inputs, inputs["data"].metrics["test"]
+    names = {"made": how(inputs) if classifies else how(inputs).capitalize(), "judge": roles.JUDGES[judge].name}
+    rows = {"evaluate": ("The network itself", f"no {names['judge']}")} if classifies else {}
+    rows |= {f"{judge}{tail}": row for tail, row in (roles.CLASSIFYING if classifies else roles.AUTOENCODER).items()}
+    return intervals.chart([{"key": "own" if role == lineage.answering(inputs) else "", "name": name.format(**names),
+                             "note": note, **intervals.share(inputs[role].metrics["accuracy"], n)}
+                            for role, (name, note) in rows.items() if role in inputs])
 
 
 def gain(inputs):
-    """A paired comparison of the SVM with the one on the untrained network's features; None without that control.
+    """A paired comparison of the judge with the one of the untrained network's features; None without that control.
 
-    won: number of images that only the trained network's SVM classifies correctly; lost: that only the control does.
+    won: number of images that only the trained network's features classify correctly; lost: that only the control does.
     """
-    if "svm_random" not in inputs:
+    judge = lineage.judge(inputs)
+    control = f"{judge}_random"
+    if control not in inputs:
         return None
     labels = inputs["data"].array("test_labels.npy")
-    won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in ("svm", "svm_random")))
+    won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in (judge, control)))
     return {"won": won, "lost": lost, **intervals.told(intervals.paired(won, lost, len(labels)))}
 
 
@@ -325,7 +331,8 @@ def classes(inputs):
     if verdict(inputs) is None:
         return None
     metrics = verdict(inputs).metrics
-    control = inputs["svm_random"].metrics["per_class"] if "svm_random" in inputs and "evaluate" not in inputs else {}
+    role = f"{lineage.answering(inputs)}_random"   # none for a network that classifies
+    control = inputs[role].metrics["per_class"] if role in inputs else {}
     found = {name: value for name, value in metrics["per_class"].items() if value is not None}
     least = min([*found.values(), *(control[name] for name in found if control)])
     cut = 0.0 if least < NEARLY else math.floor(20 * least - 1e-9) / 20 if least < 1 else NEARLY

@@ -1,5 +1,7 @@
 """Names of the roles of a report's artifacts on the pages: stages, classifiers, and the encoders whose features they read."""
 
+import collections
+
 from ladder.store import lineage
 
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
@@ -21,11 +23,17 @@ CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear
                "knn": "nearest neighbours"}
 ENCODERS = ("", "_random", "_pixels")
 
-# In the chart of accuracies: role -> (name, note), by the kind of network; {}: how the run got its weights.
-AUTOENCODER = {"svm": ("{} encoder", "this run"), "svm_random": ("Untrained encoder", "control"),
-               "svm_pixels": ("Raw pixels", "control")}
-CLASSIFYING = {"evaluate": ("The network itself", "no SVM"), "svm": ("SVM, {} network", "its features"),
-               "svm_random": ("SVM, untrained network", "control"), "svm_pixels": ("SVM, raw pixels", "control")}
+# The classifiers of features that can judge a run, in sentences; `The` and `A` begin one.
+Judge = collections.namedtuple("Judge", "name the The a A")
+JUDGES = {"svm": Judge("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
+          "ridge": Judge("Kernel ridge", *["kernel ridge regression", "Kernel ridge regression"] * 2)}
+
+# In the chart of accuracies: tail of the judge's role -> (name, note), by the kind of network. {made}: how the run got its
+# weights, {judge}: the judge's name.
+AUTOENCODER = {"": ("{made} encoder", "this run"), "_random": ("Untrained encoder", "control"),
+               "_pixels": ("Raw pixels", "control")}
+CLASSIFYING = {"": ("{judge}, {made} network", "its features"), "_random": ("{judge}, untrained network", "control"),
+               "_pixels": ("{judge}, raw pixels", "control")}
 
 
 def in_order(roles):

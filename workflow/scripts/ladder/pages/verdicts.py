@@ -6,10 +6,11 @@ inputs are artifacts by role, as in report.py. A difference is counted on the sa
 import numpy as np
 
 from ladder.classifiers import metrics
-from ladder.pages import feature_sections, intervals, report_sections, templates
+from ladder.pages import feature_sections, intervals, report_sections, roles, templates
+from ladder.store import lineage
 
 # Control -> (its name in a sentence, its name and note in the chart), in the order of the sentence.
-OF_FEATURES = {"svm_random": ("the untrained encoder", "Untrained encoder"), "svm_pixels": ("raw pixels", "Raw pixels")}
+OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixels": ("raw pixels", "Raw pixels")}   # by tail
 OF_CLASSIFIER = {"linear_pixels": ("a linear classifier of raw pixels", "Linear, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 MADE = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
@@ -30,7 +31,8 @@ def numbers(inputs):
 
 def controls(inputs):
     """The controls that the run has, by role, and 'majority' for a network that classifies or where there is no other one."""
-    found = [role for role in (OF_CLASSIFIER if "evaluate" in inputs else OF_FEATURES) if role in inputs]
+    of_features = [f"{lineage.judge(inputs)}{tail}" for tail in OF_FEATURES]
+    found = [role for role in (OF_CLASSIFIER if "evaluate" in inputs else of_features) if role in inputs]
     return [*found, "majority"] if "evaluate" in inputs or not found else found
 
 
@@ -79,7 +81,8 @@ def _subject(inputs, networks):
     labelled = feature_sections.with_labels(feature_sections.origins(inputs))
     told = {"trained": f"trained {'partly with' if labelled else 'without'} labels on {images:,} images",
             "fitted": f"fitted to patches of {images:,} images {'and partly trained with' if labelled else 'without'} labels"}
-    return f"An SVM on features of {_in_sentence(networks)}, {told.get(how) or _weights(inputs, how)},"
+    judge = roles.JUDGES[lineage.judge(inputs)].A
+    return f"{judge} on features of {_in_sentence(networks)}, {told.get(how) or _weights(inputs, how)},"
 
 
 def _weights(inputs, how):
@@ -103,15 +106,18 @@ def difference(control):
 
 
 def _names(control):
-    return {**OF_FEATURES, **OF_CLASSIFIER, "majority": MAJORITY}[control["control"]]
+    role = control["control"]
+    if role == "majority":
+        return MAJORITY
+    return OF_CLASSIFIER.get(role) or OF_FEATURES[role[role.index("_"):]]
 
 
 def conclusion(inputs, found):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
-    by_name = {control["control"]: control for control in found["controls"]}
-    pixels = by_name.get("svm_pixels")
+    by_name, judge = {control["control"]: control for control in found["controls"]}, lineage.judge(inputs)
+    pixels = by_name.get(f"{judge}_pixels")
     worse = pixels and not difference(pixels).luck and pixels["difference"] < 0
-    if random := by_name.get("svm_random"):
+    if random := by_name.get(f"{judge}_random"):
         made = MADE[report_sections.how(inputs)]
         said = _said(random, f"{made} helped", f"nothing shows that {made} helped", f"{made} did harm")
         return said + (", and raw pixels are better" if worse else "")

@@ -17,6 +17,9 @@ UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # de
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
+# Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
+# chooses between them.
+JUDGES = ("ridge", "svm")
 CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as the setting `controls` names them
 
 
@@ -97,6 +100,16 @@ def settings(roles):
     if "svm" in roles:
         found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
     return found
+
+
+def judge(roles):
+    """Which of these roles is the classifier of features that judges a run and its controls; None without any."""
+    return next((role for role in JUDGES if role in roles), None)
+
+
+def answering(roles):
+    """Which of these roles has a run's predictions: the network if it classifies, else the judge; None without any."""
+    return "evaluate" if "evaluate" in roles else judge(roles)
 
 
 def start_file(manifest):

@@ -19,7 +19,7 @@ from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
 from ladder.sources import ROOT, closure
-from ladder.store import manifests
+from ladder.store import lineage, manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
@@ -169,7 +169,8 @@ def chain(config):
 
 def prediction_roles(chain):
     """The roles of a chain whose artifacts classify a picture (demo.predictor.Predictor), in the order of the work."""
-    wanted = [chain[role] for role in ("evaluate", "features" if "evaluate" in chain else "svm", "train") if role in chain]
+    answering = lineage.answering(chain)
+    wanted = [chain[role] for role in (answering, "train", *(["features"] if "evaluate" in chain else [])) if role in chain]
     needed = set()
     while wanted:
         keyed = wanted.pop()
@@ -185,8 +186,8 @@ def _scores_of_others(config):
         found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
     for number, entry in enumerate(config["ablated"], 1):
         scores = {} if entry.reason else chain(entry.settings)
-        if score := scores.get("evaluate", scores.get("svm")):
-            found[f"score_ablation{number}"] = score
+        if role := lineage.answering(scores):
+            found[f"score_ablation{number}"] = scores[role]
     return found
 
 

@@ -29,7 +29,7 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
     config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
-              "autoencoder_norm": False, "batch_size": 64}
+              "autoencoder_norm": False, "batch_size": 64, **stages.OFF_IN_NETWORK}
     here = stages.parity(config, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
     assert "workflow/scripts/ladder/executors/sequential.py" in here.spec["sources"]
     assert "workflow/scripts/ladder/rungs/cpu.py" in here.spec["sources"]

@@ -18,11 +18,10 @@ from ladder.store import artifacts
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps",
-        "seed", "versions", "loss", "accuracy", "curves", "answered_by", "test_loss", "test_accuracy",
-        "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy",
-        "per_class", "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights",
-        "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "answered_by", "test_loss",
+        "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
+        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
+        "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 

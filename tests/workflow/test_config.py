@@ -147,8 +147,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
     ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
     ("mnist_urls", ["file:///a"], "a list of 4"),
-    ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, fp16 "
-     "or the file of a table; did you mean am32?"),
+    ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
+     "fp16, tf32, bf16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),

@@ -28,6 +28,7 @@ from record import Record, scrubbed  # noqa: E402
 FOLDER = HERE / "presets"
 PARTS = {"whole": [], "seeds": ["train_limit=10000", "seeds=[2,3]"]}
 CONTROLS = ("random", "pixels")
+MADE_FROM = ("Snakefile", "config.yaml", "presets", "workflow", "kernels")
 MACHINE = ("system", "processor", "cores", "python")
 
 
@@ -84,9 +85,9 @@ def predictions(results, versions, stage, role):
 
 
 def state():
-    """{"commit": of the tree, "clean": whether it had no changes}; None for both outside a repository."""
+    """{"commit": of the tree, "clean": whether what a run is made from had no changes}; None for both outside a repository."""
     commit, changes = (subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-                       for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain"]))
+                       for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", *MADE_FROM]))
     return {"commit": commit.stdout.strip() or None, "clean": not changes.stdout if commit.stdout else None}
 
 

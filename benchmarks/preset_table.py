@@ -117,6 +117,8 @@ def control(part, classifier, name):
     summary = part["summary"]
     if "evaluations" not in summary:   # the oldest record, which has one classifier
         return summary[{"random": "control_accuracy", "pixels": "raw_pixel_accuracy"}[name]]
+    if (classifier, name) == ("evaluate", "pixels"):   # a network's control is the linear classifier
+        return summary["evaluations"].get("linear_pixels")
     return summary["evaluations"].get(f"{classifier}_{name}")
 
 

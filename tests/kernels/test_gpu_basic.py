@@ -12,6 +12,8 @@ from cuda_emulator import KERNELS, check, load
 from kernel_checks import (
     UNIT,
     adam_start,
+    check_cross_entropy,
+    check_sure_answer,
     counters,
     fused,
     gamma,
@@ -581,26 +583,12 @@ def run_cross_entropy(scores, labels):
 @pytest.mark.parametrize("spread", [1, 30])              # exp(4 * 30) is infinite
 @pytest.mark.parametrize("batch, classes", [(1, 2), (5, 10), (40, 33)])
 def test_cross_entropy(batch, classes, spread, values):
-    scores = values(batch, 1, 1, classes) * np.float32(spread)
-    labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
-    gradient, loss, hits = run_cross_entropy(scores, labels)
-    wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
-    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
-    size = np.ptp(scores, axis=3).max().astype(float)
-    terms = classes + 4 + (0 if values is integers else size)
-    is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
-    bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
-    assert (np.abs(gradient - wanted) <= bound).all()
-    assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
-    assert hits == wanted_hits >= 1
+    check_cross_entropy(run_cross_entropy, values(batch, 1, 1, classes) * np.float32(spread), values is integers)
 
 
 @pytest.mark.parametrize("distance", [6, 8, 10])
 def test_the_loss_of_a_sure_answer_keeps_its_digits(distance):
-    """The logarithm of a sum just above 1."""
-    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
-    _, loss, _ = run_cross_entropy(scores, [0])
-    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT
+    check_sure_answer(run_cross_entropy, distance)
 
 
 def test_cross_entropy_of_a_nan():

@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 
+import references
+
 UNIT = 2.0 ** -24   # half the distance of 1 to the next float32
 
 
@@ -81,3 +83,29 @@ def fused(ptx, kernel):
     sums = re.findall(r"\b(?:add|sub)\.f(?:32|64)\s+[^;]*;", body)
     return re.findall(r"\bfma\.rn\.f(?:32|64)[^;]*;", body) + [
         each for each in sums if products & set(re.findall(r"%\w+", each)[1:])]
+
+
+def check_cross_entropy(run, scores, whole):
+    """Gradient and loss within the bounds of their roundings, hits exactly; every second label is a largest score.
+
+    run(scores, labels): gradient, loss and hits of scores (batch, 1, 1, classes); whole: they are integers.
+    """
+    batch, classes = len(scores), scores.shape[3]
+    labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
+    gradient, loss, hits = run(scores, labels)
+    wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
+    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
+    size = np.ptp(scores, axis=3).max().astype(float)
+    terms = classes + 4 + (0 if whole else size)
+    is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
+    bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
+    assert (np.abs(gradient - wanted) <= bound).all()
+    assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
+    assert hits == wanted_hits >= 1
+
+
+def check_sure_answer(run, distance):
+    """The loss keeps its digits where it is the logarithm of a sum just above 1."""
+    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
+    _, loss, _ = run(scores, [0])
+    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT

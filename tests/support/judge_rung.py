@@ -105,8 +105,8 @@ def compiles(rung):
                     if refused:
                         return Verdict(False, "impossible launch", f"{launch.entry} of {launch.source}, batch {made.batch}: "
                                        f"{refused[0]} ({architecture})")
-    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(nvrtc.ARCHITECTURES)}; no spills; "
-                   "every GPU accepts its launches")
+    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(nvrtc.ARCHITECTURES)}, without "
+                   "spills; every GPU accepts its launches")
 
 
 class Watched(emulator_executor.Executor):

@@ -25,11 +25,11 @@ from rung_checks import training_plan
 KERNELS, MODULES = ROOT / "kernels", SCRIPTS / "ladder/rungs"
 PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS")   # what a plan reads of a rung's module besides LAUNCHES
 
-MODULE = '''"""{below} with {file} of its own: say here what it changes.
+MODULE = """{quotes}{below} with {file} of its own: say here what it changes.
 
 Kernels of kernels/{name} take the place of {below}'s where they have their names and arguments. For another grid, block or
 number of launches, write a launch function as in {below}.py, and add it to LAUNCHES: "relu_forward": relu_forward.
-"""
+{quotes}
 
 from ladder.rungs import {below}
 from ladder.rungs.{below} import {passed_on}
@@ -40,11 +40,11 @@ __all__ = [{exported}]
 LAUNCHES = {{
     **with_files({below}.LAUNCHES, {{"{kernel}": "{name}/{file}"}}),
 }}
-'''
-ROW = '''# The rung's row in the ladder; the name of this folder is its name.
+"""
+ROW = """# The rung's row in the ladder; the name of this folder is its name.
 technique = "say here what it adds"
 below = "{below}"
-'''
+"""
 
 
 def main():
@@ -73,7 +73,8 @@ def start(name, below, kernel=""):
     contents = {
         KERNELS / name / file: with_own_headers(KERNELS / kernel),
         KERNELS / name / variants.ROW: ROW.format(below=below),
-        MODULES / f"{name}.py": MODULE.format(name=name, below=below, file=file, kernel=kernel, passed_on=", ".join(names),
+        MODULES / f"{name}.py": MODULE.format(quotes='"' * 3, name=name, below=below, file=file, kernel=kernel,
+                                              passed_on=", ".join(names),
                                               exported=", ".join(f'"{one}"' for one in ["LAUNCHES", *names])),
     }
     write(name, contents)

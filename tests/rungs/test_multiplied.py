@@ -23,7 +23,7 @@ from ladder.training import parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-GPU_RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+GPU_RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
 RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
 TABLE = Table("random", references.random_table(7))   # asymmetric: the operands' order matters
 ALL = [*MULTIPLIERS.values(), TABLE]

@@ -68,6 +68,14 @@ void report(const Fault&);              // ends the launch; for the scheduler
 bool on_a_stack(const void* address);
 unsigned char* address_of(const SharedArray&);
 
+// counts.cpp; `counting`: instead of watching
+extern bool counting;
+void begin_counts();
+void count_access(const void* pointer, size_t bytes, bool write, uintptr_t address);
+void count_barrier();
+bool end_block_counts();   // whether another block is wanted
+void end_thread_counts();
+
 // checks.cpp
 void begin_checks();
 void end_checks();

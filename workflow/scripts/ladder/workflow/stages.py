@@ -18,6 +18,7 @@ from ladder.data.facts import FACTS
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
+from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
 
@@ -294,7 +295,8 @@ def network_page(config):
 
 def parity(config, variants, machine):
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
-    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine,
+              "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
 

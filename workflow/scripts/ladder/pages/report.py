@@ -122,6 +122,8 @@ def context(inputs, numbers):
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
         "samples": report_sections.samples(data),
+        "skipped": report_sections.skipped(data),
+        "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,

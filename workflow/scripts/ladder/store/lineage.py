@@ -12,7 +12,7 @@ from ladder.store import manifests
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
-        "initial": {"file_sha256": "initial_weights"}}
+        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"}}
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
@@ -89,6 +89,8 @@ def settings(roles):
             found |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
             found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if role == "data" and "folder" in found:
+                found["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {found['folder'][:DIGITS]}"
             if role == "initial" and (file := start_file(manifest)):
                 found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):

@@ -16,7 +16,8 @@ import yaml
 from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import runtime
 from ladder.network import networks
@@ -104,6 +105,7 @@ def resolve(config):
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "folder_sha256": listing.of(config["folder"]).digest if config["dataset"] == dataset_facts.FOLDER else None,
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
@@ -353,13 +355,13 @@ def _choices(rule):
 def nearest(value, choices):
     """'; did you mean x?' with the closest of the choices, '' if none is close."""
     text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    found = difflib.get_close_matches(text, choices, n=1, cutoff=0.7)
+    found = difflib.get_close_matches(text, map(str, choices), n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def _check_together(config):
     """Check combinations of keys."""
-    facts = FACTS[config["dataset"]]
+    facts = dataset_facts.of(config)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and not facts.classes <= config[key] <= available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
@@ -368,6 +370,10 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    values = math.prod(facts.shape)
+    if config["normalization"] == "zca" and values > normalization.MOST_WHITENED:
+        raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {values:,} "
+                        f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
     left = _training_images(config)
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
@@ -392,7 +398,7 @@ def _check_training(config):
 
 def _training_images(config):
     """Number of training images without the hold-out set."""
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 

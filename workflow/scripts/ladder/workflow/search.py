@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.workflow import config as configuration
@@ -21,9 +21,10 @@ HOLDOUT = 0.1     # the default, as a share of the training images
 DRAWS = 100       # draws per run of the budget, at most, to find different runs
 DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
-URLS = {f"{dataset}_urls" for dataset in FACTS}
-FIXED = {"dataset", "train_limit", "test_limit", "holdout", *URLS, "cifar10_sha256", "name", "tags", "compare", "multipliers",
-         "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
+URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
+FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
+         "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
+         "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
                 "keep", "confirm", *(URLS - {"cifar10_urls"})}
@@ -111,7 +112,7 @@ def params(config):
     command line, but without a hold-out set: the best run is complete with them and scored on the test images.
     """
     search = config["search"]
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
             "metric": search.get("metric", "auto"), "keys": keys,

@@ -14,7 +14,9 @@ import pathlib
 import string
 
 from ladder import sources
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing
+from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
@@ -281,7 +283,7 @@ OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
 
 def network_params(config):
     """The parameters of networks.from_params: the network's name, input and options."""
-    facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
     options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
@@ -320,6 +322,9 @@ def data_params(config):
     if config["dataset"] == "cifar10":
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
+    if config["dataset"] == FOLDER:
+        own_test = listing.of(config["folder"]).has_test
+        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
     return _pick(config, *keys)
 
 
@@ -374,7 +379,7 @@ def _features(config, encoder):
 def _pixel_features(config):
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
-    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+    if "features_pca" in on and config["features_pca"] >= math.prod(dataset_facts.of(config).shape):
         on -= {"features_pca"}
     return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
 

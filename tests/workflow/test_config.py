@@ -109,6 +109,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("patience", 3, "patience is 3, but there is no hold-out set to measure the loss on; set holdout to a number of training "
+     "images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
     ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 0 and at most 1,000,000,000"),

@@ -374,6 +374,9 @@ def _check_together(config):
     if config["normalization"] == "zca" and values > normalization.MOST_WHITENED:
         raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {values:,} "
                         f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
+    if config["patience"] and not config["holdout"]:
+        raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
+                        "holdout to a number of training images, or patience to 0")
     left = _training_images(config)
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"

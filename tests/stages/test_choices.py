@@ -45,6 +45,7 @@ RUNS = [
     {"network": "lenet_300_100", "steps": 1},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
+    {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]

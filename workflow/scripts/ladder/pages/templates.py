@@ -23,7 +23,8 @@ NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-a
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # likewise
 # The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
 SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
-        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "parity": "Parity"}
+        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",
+        "parity": "Parity"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 

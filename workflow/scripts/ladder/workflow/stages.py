@@ -48,6 +48,7 @@ RULES = {
     "multipliers": "compare_multipliers",
     "search": "search_runs",
     "network": "draw_network",
+    "gradients": "check_gradients",
     "parity": "check_parity",
 }
 PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
@@ -68,7 +69,7 @@ def stage_sources(stage, params):
     include the pages' templates, all templates.
     """
     found = script_sources(stage)
-    variants = [params["variant"]] if "variant" in params else params.get("variants", [])
+    variants = [*params.get("variants", []), *([params["variant"]] if "variant" in params else [])]
     rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in found]
     return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
 
@@ -295,6 +296,12 @@ def network_params(config):
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
     return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+
+
+def gradients_page(config):
+    """The check of the network's backward pass, which is part of no chain."""
+    params = {**network_params(config), **_pick(config, "variant"), "variants": ["cpu_sequential"]}   # of the reference
+    return _keyed("gradients", "gradients", params)
 
 
 def parity(config, variants, machine):

@@ -78,7 +78,8 @@ def summary(inputs, version, params=None):
         "test_scores": evaluations.test_scores(inputs),
         "program": program.state(sources.ROOT),
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
+                      "network_file": reproduce.network_file(params)},
     }
 
 
@@ -232,7 +233,7 @@ def _settings(inputs):
     """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
-        params = one.manifest["spec"]["params"]
+        params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
         main = role.partition("_")[0]
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]

@@ -5,6 +5,8 @@ inputs are artifacts by role, as in report.py.
 
 import yaml
 
+from ladder.network import networks
+from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
 
 # Settings that a stage's parameters leave out where they are off or exact.
@@ -18,6 +20,8 @@ def settings(inputs, params):
     found = lineage.settings({"report": report, **{role: one.manifest for role, one in inputs.items()}})
     for key in unwritten(inputs):
         found.pop(key, None)
+    if "table" in params:
+        found["network"] = params["network"]
     if "train" not in inputs:
         found["training"] = "patches" if "patches" in inputs else "gradient"
     elif "patches" not in inputs:
@@ -44,6 +48,11 @@ def text(settings):
     """Settings as the content of a file for --configfile, a line for each."""
     return "".join(yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
                    .strip().removeprefix("{").removesuffix("}") + "\n" for key, value in settings.items())
+
+
+def network_file(params):
+    """The file of the run's network, if it is a person's own; params: of the report."""
+    return network_file_text(networks.from_params(params)) if "table" in params else None
 
 
 def stages(inputs):

@@ -158,7 +158,7 @@ def _dots(group, there):
     exact = spread(group.accuracies(group.exact).values())
     return {
         "rows": [{"label": one["label"], "series": one["series"], "mean": at(one["row"]["test_accuracy"]),
-                  "dots": [{"at": at(value), "text": f"seed {seed}: {templates.percent(value, 2)}"}
+                  "dots": [{"at": at(value), "seed": seed, "value": value, "text": f"seed {seed}: {templates.percent(value, 2)}"}
                            for seed, value in sorted(group.accuracies(one["arm"]).items())]} for one in there],
         "ticks": _with_room([{"at": at(value / 100), "text": f"{text}{templates.NARROW_SPACE}%"}
                              for value, text in _percentages(100 * min(values), 100 * max(values))]),

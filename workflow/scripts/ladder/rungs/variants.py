@@ -3,6 +3,7 @@
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
 results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that fails its check before
 the first use (training/first_use.py) is passed over for the next one: the other GPU rungs from the top of the ladder, then cpu.
+Only a rung of VARIANTS with role "rung" is taken: a lesson is there to be read, and an own rung has to be named.
 """
 
 import dataclasses
@@ -12,21 +13,31 @@ import importlib.util
 import json
 import pathlib
 import platform
+import tomllib
 
+from ladder.errors import UserError, one_line
+from ladder.files import read
 from ladder.machine import driver
+from ladder.sources import ROOT
 
 OLDEST_GPU = 75   # compute capability 7.5: sm_75
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
 DEFAULT_ON_GPU = "gpu_opt_v2"
 RECORD = "parity.json"   # in results/
+ROW = "rung.toml"         # of an own rung, in its folder below kernels/
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates."""
+    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
+
+    below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs).
+    """
 
     executor: str
     technique: str
+    below: str | None = None
+    role: str = "rung"
 
 
 VARIANTS = {
@@ -36,12 +47,34 @@ VARIANTS = {
     "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
     "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
                                   "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
-                                  "updates"),
+                                  "updates", below="gpu_basic"),
     "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
-                                  "gradients added by the update, up to 8x8 products per thread"),
+                                  "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
-                                "with 8x8 of them per thread"),
+                                "with 8x8 of them per thread", below="gpu_opt_v1"),
 }
+
+
+def _own_rungs(kernels=ROOT / "kernels"):
+    """Name -> Variant of the rungs with a file kernels/NAME/rung.toml, which has `technique` and `below`; by name.
+
+    `make rung` writes it, so that a rung of one's own changes no file of the project.
+    """
+    return {path.parent.name: _own_rung(path) for path in sorted(kernels.glob(f"*/{ROW}"))}
+
+
+def _own_rung(path):
+    place = f"kernels/{path.parent.name}/{ROW}"
+    try:
+        row = tomllib.loads(read(path, 10_000).decode())
+    except ValueError as error:
+        raise UserError(f"{place}: {one_line(error, 150)}") from error
+    if row.keys() != {"technique", "below"} or not all(isinstance(value, str) for value in row.values()):
+        raise UserError(f"{place}: it must have the texts technique and below, and nothing else")
+    return Variant("cuda", row["technique"], row["below"], "own")
+
+
+VARIANTS |= _own_rungs()
 
 
 def computes_on_gpu(params):
@@ -54,6 +87,11 @@ def uses_gpu(variant):
     return variant in VARIANTS and VARIANTS[variant].executor == "cuda"
 
 
+def is_for_auto(variant):
+    """Whether `auto` may take this rung."""
+    return VARIANTS[variant].role == "rung"
+
+
 def rung(variant):
     """The module rungs/<variant>.py, imported by name so that a variant's version depends on its own rung only."""
     return importlib.import_module(f"ladder.rungs.{variant}")
@@ -64,7 +102,7 @@ def candidates(results="results"):
     fastest = _recorded(pathlib.Path(results, RECORD))
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     found = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    rungs = [DEFAULT_ON_GPU, *reversed(VARIANTS)] if no_gpu() is None else []
+    rungs = [DEFAULT_ON_GPU, *filter(is_for_auto, reversed(VARIANTS))] if no_gpu() is None else []
     return found | {variant: advice for variant in [*filter(uses_gpu, rungs), "cpu"] if variant not in found}
 
 
@@ -122,8 +160,9 @@ def _recorded(path):
     """The fastest variant recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text())
-        fits = record["machine"] == machine() and unavailable(record["fastest"]) is None
-        return record["fastest"] if fits else None
+        fastest = record["fastest"]
+        fits = record["machine"] == machine() and is_for_auto(fastest) and unavailable(fastest) is None
+        return fastest if fits else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

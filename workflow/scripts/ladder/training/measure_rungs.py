@@ -52,7 +52,7 @@ def compare(network, names, batch, run):
             rung["fault"] = _fault(error)
             log.info("%s: %s", variant, rung["fault"])
         rungs.append(rung)
-    passed = [rung for rung in rungs if rung.get("passed")]
+    passed = [rung for rung in rungs if rung.get("passed") and variants.is_for_auto(rung["variant"])]
     return {
         "machine": variants.machine(), "network": network.name, "batch": batch, "rungs": rungs,
         "unavailable": {name: variants.unavailable(name) for name in variants.VARIANTS if name not in names},

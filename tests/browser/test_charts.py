@@ -189,7 +189,8 @@ def saved(chromium):
     """What the menu of the page's last chart saves: {"svg": its root, "size": of the PNG, "rows": of the CSV}."""
     chromium.call("Browser.setDownloadBehavior", behavior="deny")
     answer = chromium.call("Runtime.evaluate", expression=SAVED, awaitPromise=True, returnByValue=True)["result"]["value"]
-    return {"svg": ET.fromstring(answer["svg"]), "size": answer["png"], "rows": list(csv.DictReader(io.StringIO(answer["csv"])))}
+    rows = list(csv.DictReader(io.StringIO(answer["csv"])))
+    return {"svg": ET.fromstring(answer["svg"]), "size": answer["png"], "rows": rows}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

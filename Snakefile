@@ -230,6 +230,11 @@ use rule stage as draw_network with:
         stage="network",
 
 
+use rule stage as check_gradients with:
+    pathvars:
+        stage="gradients",
+
+
 use rule stage as check_parity with:
     pathvars:
         stage="parity",

@@ -45,6 +45,7 @@ FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
     "network": ["results/network.html"],
+    "gradients": ["results/gradients.html", "results/gradients.json"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
     "multipliers": [
         "results/multipliers.html",
@@ -130,6 +131,7 @@ def load_settings():
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
             "network": stages.network_page(settings),
+            "gradients": stages.gradients_page(settings),
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
             "search": stages.comparison(

@@ -14,7 +14,17 @@ from ladder import sources
 from ladder.classifiers import metrics
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
+from ladder.pages import (
+    evaluations,
+    feature_sections,
+    intervals,
+    report_sections,
+    reproduce,
+    roles,
+    rule_graph,
+    templates,
+    verdicts,
+)
 from ladder.store import lineage
 
 
@@ -82,7 +92,8 @@ def summary(inputs, version, params=None):
         "test_scores": evaluations.test_scores(inputs),
         "program": program.state(sources.ROOT),
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
+                      "network_file": reproduce.network_file(params)},
     }
 
 
@@ -156,6 +167,7 @@ def context(inputs, numbers):
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
+        "rule_graph": rule_graph.graph(numbers["reproduce"]["stages"]),
     }
 
 
@@ -237,7 +249,7 @@ def _settings(inputs):
     """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
-        params = one.manifest["spec"]["params"]
+        params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
         main = role.partition("_")[0]
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]

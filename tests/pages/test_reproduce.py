@@ -12,6 +12,8 @@ CHANGES = [
     {"dataset": "digits", "seeds": [4, 5], "ablation": [{"features_standardize": True}], "optimizer": "momentum",
      "momentum": 0.7},
     {"dataset": "mnist", "network": "lenet_5", "train_limit": 500, "controls": []},
+    {"dataset": "digits", "features_variant": "cpu_sequential"}, {"dataset": "digits", "features_variant": "same"},
+    {"dataset": "digits", "holdout": 100, "patience": 2},
 ]
 
 

@@ -31,12 +31,15 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
+VARIANTS = "variant", "features_variant"   # whose choices kernels/README.md describes
+
+
 def test_every_key_and_every_choice_of_it_is_described():
     def described(name, rule):
         text = rule["description"]
         assert text.endswith(".") and text[0] not in " -", name
         for choice in rule.get("enum", rule.get("items", {}).get("enum", rule.get("anyOf", [{}])[0].get("enum", []))):
-            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name == "variant", (name, choice)
+            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name in VARIANTS, (name, choice)
         for inner, part in rule.get("properties", {}).items():
             described(inner, part)
 
@@ -53,6 +56,7 @@ def test_the_committed_configuration_has_lines_of_at_most_100_columns_and_one_co
 def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert properties["features_variant"]["enum"] == ["same", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["anyOf"][0]["enum"] == list(networks.NETWORKS)
@@ -104,7 +108,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("epochs", -1, "epochs is -1"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
     ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
     ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
-    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
+    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"),
+    ("features_variant", "auto", "features_variant is 'auto', but must be same, cpu"),
+    ("features_variant", "gpu_basik", "did you mean gpu_basic?"),
+    ("controls", ["randm"], "did you mean random?"),
     ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),

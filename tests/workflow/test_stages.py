@@ -123,6 +123,16 @@ def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
 
 
+def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
+    extracted = {"features", "features_random"}
+    assert changed(settings, features_variant="cpu_sequential") == extracted | {"svm", "svm_random", "map", "report"}
+    chain = stages.chain(settings | {"features_variant": "cpu_sequential"})
+    for role in extracted:
+        assert chain[role].spec["params"]["variant"] == "cpu_sequential", role
+        assert "workflow/scripts/ladder/executors/sequential.py" in chain[role].spec["sources"]
+    assert chain["train"].spec["params"]["variant"] == "cpu"
+
+
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
     lenet = settings | {"network": "lenet_5", "features_layer": None}
     first = ["data", "normalized", "initial", "train", "evaluate"]

@@ -263,6 +263,24 @@ def held_out(inputs):
             "epochs_at_most": metrics["epochs_at_most"], "stopped": metrics["epochs"] < metrics["epochs_at_most"]}
 
 
+def loss_change(inputs):
+    """The training loss of the first and of the last epoch, and by which share of the first it fell (less than 0: it rose).
+
+    {"first", "last", "fell"}; None if nothing was trained or the first one is 0.
+    """
+    losses = inputs["train"].metrics["loss"] if "train" in inputs else [0]
+    return {"first": losses[0], "last": losses[-1], "fell": 1 - losses[-1] / losses[0]} if losses[0] else None
+
+
+def reconstruction_loss(inputs):
+    """Mean squared error of the reconstructions, of normalised values: {"training": in the last epoch, "test": afterwards}.
+
+    None if the training reconstructed nothing.
+    """
+    tested = inputs["train"].metrics.get("reconstruction_loss") if "train" in inputs else None
+    return None if tested is None else {"training": inputs["train"].metrics["loss"][-1], "test": tested}
+
+
 def _scored_images(inputs):
     return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 
@@ -478,6 +496,19 @@ def copies(metrics):
         return None
     return {"took": templates.duration(took), "waited": templates.duration(waited),
             "hidden": templates.percent(1 - min(1, waited / took))}
+
+
+PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+
+
+def passes_by_epoch(train):
+    """{"heads", "rows"}: the seconds of each pass in each epoch and, last, in all; None if none were measured."""
+    epochs = train.metrics.get("seconds_by_pass", [])
+    heads = [name for name in PASSES if any(name in epoch for epoch in epochs)]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in epochs) for name in heads}
+    named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
+    rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
+    return {"heads": heads, "rows": rows} if heads else None
 
 
 def operation_times(train):

@@ -99,6 +99,7 @@ def resolve(config):
     return {
         **config,
         "variant": variant,
+        "features_variant": variant if config["features_variant"] == "same" else config["features_variant"],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
@@ -150,8 +151,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
-              or array_libraries.unavailable(settings["array_library"]) or "")
+    reason = (variants.unavailable(settings["variant"]) or variants.unavailable(settings["features_variant"])
+              or backends.unavailable(settings["svm_backend"]) or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
@@ -260,7 +261,8 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    for key in ("variant", "features_variant"):
+        schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
 
 

@@ -381,8 +381,8 @@ OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "featur
 
 
 def _features(config, encoder):
-    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
-                                                       "features_flip")}
+    params = {"encoder": "network", **encoder, "variant": config["features_variant"],
+              **_pick(config, "features_layer", "features_standardize", "features_pool", "features_flip")}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}

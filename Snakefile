@@ -132,7 +132,7 @@ use rule stage as train_network with:
     pathvars:
         stage="train",
     params:
-        options=options("data_residency", "plan", "multiplier", "monitor"),
+        options=training_options,
 
 
 # Evaluation of a network that classifies.

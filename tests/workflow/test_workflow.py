@@ -19,9 +19,11 @@ import time
 
 import pytest
 
+import manifest_files
 import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
+from ladder.store import shorter
 from ladder.workflow import stages
 from permissions import unprivileged
 
@@ -188,6 +190,25 @@ def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
     project.snakemake(*changed)
     assert project.page()["batch_size"] == 32
     assert project.ran() == []
+
+
+def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_again(project):
+    (folder,) = (project.folder / "results/train").iterdir()
+    manifest_files.add_file(folder, shorter.STATE, b"averages")
+    longer, words = ("--config", "epochs=20"), f"goes_on_from=results/train/{folder.name} "
+    output = project.snakemake("-np", *longer)
+    assert reasons(output)["train"] == f"epochs 10 -> 20, goes on from {folder.name}" and words in output
+    assert words not in project.snakemake("-np", "--config", "epochs=20", "schedule=cosine")
+    assert words not in project.snakemake("-np", "train", *longer, "-R", "train_network")
+    assert words in project.snakemake("-p", "train", *longer)
+    assert project.ran() == ["train"]
+    (made,) = set((project.folder / "results/train").iterdir()) - {folder}
+    output = project.snakemake("-np", *longer, "-R", "train_network")
+    assert reasons(output)["train"] == "asked for" and words not in output
+    assert words not in project.snakemake("-np", "train", *longer, "-f")
+    shutil.rmtree(made)   # asks for the same
+    output = project.snakemake("-np", *longer)
+    assert reasons(output)["train"] == "epochs 10 -> 20" and words not in output
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):

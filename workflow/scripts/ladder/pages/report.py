@@ -129,6 +129,7 @@ def context(inputs, numbers):
         "average_image": average_image,
         "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
         "fit": report_sections.fit(inputs),
+        "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),

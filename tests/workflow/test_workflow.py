@@ -965,9 +965,9 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
 
 
 def test_a_page_of_all_runs_has_those_of_the_same_command(project):
-    output = project.snakemake("--cores", "2", "results/history.html", "report", "--config", "name=second")
+    output = project.snakemake("--cores", "1", "results/history.html", "report", "--config", "name=second")
     assert project.ran() == ["report"] and "results/history.html: 2 reports" in output
-    output = project.snakemake("--cores", "2", "results/index.html", "results/report.html", "--config", "name=third")
+    output = project.snakemake("--cores", "1", "results/index.html", "results/report.html", "--config", "name=third")
     assert project.ran() == ["report"]
     assert output.index(": copied from results/report/") < output.index("results/index.html: the latest run")
 

@@ -14,7 +14,17 @@ from ladder import sources
 from ladder.classifiers import metrics
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
+from ladder.pages import (
+    evaluations,
+    feature_sections,
+    intervals,
+    report_sections,
+    reproduce,
+    roles,
+    rule_graph,
+    templates,
+    verdicts,
+)
 from ladder.store import lineage
 
 
@@ -154,6 +164,7 @@ def context(inputs, numbers):
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
+        "rule_graph": rule_graph.graph(numbers["reproduce"]["stages"]),
     }
 
 

@@ -6,6 +6,7 @@ inputs are artifacts by role, as in report.py.
 import yaml
 
 from ladder.network import networks
+from ladder.pages import roles
 from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
 
@@ -56,11 +57,15 @@ def network_file(params):
 
 
 def stages(inputs):
-    """The run's stages in the order of the work: [{"stage", "version", "from": versions that it was made from}]."""
+    """The run's stages and its controls' in the order of the work: [{"stage", "version", "from": versions it was made from}].
+
+    stage: its title, as 'svm, raw pixels'.
+    """
     seen = {}
-    for one in inputs.values():
-        spec = one.manifest["spec"]
-        seen.setdefault(one.version, {"stage": spec["stage"], "version": one.version, "from": list(spec["parents"].values())})
+    for role in roles.in_order(inputs):
+        one = inputs[role]
+        seen.setdefault(one.version, {"stage": roles.title(role), "version": one.version,
+                                      "from": list(one.manifest["spec"]["parents"].values())})
     return list(seen.values())
 
 

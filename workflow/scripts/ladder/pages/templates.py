@@ -13,7 +13,7 @@ import markupsafe
 
 from ladder import progress, sources
 
-CHARTS = ("uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts
+CHARTS = ("saving.js", "uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts that answer questions
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
@@ -94,7 +94,7 @@ def _matched(name, group):
 def bars(values, text, largest=None):
     """Rows of a bar chart of values (name -> number); lengths are in percent of `largest`; text: the format of a value."""
     largest = largest or max(values.values(), default=0) or 1
-    return [{"name": name, "length": round(100 * value / largest, 2), "text": text(value)}
+    return [{"name": name, "value": value, "length": round(100 * value / largest, 2), "text": text(value)}
             for name, value in values.items()]
 
 

@@ -573,7 +573,7 @@ def test_features_learned_with_labels_are_said_to_be(tmp_path):
 
 
 def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(lenet, digits_page):
-    assert "the output of layer fc2_relu, which was learned with the labels: 8,192 features" in text_of(page_of(lenet))
+    assert "the output of layer fc2_relu, which saw labels in training: 8,192 features" in text_of(page_of(lenet))
     assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
     plain = text_of(digits_page)
     assert "Labels were also used" not in plain and "Only the SVM uses the labels; the network does not." in plain

@@ -329,6 +329,34 @@ def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
     assert all("seed" in part.parents["weights"].spec["params"] for part in joined.parents.values())
 
 
+HEADED = {"network": "autoencoder_classifier", "features_layer": "latent"}
+
+
+@pytest.mark.parametrize("keys, start", [(FILE, "initial"), ({"training": "patches_then_gradient"}, "patches")])
+def test_an_encoder_with_a_head_is_beside_what_it_started_from(settings, keys, start):
+    chain = stages.chain(settings | HEADED | keys)
+    assert behind(chain, "features") == behind(chain, "evaluate") == "train"
+    assert behind(chain, "features_start") == start and chain["svm_start"].parents["features"] is chain["features_start"]
+    assert behind(chain, "features_random") == ("initial_random" if keys == FILE else "initial")
+    frozen = stages.chain(settings | HEADED | keys | {"freeze_encoder": True})
+    assert behind(frozen, "features") == start and behind(frozen, "evaluate") == "train"
+    assert frozen["features"].version == frozen["features_start"].version == chain["features_start"].version
+    assert frozen["train"].version != chain["train"].version
+    hidden = stages.chain(settings | HEADED | keys | {"features_layer": "head_relu"})
+    assert hidden["features_start"].version == chain["features_start"].version != hidden["features"].version
+
+
+def test_a_head_is_drawn_by_the_seed_over_an_encoder_from_a_file(settings):
+    assert "initial" in changed(settings | HEADED | FILE, seed=2) and "initial" not in changed(settings | FILE, seed=2)
+    assert "features_start" not in stages.chain(settings | HEADED)
+    assert changed(settings, head_units=7, freeze_encoder=True) == set()
+
+
+def test_an_encoder_fitted_to_patches_gets_a_head_alone(settings):
+    chain = stages.chain(settings | HEADED | {"training": "patches"})
+    assert behind(chain, "features") == "patches" and behind(chain, "evaluate") == "train"
+
+
 @pytest.mark.parametrize("none", [{"epochs": 0}, {"steps": 0}])
 def test_without_a_step_the_weights_are_the_initial_ones(settings, none):
     chain = stages.chain(settings | none)

@@ -118,6 +118,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "head": report_sections.head(inputs),
+        "without_labels": report_sections.without_labels(inputs),
         "judge": roles.JUDGES.get(lineage.judge(inputs)),
         "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [

@@ -56,6 +56,23 @@ def start(inputs):
     return lineage.start_file(inputs["initial"].manifest)
 
 
+def head(inputs):
+    """How labels trained a network with a head (networks.HEADED): {"start", "frozen"}; None for another or no training.
+
+    start: how its encoder was made before, 'fitted', 'given' by a file, or 'untrained'; frozen: whether it stayed as it was.
+    """
+    params = inputs["train"].manifest["spec"]["params"] if "train" in inputs else {}
+    if params.get("network") not in networks.HEADED:
+        return None
+    return {"start": "fitted" if "patches" in inputs else "given" if start(inputs) else "untrained",
+            "frozen": params["freeze_encoder"] or params["training"] == "patches"}
+
+
+def without_labels(inputs):
+    """Whether the encoder of a network with a head had seen no labels before: it was fitted, or is an autoencoder's."""
+    return "patches" in inputs or inputs["initial"].metrics.get("part") is not None
+
+
 def network(inputs):
     """The run's networks.Network."""
     return networks.from_params(made_by(inputs).manifest["spec"]["params"])

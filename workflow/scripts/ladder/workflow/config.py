@@ -374,7 +374,7 @@ def _features_layer(config):
     """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
-        return None if network.classifies else network.features
+        return None if network.classifies and network.name not in networks.HEADED else network.features
     return config["features_layer"]
 
 

@@ -27,6 +27,7 @@ from ladder.workflow import network_files
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
 LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
+START = "_start"           # suffix of the features, and their classifiers, of an encoder before labels train a head over it
 DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
 
 
@@ -143,12 +144,14 @@ def chain(config):
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=_weights(config))
+        weights = "train" if trains(config) else _weights(config)
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=weights)
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
     for kind, weights in kinds.items():
         classified = f"features{kind}"
         if weights:
-            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
+            read = _start_features(config, encoder) if kind == START else _features(config, encoder)
+            add(classified, "features", read, normalized="normalized", weights=weights)
         else:
             add(classified, "features", _pixel_features(config), normalized="normalized")
         if parts and weights:
@@ -204,7 +207,25 @@ def _kinds(config):
         return {}
     controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
     asked = set(config["controls"]) - ({"random"} if _random(config) else set())
-    return {"": _weights(config), **dict(of for name, of in controls.items() if name in asked)}
+    start = {START: _start(config)} if _has_start(config) else {}
+    own = _start(config) if start and _keeps_encoder(config) else _weights(config)
+    return {"": own, **start, **dict(of for name, of in controls.items() if name in asked)}
+
+
+def _has_start(config):
+    """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
+    is_there = config["file_sha256"] or _start(config) != "initial"
+    return config["network"] in networks.HEADED and trains(config) and bool(is_there)
+
+
+def _keeps_encoder(config):
+    """Whether the training leaves the encoder as it was."""
+    return config["freeze_encoder"] or config["training"] == "patches"
+
+
+def _start(config):
+    """The role of the weights that a training starts from."""
+    return "initial" if config["training"] == "gradient" else "patches"
 
 
 def _enough_for_linear(config):
@@ -341,6 +362,9 @@ def data_params(config):
 
 
 def _initial(config):
+    """A head over an encoder from a file is drawn by the seed."""
+    if config["file_sha256"] and config["network"] in networks.HEADED:
+        return _pick(config, "file_sha256", "seed")
     return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
 
 
@@ -355,6 +379,7 @@ def _train(config, classifies):
     keys += ["decoder_epochs"] if config["training"] != "gradient" else []
     keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
+    keys += ["freeze_encoder"] if config["network"] in networks.HEADED else []
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     keys += ["patience"] if config["holdout"] else []
@@ -387,6 +412,11 @@ def _features(config, encoder):
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
     return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _start_features(config, encoder):
+    """The features of an encoder before a head was trained over it: its own output, whatever layer the run names."""
+    return {**_features(config, encoder), "features_layer": networks.from_params(encoder).features}
 
 
 def _pixel_features(config):

@@ -68,10 +68,10 @@ enum class Precision { BF16, TF32 };
 void load_matrices(Site, unsigned* to, const void* row, unsigned count, bool transposed);
 void multiply_matrices(Site, Precision, float* c, const unsigned* a, const unsigned* b);
 
-// Of a whole array, so that its length cannot be mistaken.
-template <unsigned count> void load_matrices(Site site, unsigned (&to)[count], const void* row, bool transposed) {
+// The number of matrices that fill an array.
+template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
     static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
-    load_matrices(site, to, row, count, transposed);
+    return count;
 }
 inline void multiply_lanes(Site site, Precision precision, float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_matrices(site, precision, c, a, b);
@@ -216,8 +216,8 @@ static constexpr int warpSize = 32;
 static inline void cp_async_commit() { emulator::copy_async_commit(); }
 template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(groups_left); }
 
-#define ldmatrix(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, false)
-#define ldmatrix_trans(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, true)
+#define ldmatrix(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), false)
+#define ldmatrix_trans(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), true)
 #define mma_bf16(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::BF16, c, a, b)
 #define mma_tf32(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::TF32, c, a, b)
 

@@ -120,8 +120,9 @@ def streaming(record):
     found = {name.removeprefix("streaming: "): section["result"] for name, section in record["sections"].items()
              if name.startswith("streaming: ") and "result" in section}
     return [f"{name}: a step takes {one['device_us']:.0f} µs with the images on the GPU and {one['host_us']:.0f} µs with "
-            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} µs, of which "
-            f"{templates.percent(one['hidden_share'], 0)} are hidden." for name, one in found.items()]
+            f"images copied batch by batch; a copy takes {one['copy_us']:.0f} µs, of which the step waits for "
+            f"{one['waited_us']:.0f} µs: {templates.percent(one['hidden_share'], 0)} are hidden behind the computation."
+            for name, one in found.items()]
 
 
 def _seconds(record, work, name):

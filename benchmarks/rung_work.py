@@ -14,6 +14,7 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import normalization
 from ladder.executors import create as executors
+from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks, optimizers, weights
@@ -128,8 +129,12 @@ def extraction(case, variant):
 
 
 def streaming(case, variant):
-    """How much of the copying of streamed images is hidden behind the computation: steps with images on the GPU and with
-    images copied batch by batch, in turns."""
+    """How much of the copying of streamed images is hidden behind the computation.
+
+    Steps with images on the GPU and with images copied batch by batch, in turns; copy_us, waited_us: of a copy, and of what a
+    step waits for it, by events in one of SAMPLE_EVERY steps (executor.py), as the report of a run has them; hidden_share: of
+    the copy. What the host takes to gather a batch is in host_us alone.
+    """
     case = Case.of(case)
     steps = min(STREAMED, case.images // case.batch)
     bound, found = {}, {"device": [], "host": []}
@@ -140,15 +145,15 @@ def streaming(case, variant):
         for residency, (executor, made, arrays) in bound.items():
             executor.fill(arrays["counters"], 0)
             microseconds, _ = timing.laps(executor, made, arrays, steps)
-            found[residency] += microseconds if number else []   # the first turn warms up
-    executor, made, arrays = bound["host"]
-    executor.measures_every_step, executor.seconds = True, {}
-    executor.fill(arrays["counters"], 0)
-    timing.laps(executor, made, arrays, steps)
-    copy = 1e6 * executor.seconds["copies"] / steps
+            if number:
+                found[residency] += microseconds
+            else:   # the first turn warms up
+                executor.seconds = {}
+    spent = bound["host"][0].seconds
+    copy, waited = (1e6 * spent[work] / len(found["host"]) for work in (COPIES, WAITING))
     device, host = (statistics.median(found[residency]) for residency in ("device", "host"))
-    return {"batch": case.batch, "device_us": device, "host_us": host, "copy_us": copy,
-            "hidden_share": 1 - min(1, max(0, host - device) / copy)}
+    return {"batch": case.batch, "device_us": device, "host_us": host, "copy_us": copy, "waited_us": waited,
+            "hidden_share": 1 - min(1, waited / copy)}
 
 
 def svm():

@@ -13,6 +13,7 @@ import pytest
 import compare_runs
 import manifest_files
 import synthetic_results
+from ladder.executors import create
 from ladder.pages import compare, report_sections
 from ladder.store import artifacts
 from page_text import text_of
@@ -129,6 +130,12 @@ def test_more_operations_than_colours_fold_into_one_part(made):
         assert sum(part["length"] for part in context["rows"][0]["parts"]) == pytest.approx(100, abs=0.1)
     finally:
         made[0]["train"] = artifacts.Artifact(made[0]["train"].folder)
+
+
+def test_copies_that_run_beside_the_operations_are_in_no_stack(made, monkeypatch):
+    runs = runs_of(made, ENTRIES[:1])
+    monkeypatch.setitem(runs[0].train.metrics, "seconds_by_operation", {"loss": 1.0, create.COPIES: 5.0, create.WAITING: 0.5})
+    assert [part["name"] for part in compare.context(runs)["operations"]["parts"]] == ["loss", create.WAITING]
 
 
 def test_weights_are_held_against_the_first_runs_where_the_networks_agree(made):

@@ -12,6 +12,7 @@ import make_report
 import manifest_files
 import synthetic_run
 from ladder import sources
+from ladder.executors import create
 from ladder.pages import report, report_sections, templates
 from ladder.store import artifacts
 from page_text import joined_sentences, text_of
@@ -479,3 +480,30 @@ def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_lab
     {"start": "theirs.bin", "fitted": True, "epochs": 1}])
 def test_sentences_about_the_start_are_separated_by_blanks(tmp_path, settings):
     assert joined_sentences(page_of(synthetic_run.make(tmp_path, **settings))) == []
+
+
+# ---- streamed images
+
+def streamed(digits, monkeypatch, **copies):
+    """The page's text of a training with these further seconds by operation."""
+    metrics = digits["train"].metrics
+    monkeypatch.setitem(metrics, "seconds_by_operation", metrics["seconds_by_operation"] | copies)
+    return text_of(page_of(digits))
+
+
+def test_the_report_says_how_much_of_the_copies_of_streamed_images_was_hidden(digits, monkeypatch):
+    total = sum(digits["train"].metrics["seconds_by_operation"].values())
+    text = streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 0.5})
+    assert ("The images were streamed from main memory: copying them to the GPU took 4.0 s, of which 87.5 % was hidden "
+            "behind the computation; the GPU waited 0.5 s for them.") in text
+    rows = report_sections.operation_times(digits["train"])
+    names = [row["name"] for row in rows["rows"]]
+    assert create.WAITING in names and create.COPIES not in names and rows["total"] == pytest.approx(total + 0.5)
+
+
+def test_copies_that_nothing_hid_are_called_that(digits, monkeypatch):
+    assert "of which 0.0 % was hidden" in streamed(digits, monkeypatch, **{create.COPIES: 4.0, create.WAITING: 4.1})
+
+
+def test_images_that_were_not_streamed_are_not_spoken_of(digits_page):
+    assert "streamed" not in text_of(digits_page)

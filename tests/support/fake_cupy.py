@@ -3,6 +3,9 @@
 Work queued on a stream runs as late as possible: when it, or an event after it, is waited for. Streams in `eager`
 (by number, in creation order) run everything at once instead. A missing wait between streams then shows in the
 results, in one of the two ways, and a needless one in the order in which the work is done.
+
+Events tell the time that the work would take on a GPU, whenever it runs here: the streams run side by side, work begins
+when it was queued and what is before it on its stream is done, and only launches and copies take time.
 """
 
 import ctypes
@@ -67,7 +70,7 @@ class Gpu:
             runtime=types.SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
                 memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
-        self.clock = 0.0   # milliseconds; each launch and each copy takes one
+        self.copy_ms, self.now = 1.0, 0.0   # of a copy (a launch takes 1); the host's clock, which advances where it waits
 
     def empty_pinned(self, shape, dtype):
         return np.full(shape, 77, dtype)
@@ -76,12 +79,11 @@ class Gpu:
         assert kind in (1, 3)
 
         def work():
-            self.clock += 1
             self.done.append("copy")
             ctypes.memmove(target, source, count)
 
         self.queued.append("copy")
-        self.streams[stream].add(work)
+        self.streams[stream].add(work, self.copy_ms)
 
 
 class _Memory:
@@ -147,45 +149,62 @@ class ndarray:
 class _Stream:
     def __init__(self, gpu):
         self.gpu, self.queue, self.ptr = gpu, [], len(gpu.streams)
+        self.now = 0.0   # milliseconds: when all that has run is done
         gpu.streams.append(self)
 
-    def add(self, work):
-        self.queue.append(work)
+    def add(self, work, milliseconds=0.0):
+        self.queue.append((work, self.gpu.now, milliseconds))
         if self.ptr in self.gpu.eager:
-            self.synchronize()
+            self.run_until(lambda: not self.queue)
 
     def synchronize(self):
         self.run_until(lambda: not self.queue)
+        self.gpu.now = max(self.gpu.now, self.now)
 
     def run_until(self, done):
         while not done():
-            self.queue.pop(0)()
+            work, queued, milliseconds = self.queue.pop(0)
+            self.now = max(self.now, queued) + milliseconds
+            work()
 
     def record(self, event):
-        event.stream, event.passed = self, (token := [False])
+        event.stream, event.passed = self, (passed := [])
 
         def work():
-            token[0] = True
-            event.time = self.gpu.clock
+            passed.append(self.now)
+            event.time = self.now
 
         self.add(work)
         return event
 
     def wait_event(self, event):
-        self.add(event.waiting())
+        wait = event.waiting()
+
+        def work():
+            self.now = max(self.now, wait())
+
+        self.add(work)
 
 
 class _Event:
     def __init__(self, disable_timing=False):
-        self.stream, self.passed, self.time = None, [True], None
+        self.stream, self.passed, self.time = None, [0.0], None
 
     def waiting(self):
-        """A wait for the event's last record so far: a later one does not count."""
+        """A function that waits for the event's last record so far, which a later one does not change, and returns its time."""
         stream, passed = self.stream, self.passed
-        return lambda: passed[0] or stream.run_until(lambda: passed[0])
+
+        def wait():
+            if not passed:
+                stream.run_until(lambda: passed)
+            return passed[0]
+
+        return wait
 
     def synchronize(self):
-        self.waiting()()
+        time = self.waiting()()
+        if self.stream:   # one that was never recorded is done
+            self.stream.gpu.now = max(self.stream.gpu.now, time)
 
 
 class _Module:
@@ -213,11 +232,10 @@ class _Kernel:
         assert shared_bytes <= self.max_dynamic_shared_size_bytes
 
         def work():
-            self.gpu.clock += 1
             self.gpu.done.append(self.function.name)
             values = [argument.values if isinstance(argument, ndarray) else argument for argument in arguments]
             self.function(grid, block, values, shared_bytes)
 
         self.gpu.launched.append((self.function.name, stream.ptr))
         self.gpu.queued.append(self.function.name)
-        stream.add(work)
+        stream.add(work, 1.0)

@@ -57,7 +57,7 @@ def extraction(case, name):
 
 
 def streaming(case, variant):
-    return {"device_us": 1000, "host_us": 1010, "copy_us": 100, "hidden_share": 0.9}
+    return {"device_us": 1000, "host_us": 1010, "copy_us": 100, "waited_us": 10, "hidden_share": 0.9}
 
 
 def svm():

@@ -97,7 +97,7 @@ def test_whole_runs_are_of_the_best_of_each_precision(emulated):
     assert found[f"epoch: {best}"]["steps"] == 4 and len(found[f"epoch: {best}"]["losses"]) == 2
     assert found[f"extraction: {best}"]["images"] == 12
     streamed = found[f"streaming: {best}"]
-    assert streamed["copy_us"] == 1000 and 0 <= streamed["hidden_share"] <= 1
+    assert (streamed["copy_us"], streamed["waited_us"], streamed["hidden_share"]) == (1000, 0, 1)   # a step is longer
 
 
 @pytest.mark.parametrize("kind, reason", [("die", "the process was ended by SIGKILL"),

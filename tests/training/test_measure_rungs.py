@@ -9,6 +9,7 @@ import fake_cupy
 import small_comparison
 import zoo
 from ladder.errors import UserError
+from ladder.executors import create
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.network.optimizers import Optimizer
@@ -132,7 +133,7 @@ def test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_na
 
 
 def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_part():
-    assert {work for _, work in plan.WORK} == set(measure_rungs.WORK) - {"copies"}
+    assert {work for _, work in plan.WORK} == set(measure_rungs.WORK) - {create.WAITING}
     settings = plan.Settings(network=zoo.ZOO, variant="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam"))
     made = plan.training_plan(settings, plan.Dataset(4, "uint8"), plan.Length(2, 2))
     assert set(made.bytes_by_kind()) == set(measure_rungs.PARTS)

@@ -10,6 +10,7 @@ import emulator_executor
 import fake_cupy
 from ladder.data import normalization
 from ladder.errors import UserError
+from ladder.executors import create
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
@@ -129,8 +130,8 @@ def test_float32_images_are_streamed_too(pretend):
 
 
 @pytest.mark.parametrize("name, broken", [
-    ("take", lambda self, batch, stream: (self._staged[self._slot] == (self._offset, batch)
-                                          or self._stage(self._slot, self._offset, batch), self._slot)[1]),
+    ("take", lambda self, batch, stream, measured: (self._staged[self._slot] == (self._offset, batch)
+                                                    or self._stage(self._slot, self._offset, batch), (self._slot, []))[1]),
     ("release", lambda self, stream, batch: setattr(self, "_offset", self._offset + batch)),
 ])
 def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
@@ -264,7 +265,7 @@ def test_a_streamed_run_counts_its_copies_and_its_buffers(pretend):
     pretend()
     executor = cuda_executor.Executor(1, "host")
     train(executor)
-    assert "copies" in executor.seconds
+    assert create.COPIES in executor.seconds
     assert executor.workspace_bytes() == 2 * 4 * IMAGES[0].nbytes + 4 * 8 + 3 * 8
 
 
@@ -436,6 +437,40 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
     executor.measures_every_step = True
     train(executor)
     assert executor.seconds["loss"] == pytest.approx(5.0 + 0.001 * 8 * launches["loss"])
+
+
+@pytest.mark.parametrize("eager", EAGER, ids=str)
+@pytest.mark.parametrize("share", [0.25, 1, 3])
+def test_of_a_copy_only_what_outlasts_the_step_before_it_is_waited_for(pretend, share, eager):
+    """A copy takes `share` of a step. The first one of an epoch has no step before it."""
+    gpu = pretend(eager=eager)
+    executor = cuda_executor.Executor(1, "host")
+    train(executor, epochs=1)
+    launches = len(gpu.launched) // len(BATCHES)
+    gpu.copy_ms = share * launches
+    executor.measures_every_step, executor.seconds = True, {}
+    train(executor)
+    waited = 2 * (gpu.copy_ms + 3 * max(0, gpu.copy_ms - launches))
+    assert executor.seconds[create.COPIES] == pytest.approx(0.001 * 8 * gpu.copy_ms)
+    assert executor.seconds[create.WAITING] == pytest.approx(0.001 * waited)
+
+
+def test_copies_that_do_not_overlap_are_waited_for(pretend, monkeypatch):
+    gpu = pretend()
+    waiting_for_the_batch(monkeypatch)
+    executor = cuda_executor.Executor(1, "host")
+    executor.measures_every_step = True
+    gpu.copy_ms = 0.5
+    train(executor)
+    assert executor.seconds[create.WAITING] == pytest.approx(0.001 * 8 * gpu.copy_ms)
+
+
+def test_images_on_the_device_are_neither_copied_nor_waited_for(pretend):
+    pretend()
+    executor = cuda_executor.Executor(1, "device")
+    executor.measures_every_step = True
+    train(executor)
+    assert executor.seconds and executor.seconds.keys().isdisjoint({create.COPIES, create.WAITING})
 
 
 def test_too_few_steps_are_not_measured(pretend):

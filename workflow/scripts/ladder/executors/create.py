@@ -7,7 +7,8 @@ Interface of an executor:
     run(plan, arrays)        run the steps once, in order
     fill(array, values)      overwrite a placed array from the host
     fetch(array)             a placed array's values as a NumPy array
-    seconds                  {category: seconds spent}; set it to continue from the times of an interrupted run
+    seconds                  {category: seconds spent}; set it to continue from the times of an interrupted run. COPIES of
+                             streamed images run beside the other categories; WAITING is the part that does not
     measures_every_step      True if `seconds` covers all steps, False if it extrapolates from samples; can be set to True
     device(), workspace_bytes()
     device_bytes()           GPU memory in use according to the driver; None without a GPU
@@ -18,6 +19,7 @@ import importlib
 
 from ladder.rungs.variants import VARIANTS
 
+COPIES, WAITING = "copies", "waiting for copies"   # categories of `seconds`
 # Modules are imported by name, because a machine without a GPU has no CuPy.
 EXECUTORS = {"numpy": "ladder.executors.cpu.executor", "numba": "ladder.executors.sequential",
              "cuda": "ladder.executors.cuda.executor"}

@@ -335,8 +335,7 @@ def _stage_row(run, stages, labels):
 def _operations(ran, labels):
     """Stacked bars of the training time by operation: {"rows", "parts"}; operations without a colour are 'all other'."""
     ran = [run for run in ran if "seconds_by_operation" in run.train.metrics]   # without the runs of weights as they were
-    spent = {run.number: {name: value for name, value in run.train.metrics["seconds_by_operation"].items() if value > 0}
-             for run in ran}
+    spent = {run.number: report_sections.spent(run.train.metrics) for run in ran}
     largest = {}
     for times in spent.values():
         for name, value in times.items():

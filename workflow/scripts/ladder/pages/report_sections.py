@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ladder.classifiers import metrics
+from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import figures, roles, templates
 from ladder.store import lineage
@@ -389,18 +390,35 @@ def _lengths(parts):
     return ", ".join(f"{part['epochs']} epoch{'s' if part['epochs'] != 1 else ''}" for part in parts)
 
 
+def spent(metrics):
+    """Operation -> seconds of the training or the fit, without the copies of images, which run beside the operations."""
+    return {name: value for name, value in metrics["seconds_by_operation"].items() if value > 0 and name != COPIES}
+
+
+def copies(metrics):
+    """{"took", "waited", "hidden"}: texts on the copies of streamed images; None if none was measured.
+
+    took: the time of the copies; waited: the part of it in which nothing else ran; hidden: the share of the rest.
+    """
+    took, waited = (metrics["seconds_by_operation"].get(name, 0.0) for name in (COPIES, WAITING))
+    if not took:
+        return None
+    return {"took": templates.duration(took), "waited": templates.duration(waited),
+            "hidden": templates.percent(1 - min(1, waited / took))}
+
+
 def operation_times(train):
     """Bars of the seconds of each operation of the training or the fit; None if there was neither."""
     if "seconds_by_operation" not in train.metrics:
         return None
-    values = {name: value for name, value in train.metrics["seconds_by_operation"].items() if value > 0}
+    values = spent(train.metrics)
     total = sum(values.values())
     rows = templates.bars(dict(sorted(values.items(), key=lambda item: -item[1])), templates.duration)
     for row in rows:
         row["note"] = templates.percent(values[row["name"]] / total)
     kinds = {layer["kind"] for layer in train.metrics["network"]}
     fused = [name for kind, name in LAYER_WORK.items() if kind in kinds and name not in values]
-    return {"rows": rows, "total": total, "fused": fused}
+    return {"rows": rows, "total": total, "fused": fused, "copies": copies(train.metrics)}
 
 
 def layers(metrics):

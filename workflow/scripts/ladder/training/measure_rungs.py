@@ -17,10 +17,10 @@ from ladder.rungs import variants
 from ladder.training import parity, plan
 
 REFERENCE = "cpu"
-# The kinds of plan.WORK in the order of the page, and the copies of streamed images.
+# The kinds of plan.WORK in the order of the page, and what is waited for of the copies of streamed images.
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
-        "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input", "copies",
-        "other")
+        "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input",
+        executors.WAITING, "other")
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
 PARTS = {"parameter": "weights", "state": "weights", "gradient": "gradients", "optimizer": "optimizer",
          "activation": "activations", "mask": "pool masks", "derived": "workspace", "workspace": "workspace",

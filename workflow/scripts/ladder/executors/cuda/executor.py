@@ -7,7 +7,8 @@ A plan's buffers lie in one block of GPU memory, allocated once. Launches are qu
 that conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it.
 
 The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a separate
-stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same.
+stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same. Of a
+copy only the time that a step waits for it is lost; `seconds` has both, as COPIES and WAITING.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ import pathlib
 import numpy as np
 
 from ladder.errors import UserError
+from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.progress import size
@@ -79,9 +81,10 @@ class Executor:
     def run(self, plan, arrays):
         feed = arrays.get("images")
         feed = feed if isinstance(feed, _Feed) else None
-        slot = feed.take(plan.batch, self._streams[0]) if feed else 0
-        if self.measures_every_step or self._clock.samples():
-            self._run_measured(plan, arrays, slot, [("copies", *feed.copy(slot))] if feed else [])
+        measured = self.measures_every_step or self._clock.samples()
+        slot, copied = feed.take(plan.batch, self._streams[0], measured) if feed else (0, [])
+        if measured:
+            self._run_measured(plan, arrays, slot, copied)
         else:
             self._run(arrays, slot)
         self._clock.count(plan.batch)
@@ -200,8 +203,8 @@ class Executor:
         for number in others:
             main.wait_event(self._streams[number].record(self._cupy.cuda.Event(disable_timing=True)))
 
-    def _run_measured(self, plan, arrays, slot, copies):
-        """Run on one stream with an event before and after each step; copies: (category, begin, end) of copies meanwhile."""
+    def _run_measured(self, plan, arrays, slot, copied):
+        """Run on one stream with an event before and after each step; copied: intervals of the batch's copy (_Feed.take)."""
         main, left = self._streams[0], iter(arrays.launches)
         marks = [main.record(self._cupy.cuda.Event())]
         for step in plan.steps:
@@ -210,7 +213,7 @@ class Executor:
                 launch.kernel(launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, main)
             marks.append(main.record(self._cupy.cuda.Event()))
         steps = zip((step.work for step in plan.steps), marks, marks[1:], strict=False)
-        self._clock.keep([*copies, *steps], plan.batch)
+        self._clock.keep([*copied, *steps], plan.batch)
 
     def _kernel(self, launch):
         """The loaded kernel of a launch, its dynamic shared memory limit raised if needed."""
@@ -298,16 +301,19 @@ class _Feed:
         elif array is self._counters:
             self._offset = int(values[1])
 
-    def take(self, batch, stream):
-        """The slot of the next batch; `stream` waits until the copy is done."""
+    def take(self, batch, stream, measured):
+        """(slot of the next batch, intervals); `stream` waits until the batch is copied.
+
+        intervals, if measured: [(category, begin event, end event)] of the copy, and of the time that `stream` waits for it.
+        """
         if self._staged[self._slot] != (self._offset, batch):
             self._stage(self._slot, self._offset, batch)
-        stream.wait_event(self._copied[self._slot][1])
-        return self._slot
-
-    def copy(self, slot):
-        """Events before and after the copy that filled the slot."""
-        return self._copied[slot]
+        begin, end = self._copied[self._slot]
+        reached = stream.record(self._cupy.cuda.Event()) if measured else None
+        stream.wait_event(end)
+        if not measured:
+            return self._slot, []
+        return self._slot, [(COPIES, begin, end), (WAITING, reached, stream.record(self._cupy.cuda.Event()))]
 
     def release(self, stream, batch):
         """Start copying the next batch; everything that reads the current one is on `stream`, or joined to it."""

@@ -1,6 +1,6 @@
 // The product of two float32 numbers by an approximate multiplier, bit-exact. It is chosen when a kernel is compiled (default:
 // exact, which compiles to a * b):
-//     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16 or fp16
+//     -DMULTIPLIER=exact, acc16, am32, am16, mit32, mit16, fp16, tf32 or bf16
 //     -DMULTIPLIER=table -DMULTIPLIER_TABLE_BITS=m -DMULTIPLIER_TABLE=...,...   4^m entries, m from 1 to 7
 // workflow/scripts/ladder/arithmetic/multipliers.py defines them, including zeros, subnormals, infinities, NaN, overflow and
 // underflow; its kernel_defines() makes these options.
@@ -61,6 +61,33 @@ struct fp16 {
         return half(__fmul_rn(a.value, b.value));   // of two halves: at most 22 bits, exact before it is rounded
     }
 };
+
+// The float32 product of operands rounded to nearest: added to the bits of a finite number is half of the last bit kept, or a
+// little less for an even one.
+template <class Format>
+struct Rounded {
+    static constexpr bool SPECIAL_CASES = false, ONE_NAN = true;
+    struct Left {
+        float value;
+        __device__ __forceinline__ explicit Left(float a)
+            : value(a != a ? a : __uint_as_float(Format::rounded(__float_as_uint(a)))) {}
+    };
+    using Right = Left;
+    template <bool any>
+    static __device__ __forceinline__ float product(const Left& a, const Right& b) {
+        return __fmul_rn(a.value, b.value);
+    }
+};
+struct TiesAway10 {
+    static __device__ __forceinline__ unsigned rounded(unsigned bits) { return (bits + 0x1000u) & 0xffffe000u; }
+};
+struct TiesEven7 {
+    static __device__ __forceinline__ unsigned rounded(unsigned bits) {
+        return (bits + 0x7fffu + (bits >> 16 & 1u)) & UPPER;
+    }
+};
+using tf32 = Rounded<TiesAway10>;
+using bf16 = Rounded<TiesEven7>;
 
 struct acc16 {
     static constexpr bool SPECIAL_CASES = true, ONE_NAN = true;

@@ -118,7 +118,7 @@ def test_an_empty_sum_is_zero():
     assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (0, 20)
 
 
-@pytest.mark.parametrize("name", ["mit32", "fp16"])
+@pytest.mark.parametrize("name", ["mit32", "fp16", "bf16"])
 def test_threads_that_divide_the_rows_give_the_same_bytes(name):
     a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
     expected, out, packed = product(a, b, name), np.zeros((64, 90), np.float32), pack(b, name)

@@ -9,7 +9,7 @@ from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply, tabulate
 from ladder.errors import UserError
 
 BY_FORMULA = [name for name in references.NAMES if name != "exact"]
-FLUSHING = [name for name in BY_FORMULA if name != "fp16"]
+FLUSHING = [name for name in BY_FORMULA if name not in ("fp16", "tf32", "bf16")]
 F = np.float32
 INF, NAN = F(np.inf), F(np.nan)
 PUBLISHED = [   # a, b, exact, mit32, mit16, am32, am16
@@ -115,6 +115,18 @@ def test_infinite_and_nan_operands_give_the_exact_product_and_a_single_nan(name)
 def test_infinity_times_a_subnormal_is_the_exact_product_too(name):
     assert multiply(INF, F(1e-40), name) == INF
     assert multiply(F(-1e-45), INF, name) == -INF
+
+
+@pytest.mark.parametrize("name, bits_kept, tie", [("tf32", 10, 1.0), ("bf16", 7, 0.0)])
+def test_formats_of_tensor_cores_round_the_operands_and_not_the_product(name, bits_kept, tie):
+    unit = 2.0 ** -bits_kept
+    assert multiply(F(1 + unit / 2), F(1), name) == 1 + tie * unit            # a tie: away from zero, or to even
+    assert multiply(F(-1 - unit * 1.5), F(1), name) == -1 - 2 * unit
+    assert multiply(F(1 + unit / 2 - 2.0 ** -23), F(1), name) == 1
+    assert multiply(F(1 + unit), F(1 + unit), name) == 1 + 2 * unit + unit * unit   # not rounded to bits_kept
+    assert multiply(F(2.0 ** -130), F(2.0), name) == 2.0 ** -129 and np.signbit(multiply(F(-0.0), F(1), name))
+    assert multiply(F(3.4e38), F(1), name) == (np.inf if name == "bf16" else F(3.4e38).item() // 2 ** 117 * 2 ** 117)
+    assert bits(multiply(np.uint32(0x7f800001).view(F), F(1), name)) == references.NAN
 
 
 def test_fp16_is_ieee_half():

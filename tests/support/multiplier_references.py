@@ -5,8 +5,9 @@ import struct
 
 import numpy as np
 
-NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16")
+NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bf16")
 NARROW = ("acc16", "am16", "mit16")
+ROUNDED = {"tf32": 10, "bf16": 7}   # bits of mantissa
 NAN, INFINITY, SIGN = 0x7fc00000, 0x7f800000, 0x80000000
 C = fractions.Fraction(5, 64)
 
@@ -83,6 +84,8 @@ def scalar(a, b, name):
     """Bits of the product of two float32 given by their bits."""
     if name == "fp16":
         return _half_product(a, b)
+    if name in ROUNDED:
+        return _bits32(_rounded(a, name) * _rounded(b, name))
     product = _special(a, b)
     if product is not None:
         return product
@@ -147,6 +150,25 @@ def _half(bits):
         return bits & SIGN | INFINITY
 
 
+def _rounded(bits, name):
+    """The number of a float32's bits, rounded in fractions: tf32 away from zero on ties, bf16 to even."""
+    value = _number(bits)
+    if value != value or abs(value) == float("inf") or value == 0:
+        return value
+    unit = fractions.Fraction(2) ** (max((bits >> 23 & 0xff), 1) - 127 - ROUNDED[name])
+    units, rest = divmod(abs(fractions.Fraction(value)), unit)
+    up = rest * 2 > unit or (rest * 2 == unit and (name == "tf32" or units % 2))
+    size = (units + up) * unit
+    size = float("inf") if size >= 2 ** 128 else float(size)
+    return -size if bits & SIGN else size
+
+
+def _bits32(product):
+    """Bits of the float32 nearest to a float64, which holds the product of two rounded numbers exactly."""
+    with np.errstate(all="ignore"):
+        return int(_one_nan(np.float64(product).astype(np.float32)).view(np.uint32))
+
+
 def _number(bits):
     return struct.unpack("f", struct.pack("I", bits))[0]
 
@@ -168,6 +190,8 @@ def vectorised(a, b, name):
             product = (a.astype(np.float64).astype(np.float16).astype(np.float64)
                        * b.astype(np.float64).astype(np.float16).astype(np.float64))
             return _one_nan(product.astype(np.float16).astype(np.float32))
+        if name in ROUNDED:
+            return _one_nan((_vector_rounded(a, name) * _vector_rounded(b, name)).astype(np.float32))
         product = _scaled(a, b, name)
         least, largest = (np.float64(number) for number in (np.finfo(np.float32).smallest_normal, np.finfo(np.float32).max))
         product = np.where(np.abs(product) > largest, np.copysign(np.inf, product), product)
@@ -175,6 +199,17 @@ def vectorised(a, b, name):
         zero = (np.abs(a) < least) | (np.abs(b) < least)
         finite = np.isfinite(a) & np.isfinite(b)
         return _one_nan(np.where(finite, np.where(zero, np.float32(0), product.astype(np.float32)), exact))
+
+
+def _vector_rounded(values, name):
+    """float64: values rounded to the format, whose range is a float32's."""
+    values = values.astype(np.float64)
+    unit = np.ldexp(1.0, np.maximum(np.frexp(np.where(np.isfinite(values), values, 0))[1] - 1, -126) - ROUNDED[name])
+    units = values / unit
+    units = np.trunc(units + np.copysign(0.5, units)) if name == "tf32" else np.rint(units)
+    rounded = units * unit
+    rounded = np.where(np.abs(rounded) >= 2.0 ** 128, np.copysign(np.inf, values), rounded)
+    return np.where(np.isfinite(values), rounded, values)
 
 
 def _scaled(a, b, name):

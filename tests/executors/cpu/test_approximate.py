@@ -11,7 +11,7 @@ from ladder.executors.cpu import approximate as operations
 # images, height, width, channels, filters, kernel, stride, padding
 SHAPES = [(1, 1, 1, 1, 1, 1, 1, 0), (3, 5, 7, 2, 5, 3, 1, 1), (5, 9, 8, 3, 4, 3, 2, 1), (2, 7, 6, 5, 20, 5, 2, 2),
           (4, 6, 6, 1, 6, 5, 1, 0), (7, 1, 1, 33, 10, 1, 1, 0)]
-NAMES = ["acc16", "am32", "am16", "mit32", "mit16", "fp16"]
+NAMES = ["acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bf16"]
 
 
 def case(shape, seed=0):

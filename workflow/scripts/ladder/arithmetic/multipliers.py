@@ -1,6 +1,6 @@
 """Approximate multipliers: bit-exact models of simplified hardware for the product of two float32 numbers.
 
-A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and `fp16` add the exponents, take the sign as the exclusive or
+A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and the last three add the exponents, take the sign as the exclusive or
 of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
 
     an operand is infinite or NaN         the exact float32 product; a NaN is always 0x7fc00000
@@ -9,7 +9,9 @@ of the signs and approximate (1 + x)(1 + y). They share their special cases, in 
     the result's exponent is too large    infinity with the product's sign
 
 The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
-nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000.
+nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. `tf32` and `bf16` are
+what tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from zero
+and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN.
 
     mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
                                                                      logarithms, 1962
@@ -64,6 +66,8 @@ MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
     "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
     "mit16": "Mitchell's logarithmic multiplier, 7 bits of mantissa",
     "fp16": "IEEE half: operands and product rounded to 10 bits of mantissa and 5 of exponent",
+    "tf32": "TF32: operands rounded to 10 bits of mantissa",
+    "bf16": "bfloat16: operands rounded to 7 bits of mantissa",
 }.items()}
 
 
@@ -255,6 +259,26 @@ def _fp16(a, b):
     return _float(_bits((a.astype(np.float16) * b.astype(np.float16)).astype(np.float32)))
 
 
+def _tf32(a, b):
+    return _float(_bits(to_tf32(a) * to_tf32(b)))
+
+
+def _bf16(a, b):
+    return _float(_bits(to_bf16(a) * to_bf16(b)))
+
+
+def to_tf32(values):
+    """float32 rounded to TF32, ties away from zero, as PTX's cvt.rna.tf32.f32."""
+    bits = _bits(values)
+    return np.where(np.isnan(values), values, ((bits + np.uint32(0x1000)) & np.uint32(0xffffe000)).view(np.float32))
+
+
+def to_bf16(values):
+    """float32 rounded to bfloat16, ties to even, as PTX's cvt.rn.bf16.f32."""
+    bits = _bits(values)
+    return np.where(np.isnan(values), values, ((bits + np.uint32(0x7fff) + (bits >> 16 & 1)) & UPPER).view(np.float32))
+
+
 def _acc16(a, b):
     product = _float(_bits(a) & UPPER) * _float(_bits(b) & UPPER)   # of at most 16 bits: exact, or infinite
     bits = _bits(product) & UPPER
@@ -326,4 +350,5 @@ def _float(bits):
     return np.where(np.isnan(values), NAN.view(np.float32), values)
 
 
-FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16}
+FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16,
+            "tf32": _tf32, "bf16": _bf16}

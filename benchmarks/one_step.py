@@ -2,8 +2,8 @@
 
     python benchmarks/one_step.py RUNG [--batch 64] [--warm-up 3]
 
-The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each of the plan's steps in an
-NVTX range "layer: operation" where CuPy has NVTX. It prints its launches as a JSON list of [layer, operation, kernel].
+The last step runs launch by launch on one stream, between cuProfilerStart and cuProfilerStop, each of the plan's steps in the
+NVTX range "layer: operation" that every training has. It prints its launches as a JSON list of [layer, operation, kernel].
 """
 
 import argparse
@@ -24,30 +24,12 @@ def main(arguments=None):
         executor.run(made, arrays)
     executor.synchronize()
     profiler = ctypes.CDLL("libcuda.so.1")
+    executor.measures_every_step = True
     profiler.cuProfilerStart()
-    run_in_ranges(executor, made, arrays, *ranges(executor.cupy.cuda))
+    executor.run(made, arrays)
     executor.synchronize()
     profiler.cuProfilerStop()
     print(json.dumps([[step.layer, step.operation, launch.entry] for step in made.steps for launch in step.launches]))
-
-
-def run_in_ranges(executor, made, arrays, push, pop):
-    """All launches of the plan one after another, each step in an NVTX range."""
-    launches = iter(arrays.launches)
-    for step in made.steps:
-        push(f"{step.layer}: {step.operation}")
-        for _ in step.launches:
-            launch = next(launches)
-            launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, executor.stream)
-        pop()
-
-
-def ranges(cuda):
-    """Functions that open and close an NVTX range; they do nothing where CuPy was built without NVTX."""
-    try:
-        return cuda.nvtx.RangePush, cuda.nvtx.RangePop
-    except (AttributeError, ImportError, RuntimeError):
-        return lambda name: None, lambda: None
 
 
 def parse(arguments):

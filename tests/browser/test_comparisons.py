@@ -202,24 +202,16 @@ def test_a_head_can_be_pressed_with_the_keyboard(chromium, pages):
     assert column(chromium, "run")[1] == "ascending"
 
 
-def test_a_run_that_is_pointed_at_stands_out_among_the_curves(chromium, pages):
-    chromium.open(pages("few"))
-    curves = "[...document.querySelectorAll('.curve')].map(curve => curve.getAttribute('class').split(' ').pop())"
-    chromium.value("document.querySelector('.legend [data-run=\"2\"]').focus()")
-    assert sorted(chromium.value(curves)) == ["behind", "behind", "pointed"]
-    chromium.value("document.activeElement.blur()")
-    assert "pointed" not in chromium.value(curves)
-
-
 def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
     chromium.open(pages("multipliers"))
     colours = chromium.value("""(() => {
       const group = document.querySelector("section");
       const of = (selector, property) => [...group.querySelectorAll(selector)].map(one => getComputedStyle(one)[property]);
-      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"), of(".curve", "stroke"),
-              of(".strips .track i:nth-of-type(1)", "backgroundColor"), of(".bars .bar", "backgroundColor")];
+      return [of("tbody .swatch", "backgroundColor"), of(".strips .swatch", "backgroundColor"),
+              of("[data-series] .curve", "stroke"), of(".strips .track i:nth-of-type(1)", "backgroundColor"),
+              of(".bars .bar", "backgroundColor")];
     })()""")
-    assert len(colours[0]) == 11 and len(set(colours[0])) == 9   # eight, and one for all others
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 7   # six, and one for all others
     assert all(found == colours[0] for found in colours[1:])
 
 
@@ -230,15 +222,6 @@ def test_long_names_of_multipliers_leave_room_and_have_it(chromium, pages, width
     assert len(heights) > 20 and max(heights) < 90
     widths = chromium.value("[...document.querySelectorAll('.bars .track, .strips .track')].map(one => one.offsetWidth)")
     assert min(widths) > 70
-
-
-def test_a_run_that_is_pointed_at_in_the_table_is_found_in_every_picture(chromium, pages):
-    chromium.open(pages("search"))
-    pointed = "[...document.querySelectorAll('.scatter .point.pointed')].map(point => point.dataset.run)"
-    row = "document.querySelector('#runs-table tr[data-run=\"6\"]')"
-    chromium.value(f"{row}.dispatchEvent(new PointerEvent('pointerover', {{bubbles: true}})) && null")
-    assert chromium.value(pointed) == ["6", "6", "6"]
-    assert chromium.value("document.querySelectorAll('.scatter').length") == 3
 
 
 def filter_by(chromium, text):

@@ -129,12 +129,3 @@ def test_nodes_lie_on_their_lines(chromium, pages, name, width):
 def test_a_small_network_fits_one_screen(chromium, pages):
     chromium.open(pages("drawn lenet"), 1280, 900)
     assert chromium.value("document.querySelector('.graph').getBoundingClientRect().bottom") <= 900
-
-
-def test_names_of_level_lines_lie_within_their_chart(chromium, pages):
-    for name in ("lenet", "resnet", "digits"):
-        chromium.open(pages(name), 390)
-        assert chromium.value("""[...document.querySelectorAll(".reference-name")].every(name => {
-          const [text, plot] = [name.getBoundingClientRect(), name.parentElement.getBoundingClientRect()];
-          return text.top > plot.top - 12 && text.bottom < plot.bottom + 12 && text.left >= plot.left - 1;
-        })""")

@@ -158,22 +158,23 @@ def test_networks_that_all_differ_have_no_distances(made):
 
 def test_losses_of_two_kinds_have_scales_of_their_own_and_only_classifiers_an_accuracy(made):
     charts = compare.context(runs_of(made))["charts"]
-    assert [(chart["title"], len(chart["lines"])) for chart in charts] == [("Loss", 3), ("Loss", 1), ("Accuracy", 1)]
+    assert [(chart["title"].partition(",")[0], len(chart["data"]["series"])) for chart in charts] == [
+        ("Loss", 3), ("Loss", 1), ("Accuracy on the training images", 1)]
 
 
 def test_curves_are_means_of_the_history(made):
     run = runs_of(made, ENTRIES[:1])[0]
     losses = run.train.tensors("history.safetensors")["losses"]
     points = compare._points(run, "losses")
-    assert points[-1][1] == len(losses) and len(points) == len(losses)
-    assert np.allclose([value for _, _, value in points], losses)
+    assert points[-1][0] == len(losses) - 0.5 and len(points) == len(losses)
+    assert np.allclose([value for _, value in points], losses)
 
 
 def test_hits_become_shares_of_each_batch_also_of_the_last(made):
     run = runs_of(made, [({}, 3)])[0]
     sizes = report_sections.batch_sizes(run.train, run.images)
     assert sizes.sum() == run.images and sizes[-1] < sizes[0]
-    assert all(0 <= value <= 1 for _, _, value in compare._points(run, "hits"))
+    assert all(0 <= value <= 1 for _, value in compare._points(run, "hits"))
 
 
 def test_a_run_that_diverged_has_no_curve_and_the_page_says_so(made, monkeypatch):
@@ -181,7 +182,7 @@ def test_a_run_that_diverged_has_no_curve_and_the_page_says_so(made, monkeypatch
     history = {"losses": np.full(second.train.metrics["steps"], math.nan)}
     monkeypatch.setattr(second.train, "tensors", lambda name: history)
     (chart,) = compare.context([first, second])["charts"]
-    assert chart["lost"] == [2] and [line["run"] for line in chart["lines"]] == [1]
+    assert chart["lost"] == [2] and [line["key"] for line in chart["data"]["series"]] == ["1"]
     assert "without a curve: run 2" in text_of(compare.page([first, second]))
 
 
@@ -189,11 +190,21 @@ def test_of_many_runs_the_most_accurate_have_a_colour(made):
     runs = runs_of(made, [({"seed": seed}, seed % 3) for seed in range(40)])
     context = compare.context(runs)
     series = [line["series"] for line in context["legend"]]
-    assert series.count("rest") == 36 and {1, 2, 3, 4} <= set(series)
+    assert series.count("rest") == 34 and {1, 2, 3, 4, 5, 6} <= set(series)
     (chart,) = context["charts"]
-    assert [line["series"] == "rest" for line in chart["lines"]] == [True] * 36 + [False] * 4   # coloured curves on top
-    assert sum(len(line["points"]) for line in chart["lines"]) <= compare.POINTED
+    assert [line["series"] for line in chart["data"]["series"]] == series
     assert len(compare.page(runs)) < 500_000
+
+
+def test_a_curve_goes_by_step_epoch_and_time(made):
+    run, faster = runs_of(made, ENTRIES[:2])
+    (chart,) = compare.context([run, faster])["charts"]
+    assert chart["data"]["by"] == ["step", "epoch", "seconds"]
+    for one, line in zip((run, faster), chart["data"]["series"], strict=True):
+        steps = one.train.metrics["steps"]
+        step, epoch, seconds = (steps * factor for factor in line["by"])
+        assert (step, epoch) == (steps, one.summary["epochs"])
+        assert seconds == pytest.approx(steps * 64 / one.summary["images_per_second"])
 
 
 def test_which_is_best_is_only_said_on_the_same_images(made):

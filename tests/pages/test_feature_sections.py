@@ -44,13 +44,21 @@ def test_what_the_pixels_take_of_it_and_what_not_is_said(run, plain):
 def test_a_point_of_the_map_is_a_test_image_with_its_class_and_what_it_was_taken_for(run):
     shown = feature_sections.feature_map(run)
     labels, named = run["data"].array("test_labels.npy")[:100], run["svm"].array("predictions.npy")[:100]
-    assert [point["series"] for point in shown["points"]] == [label + 1 for label in labels]
-    assert [point["wrong"] for point in shown["points"]] == (labels != named).tolist()
+    order = np.argsort(labels, kind="stable")                # one series for each class
+    told = [(one["name"], text, look, x, y) for one in shown["data"]["series"]
+            for text, look, x, y in zip(one["text"], one.get("look", [""] * len(one["x"])), one["x"], one["y"], strict=True)]
+    assert [name for name, *_ in told] == [str(label) for label in labels[order]]
+    assert [look == "ring" for _, _, look, _, _ in told] == (labels != named)[order].tolist()
     assert shown["wrong"] == (labels != named).sum() and (shown["count"], shown["of"]) == (100, 360)
-    wrong = int(np.flatnonzero(labels != named)[0])
-    assert shown["points"][wrong]["text"] == f"{labels[wrong]}, classified as {named[wrong]}"
-    places = run["map"].array("places.npy")
-    assert np.allclose([(point["x"], point["y"]) for point in shown["points"]], 3 + 94 * places, atol=0.06)
+    texts = [f"{label}, classified as {other}" if label != other else str(label)
+             for label, other in zip(labels, named, strict=True)]
+    assert [text for _, text, *_ in told] == [texts[at] for at in order]
+    places = run["map"].array("places.npy")[order]
+    assert np.allclose([(x, 1 - y) for *_, x, y in told], places, atol=1e-5)
+    coloured = {one["name"]: one["series"] for one in shown["legend"] if one["series"] != "rest"}
+    errors = {str(label): int((named[labels == label] != label).sum()) for label in range(10)}
+    assert len(coloured) == 6 and min(errors[name] for name in coloured) >= max(
+        count for name, count in errors.items() if name not in coloured), "those with the most errors"
     assert [one["name"] for one in shown["legend"]] == synthetic_run.DIGITS
 
 

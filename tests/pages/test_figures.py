@@ -1,4 +1,4 @@
-"""Pictures and the geometry of charts."""
+"""Pictures and the geometry of the interval chart."""
 
 import base64
 import io
@@ -62,85 +62,6 @@ def test_filters_of_one_channel_are_grey():
     assert pictures.shape == (2, 3, 3, 1) and (pictures == 255).all()
 
 
-@pytest.mark.parametrize("low, high, texts", [
-    (0, 0.0731, ["0", "0.02", "0.04", "0.06"]),
-    (0, 10, ["0", "5", "10"]),
-    (88.6, 100, ["90", "95", "100"]),
-    (0, 3e-5, ["0", "0.00001", "0.00002", "0.00003"]),
-])
-def test_ticks_are_round_and_inside(low, high, texts):
-    assert [text for _, text in figures.ticks(low, high, 4)] == texts
-
-
-def line(*points):
-    return [{"name": "loss", "points": [(step, value, f"at {step}") for step, value in points]}]
-
-
-def test_a_line_chart_runs_from_step_0_at_the_left_to_the_last_at_the_right():
-    chart = figures.line_chart(line((0, 0.4), (5, 0.2), (10, 0.1)), 10, figures.loss_scale, [{"name": "level", "value": 0.3}])
-    points = chart["lines"][0]["points"]
-    assert [point["x"] for point in points] == [0, 50, 100]
-    assert [point["y"] for point in points] == [0, 50, 75]
-    assert chart["lines"][0]["path"] == "M0 0 L50 50 L100 75"
-    assert chart["references"][0]["y"] == pytest.approx(25)
-    assert [tick["text"] for tick in chart["x_ticks"]] == ["0", "2", "4", "6", "8", "10"]
-
-
-def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale():
-    chart = figures.line_chart(line((1, 1.0), (2, 0.1), (3, 0.01)), 3, figures.loss_scale)
-    ys = [point["y"] for point in chart["lines"][0]["points"]]
-    assert chart["stretched"] and ys[0] == 0 and ys[2] < 100
-    assert ys[1] - ys[0] == pytest.approx(ys[2] - ys[1], abs=0.01)
-    assert [tick["text"] for tick in chart["y_ticks"]] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
-    assert not figures.line_chart(line((1, 1.0), (2, 0.1), (3, 0.0)), 3, figures.loss_scale)["stretched"]
-
-
-@pytest.mark.parametrize("values", [(0.45, 0.32), (2.1, 0.02), (0.31, 0.31)])
-def test_the_logarithmic_scale_has_ticks_and_even_ratios_also_where_values_are_close(values):
-    height, ticks, stretched = figures.log_scale(values)
-    low, top = min(values), max(values)
-    assert stretched and len(ticks) > 1 and all(0 <= height(value) <= 1 + 1e-9 for value, _ in ticks)
-    assert height(top) == pytest.approx(1)
-    assert height(low) - height(low / 1.1) == pytest.approx(height(top) - height(top / 1.1))
-
-
-def test_a_zero_has_no_logarithm_but_a_scale():
-    assert figures.log_scale([0.0, 1.0])[2] is False
-
-
-def test_a_line_chart_of_one_step_and_one_of_zeros_can_be_drawn():
-    assert figures.line_chart(line((0.5, 0.4)), 1, figures.loss_scale)["lines"][0]["points"][0]["x"] == 50
-    assert figures.line_chart(line((1, 0.0), (2, 0.0)), 2, figures.loss_scale)["lines"][0]["points"][0]["y"] == 100
-
-
-@pytest.mark.parametrize("values", [(0.1, 0.2), (0.1, 0.9, 0.99, 0.9998), (0.5, 1.0), (1.0, 1.0), (0.0, 0.0)])
-def test_a_scale_of_shares_widens_towards_100_percent_and_holds_it(values):
-    height, ticks, _ = figures.share_scale(values)
-    heights = [height(value) for value in sorted({0.0, *values})]
-    assert heights[0] == 0 and heights[-1] <= 1 and heights == sorted(heights)
-    texts = [text for _, text in ticks]
-    assert texts[-1] == "0 %" and len(texts) > 1 and "100 %" not in texts
-    assert all(0 <= height(value) <= 1 for value, _ in ticks)
-    if max(values) >= 0.99:
-        assert height(0.99) - height(0.9) == pytest.approx(height(0.9))
-
-
-def test_a_levels_name_stands_where_the_curve_is_not():
-    falling = [(x, 5 + 0.9 * x) for x in range(0, 101, 5)]                                # y from the top
-    assert figures._label_place(20, falling) == {"left": False, "above": True}            # the curve ends far below it
-    assert figures._label_place(80, falling) == {"left": True, "above": False}            # and begins far above it
-    assert figures._label_place(97, falling)["above"] and not figures._label_place(3, falling)["above"]   # within the plot
-
-
-@pytest.mark.parametrize("steps_per_epoch, last, marks", [
-    (23, 230, {"epoch 2": 46, "4": 92, "6": 138, "8": 184}), (938, 4690, {"epoch 1": 938, "2": 1876, "3": 2814, "4": 3752}),
-    (1875, 500, {}), (10, 10, {}), (10, 11, {"epoch 1": 10}), (100, 10_000, {f"{'epoch ' * (n == 20)}{n}": 100 * n
-                                                                            for n in (20, 40, 60, 80)}),
-])
-def test_the_ends_of_epochs_are_marked_few_enough_to_read(steps_per_epoch, last, marks):
-    assert {mark["name"]: mark["value"] for mark in figures.epoch_marks(steps_per_epoch, last)} == marks
-
-
 def test_an_interval_chart_keeps_order_and_errors_on_its_scale():
     chart = figures.interval_chart([{"value": 0.9, "error": 0.02}, {"value": 0.8, "error": None}])
     first, second = chart["rows"]
@@ -152,24 +73,3 @@ def test_an_interval_chart_stays_within_0_and_100_percent():
     chart = figures.interval_chart([{"value": 1.0, "error": None}])
     assert chart["rows"][0]["at"] == 100
     assert chart["ticks"][-1]["text"] == "100.0 %"
-
-
-@pytest.mark.parametrize("values", [[0.1, 0.985, 0.99], [0.61, 0.66, 0.68], [0.97, 0.986], [0.5, 0.5], [1.0, 0.9], [1.0],
-                                    [0.0, 0.1]])
-def test_accuracies_have_a_scale_on_which_the_better_lies_higher(values):
-    height, ticks = figures.score_scale(values)
-    heights = [height(value) for value in sorted(values)]
-    assert heights == sorted(heights) and all(0 <= one <= 1 for one in heights)
-    assert len(set(heights)) == len(set(values)), "different ones lie apart"
-    assert len(ticks) >= 2 and all(-0.01 <= place <= 1.01 for place, _ in ticks), ticks
-
-
-def test_good_accuracies_are_told_apart_beside_a_bad_one():
-    height, _ = figures.score_scale([0.1, 0.98, 0.99])
-    assert height(0.99) - height(0.98) > 0.1
-
-
-def test_a_scatter_has_its_places_in_percent_from_the_left_and_from_the_top():
-    chart = figures.scatter([{"x": 0.25, "y": 1, "run": 3}], [(0.5, "middle")], [(0, "low"), (1, "higher")])
-    assert chart["points"] == [{"x": 25, "y": 0, "run": 3}] and chart["x_ticks"] == [{"at": 50, "text": "middle"}]
-    assert chart["y_ticks"] == [{"at": 100, "text": "low"}, {"at": 0, "text": "higher"}] and chart["widest"] == "higher"

@@ -155,13 +155,13 @@ def test_curves_are_means_over_the_seeds_of_the_history(tmp_path):
     points, width = multipliers_page._losses(group.cells[group.arms[0]].values())
     losses = [cells.inputs[f"train{number}"].tensors("history.safetensors")["losses"] for number in (0, 1)]
     mean = (losses[0] + losses[1]) / 2
-    assert points[0][2] == pytest.approx(mean[:width].mean()) and points[-1][1] == len(mean)
+    assert points[0][1] == pytest.approx(mean[:width].mean()) and points[-1][0] + width / 2 >= len(mean) - 1
     assert multipliers_page.CURVE <= len(points) < 2 * multipliers_page.CURVE
 
 
 def test_the_scale_of_losses_is_logarithmic_also_where_they_are_close(full):
     for group in context_of(full)["groups"]:
-        assert group["curves"]["stretched"] and len(group["curves"]["y_ticks"]) > 1
+        assert group["curves"]["kind"] == "log" and len(group["curves"]["still"]["y_ticks"]) > 2
 
 
 def test_times_are_beside_exacts(full):
@@ -177,7 +177,7 @@ def test_a_multiplier_has_its_colour_on_every_page_and_two_arms_never_share_one(
         return multiplier_runs.Arm(trained, ("forward",), tested or trained, None)
 
     known = [arm(name) for name in multipliers.MULTIPLIERS]
-    assert list(multipliers_page.colours(known).values()) == list(range(1, 8))
+    assert list(multipliers_page.colours(known).values()) == [1, 2, 3, 4, 5, 6, "rest"]
     assert multipliers_page.colours([known[4]]) == {known[4]: 5}
     arms = [arm("am32"), arm("am32", "exact"), arm("a.npy"), arm("b.npy"), *(arm(f"{number}.npy") for number in range(9))]
     found = multipliers_page.colours(arms)
@@ -243,49 +243,6 @@ def test_an_artifacts_settings_are_what_tells_its_cells_apart():
     told = [of["settings"] for of in spec["params"]["entries"]]
     assert [of["batch_size"] for of in told] == [64, 32]
     assert all(set(of) == {*stages.MULTIPLIER_CELL, "batch_size"} for of in told)
-
-
-# Colours. Matrices of Machado, Oliveira and Fernandes, 2009, for linear RGB: no red, no green, no blue cones.
-
-VISIONS = {
-    "full": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]]),
-}
-
-
-def palette(scheme):
-    """Linear RGB (9, 3) of the paper and the eight colours."""
-    at = {"light": 0, "dark": 1}[scheme]
-    block = re.findall(r"\.multipliers \{ (--series.*?) \}", STYLE)[at]
-    found = {name: re.findall(rf"--{name}: (#\w+)", STYLE)[at] for name in ("paper", "ink")}
-    codes = [found["paper"], found["ink"], *re.findall(r"#\w+", block)]
-    values = np.array([[int(code[place:place + 2], 16) for place in (1, 3, 5)] for code in codes]) / 255
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-
-
-def oklab(linear):
-    """Perceptual coordinates of linear RGB (Ottosson, 2020)."""
-    cones = np.clip(linear, 0, 1) @ np.array([[0.4122214708, 0.2119034982, 0.0883024619],
-                                              [0.5363325363, 0.6806995451, 0.2817188376],
-                                              [0.0514459929, 0.1073969566, 0.6299787005]])
-    return np.cbrt(cones) @ np.array([[0.2104542553, 1.9779984951, 0.0259040371], [0.793617785, -2.428592205, 0.7827717662],
-                                      [-0.0040720468, 0.4505937099, -0.808675766]])
-
-
-@pytest.mark.parametrize("vision", VISIONS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_two_colours_look_alike_to_any_eye(scheme, vision):
-    found = oklab(palette(scheme)[1:] @ VISIONS[vision].T)
-    distances = np.linalg.norm(found[:, None] - found[None], axis=-1) + np.eye(len(found))
-    assert len(found) == multipliers_page.COLOURS and distances.min() > 0.08   # 0.02 is just noticeable
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_stands_out_from_the_paper(scheme):
-    paper, *colours = palette(scheme) @ [0.2126, 0.7152, 0.0722]
-    assert min((max(one, paper) + 0.05) / (min(one, paper) + 0.05) for one in colours) >= 3   # WCAG 2, for graphics
 
 
 def test_arms_of_weights_as_they_are_have_accuracies_but_neither_times_nor_curves(tmp_path, monkeypatch):

@@ -82,6 +82,14 @@ def test_rows_of_the_confusion_matrix_are_the_true_classes(digits):
     assert [sum(row) for row in confusion] == np.bincount(labels).tolist()
 
 
+@pytest.mark.parametrize("launching", ["as CUDA graphs", "one by one (cudaErrorNotSupported)"])
+def test_the_page_says_how_kernels_were_launched(digits, monkeypatch, launching):
+    device = digits["train"].metrics["device"]
+    assert "kernels launched" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].metrics, "launching", launching)
+    assert f"{device}; kernels launched {launching}" in text_of(page_of(digits))
+
+
 def test_the_weights_path_is_relative_to_the_repository():
     path = report.sources.ROOT / "results/train/t0/weights.bin"
     assert report._from_root(path) == "results/train/t0/weights.bin"
@@ -274,8 +282,8 @@ def test_the_page_does_not_tell_the_hosts_name(digits, monkeypatch):
 
 def test_text_from_the_artifacts_is_escaped(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic_run, "DIGITS", ["<script>alert(1)</script>", *synthetic_run.DIGITS[1:]])
-    run = synthetic_run.make(tmp_path)
-    assert "<script" not in report.page(run, report.summary(run, "r0123456789e"))
+    run = synthetic_run.make(tmp_path, mapped=50)            # whose classes are data of a chart too
+    assert "<script>alert" not in report.page(run, report.summary(run, "r0123456789e"))
 
 
 def test_the_page_is_one_small_file_that_names_no_other(digits_page):

@@ -47,18 +47,19 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
     monkeypatch.setattr(report_sections, "_windows", lambda steps: [slice(0, 23), slice(23, 46), slice(46, 69)])
     epochs = lenet["train"].metrics
     loss, accuracy = report_sections.loss_curve(lenet, None), report_sections.accuracy_curve(lenet)
-    assert [point["text"] for point in loss["lines"][0]["points"]] == [
-        f"steps {23 * at + 1} to {23 * at + 23}: {value:.4g}" for at, value in enumerate(epochs["loss"])]
-    assert [float(re.search(r"[\d.]+(?=\s%)", point["text"])[0]) for point in accuracy["lines"][0]["points"]] == pytest.approx(
-        [100 * value for value in epochs["accuracy"]], abs=0.05)
-    assert [mark["name"] for mark in loss["marks"]] == ["epoch 1", "2"]
-    assert loss["references"][0]["name"] == f"test images: {lenet['evaluate'].metrics['loss']:.4g}"
+    losses, level = loss["data"]["series"]
+    assert losses["x"] == [11.5, 34.5, 57.5] and [round(losses["by"][1] * x, 6) for x in losses["x"]] == [0.5, 1.5, 2.5]
+    assert losses["y"] == pytest.approx(epochs["loss"], rel=1e-5)
+    assert accuracy["data"]["series"][0]["y"] == pytest.approx(epochs["accuracy"], rel=1e-5)
+    tested = lenet["evaluate"].metrics["loss"]
+    assert level["label"] == f"test images {tested:.4g}" and level["y"] == pytest.approx([tested] * 2, rel=1e-5)
+    assert level["x"] == [0, 69] and loss["still"]["labels"][1]["text"] == level["label"]
 
 
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
     assert report_sections.accuracy_curve(run) is None
-    assert report_sections.loss_curve(run, 0.07)["references"][0]["name"] == "the average image: 0.07"
+    assert report_sections.loss_curve(run, 0.07)["still"]["labels"][1]["text"] == "average image 0.07"
 
 
 def test_the_surest_mistakes_come_first(lenet):

@@ -135,13 +135,16 @@ def test_numbers_and_table_have_every_run(inputs):
 
 def test_every_key_has_a_picture_with_a_point_for_each_run(inputs):
     rate, filters = search.context(found(inputs))["pictures"]
-    places = {point["run"]: point for point in rate["points"]}
-    assert [round(places[run]["x"]) for run in (1, 2)] == [33, 67], "on a logarithmic scale"
-    assert places[2]["y"] < places[1]["y"] < places[3]["y"] == 100 and places[3]["failed"], "the better the higher"
-    assert [point["run"] for point in rate["points"]][-1] == 2 and places[2]["best"]
-    assert all(0 <= point[axis] <= 100 for picture in (rate, filters) for point in picture["points"] for axis in "xy")
-    assert {point["run"]: point["x"] < 50 for point in filters["points"]} == {1: True, 2: True, 3: False}
-    assert [tick["text"] for tick in filters["x_ticks"]] == ["256, 128", "8"]
+    (one,) = rate["still"]["series"]
+    left, right, bottom = (rate["still"][name] for name in ("left", "right", "bottom"))
+    places = dict(zip(one["run"], one["at"], strict=True))
+    assert [round(3 * (places[run][0] - left) / (right - left), 2) for run in "12"] == [1, 2], "on a logarithmic scale"
+    assert places["2"][1] < places["1"][1] < places["3"][1] == bottom, "the better the higher"
+    assert one["run"][-1] == "2" and dict(zip(one["run"], one["look"], strict=True)) == {"1": "", "2": "best", "3": "failed"}
+    (one,) = filters["still"]["series"]
+    assert {run: x < (left + right) / 2 for run, (x, _) in zip(one["run"], one["at"], strict=True)} == {
+        "1": True, "2": True, "3": False}
+    assert [tick["text"] for tick in filters["still"]["x_ticks"]] == ["256, 128", "8"]
 
 
 def test_the_stage_writes_all_that_is_published(inputs, tmp_path):

@@ -6,8 +6,14 @@ results, in one of the two ways, and a needless one in the order in which the wo
 
 Events tell the time that the work would take on a GPU, whenever it runs here: the streams run side by side, work begins
 when it was queued and what is before it on its stream is done, and only launches and copies take time.
+
+A stream that captures records its work as nodes of a graph, each behind the nodes that its stream had and those of the
+events that it waited for. What CUDA refuses within a capture is refused here, and ends it: allocations, copies from and to the
+host, waiting on the host, waiting for work outside, a branch that is not joined. A replayed graph runs the last of the nodes
+that it may: a missing edge shows in the results.
 """
 
+import copy
 import ctypes
 import json
 import pathlib
@@ -59,6 +65,8 @@ class Gpu:
 
     def __init__(self, memory=1 << 30, eager=()):
         self.total, self.used, self.eager = memory, 0, eager
+        self.capture, self.replayed = None, []   # the _Capture that is under way; number of nodes of each graph launched
+        self.ranges, self.ranged = [], []   # open NVTX ranges; (ranges open, kernel) of each launch or record of one
         self.streams, self.launched, self.largest_shared = [], [], {}
         self.queued, self.done = [], []   # kernels' names, and "copy" for each copy of images, in order
         self.ndarray = ndarray
@@ -66,11 +74,16 @@ class Gpu:
         self.cuda = types.SimpleNamespace(
             Memory=lambda size: _Memory(self, size), MemoryPointer=_Pointer, Event=_Event,
             Stream=lambda non_blocking: _Stream(self), get_elapsed_time=lambda begin, end: end.time - begin.time,
+            nvtx=types.SimpleNamespace(RangePush=self.ranges.append, RangePop=self.ranges.pop),
             driver=types.SimpleNamespace(CUDADriverError=CUDADriverError),
             runtime=types.SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError, runtimeGetVersion=lambda: 12090, memcpyAsync=self._memcpy,
                 memcpyHostToDevice=1, memcpyDeviceToDevice=3, memGetInfo=lambda: (self.total - self.used, self.total)))
         self.copy_ms, self.now = 1.0, 0.0   # of a copy (a launch takes 1); the host's clock, which advances where it waits
+
+    def not_in_a_capture(self, call):
+        if self.capture:
+            self.capture.refuse(f"cudaErrorStreamCaptureUnsupported: {call} within a capture")
 
     def empty_pinned(self, shape, dtype):
         return np.full(shape, 77, dtype)
@@ -86,8 +99,49 @@ class Gpu:
         self.streams[stream].add(work, self.copy_ms)
 
 
+class _Capture:
+    """nodes: [(work, milliseconds, numbers of the nodes before it)]; last: {stream: numbers of the nodes that end it}."""
+
+    def __init__(self, origin):
+        self.origin, self.nodes, self.last, self.fault = origin, [], {origin: ()}, None
+
+    def add(self, stream, work, milliseconds):
+        self.nodes.append((work, milliseconds, self.last[stream]))
+        self.last[stream] = (len(self.nodes) - 1,)
+
+    def refuse(self, fault):
+        """End in failure, as CUDA does: the call fails, and so does end_capture."""
+        self.fault = fault
+        raise CUDARuntimeError(fault)
+
+    def finished(self):
+        """The numbers of all nodes before the end of the first stream."""
+        found, todo = set(), list(self.last[self.origin])
+        while todo:
+            number = todo.pop()
+            found.add(number)
+            todo += self.nodes[number][2]
+        return found
+
+
+class _Graph:
+    def __init__(self, gpu, nodes):
+        self.gpu, self.nodes = gpu, nodes
+
+    def launch(self, stream):
+        self.gpu.replayed.append(len(self.nodes))
+        stream.add(self.run, sum(milliseconds for _, milliseconds, _ in self.nodes))
+
+    def run(self):
+        left = dict(enumerate(self.nodes))
+        while left:
+            number = max(number for number, (_, _, after) in left.items() if not left.keys() & set(after))
+            left.pop(number)[0]()
+
+
 class _Memory:
     def __init__(self, gpu, size):
+        gpu.not_in_a_capture("cudaMalloc")
         if size > gpu.total - gpu.used:
             raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
         self.gpu, self.size = gpu, size
@@ -132,6 +186,7 @@ class ndarray:
         self.values = memptr.view(self.nbytes).view(self.dtype).reshape(self.shape)
 
     def set(self, values, stream):
+        stream.not_capturing("a copy from the host")
         assert values.dtype == self.dtype and values.shape == self.shape
 
         def work():
@@ -140,6 +195,7 @@ class ndarray:
         stream.add(work)
 
     def get(self, stream, out):
+        stream.not_capturing("a copy to the host")
         def work():
             out[...] = self.values
 
@@ -152,12 +208,36 @@ class _Stream:
         self.now = 0.0   # milliseconds: when all that has run is done
         gpu.streams.append(self)
 
+    def capturing(self):
+        return self.gpu.capture is not None and self in self.gpu.capture.last
+
+    def not_capturing(self, call):
+        if self.capturing():
+            self.gpu.not_in_a_capture(call)
+
+    def begin_capture(self):
+        if self.gpu.capture:
+            raise CUDARuntimeError("cudaErrorIllegalState: already capturing")
+        self.gpu.capture = _Capture(self)
+
+    def end_capture(self):
+        capture, self.gpu.capture = self.gpu.capture, None
+        if capture.fault:
+            raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated: operation failed due to a previous error")
+        if len(capture.finished()) < len(capture.nodes):
+            raise CUDARuntimeError("cudaErrorStreamCaptureUnjoined: a stream that joined the capture is not joined again")
+        return _Graph(self.gpu, capture.nodes)
+
     def add(self, work, milliseconds=0.0):
+        if self.capturing():
+            self.gpu.capture.add(self, work, milliseconds)
+            return
         self.queue.append((work, self.gpu.now, milliseconds))
         if self.ptr in self.gpu.eager:
             self.run_until(lambda: not self.queue)
 
     def synchronize(self):
+        self.not_capturing("cudaStreamSynchronize")
         self.run_until(lambda: not self.queue)
         self.gpu.now = max(self.gpu.now, self.now)
 
@@ -168,6 +248,10 @@ class _Stream:
             work()
 
     def record(self, event):
+        event.capture = self.gpu.capture if self.capturing() else None
+        if event.capture:
+            event.after = event.capture.last[self]
+            return event
         event.stream, event.passed = self, (passed := [])
 
         def work():
@@ -178,17 +262,28 @@ class _Stream:
         return event
 
     def wait_event(self, event):
-        wait = event.waiting()
+        capture = self.gpu.capture
+        if event.capture and event.capture is capture:
+            capture.last[self] = tuple(sorted({*capture.last.get(self, ()), *event.after}))
+        elif self.capturing() or event.capture:
+            fault = "cudaErrorStreamCaptureIsolation: an event of work outside the capture, or of an earlier one"
+            capture.refuse(fault) if capture else _fail(fault)
+        else:
+            wait = event.waiting()
 
-        def work():
-            self.now = max(self.now, wait())
+            def work():
+                self.now = max(self.now, wait())
 
-        self.add(work)
+            self.add(work)
+
+
+def _fail(fault):
+    raise CUDARuntimeError(fault)
 
 
 class _Event:
     def __init__(self, disable_timing=False):
-        self.stream, self.passed, self.time = None, [0.0], None
+        self.stream, self.passed, self.time, self.capture, self.after = None, [0.0], None, None, ()
 
     def waiting(self):
         """A function that waits for the event's last record so far, which a later one does not change, and returns its time."""
@@ -202,6 +297,8 @@ class _Event:
         return wait
 
     def synchronize(self):
+        if self.capture:
+            self.capture.refuse("cudaErrorCapturedEvent: cudaEventSynchronize of an event within a capture")
         time = self.waiting()()
         if self.stream:   # one that was never recorded is done
             self.stream.gpu.now = max(self.stream.gpu.now, time)
@@ -230,12 +327,14 @@ class _Kernel:
 
     def kernel(self, grid, block, arguments, shared_bytes, stream):
         assert shared_bytes <= self.max_dynamic_shared_size_bytes
+        # By value, as they are now: numbers, and arrays' addresses.
+        values = [argument.values if isinstance(argument, ndarray) else copy.copy(argument) for argument in arguments]
 
         def work():
             self.gpu.done.append(self.function.name)
-            values = [argument.values if isinstance(argument, ndarray) else argument for argument in arguments]
             self.function(grid, block, values, shared_bytes)
 
+        self.gpu.ranged.append((tuple(self.gpu.ranges), self.function.name))
         self.gpu.launched.append((self.function.name, stream.ptr))
         self.gpu.queued.append(self.function.name)
         stream.add(work, 1.0)

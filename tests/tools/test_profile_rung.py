@@ -133,22 +133,6 @@ def test_one_step_makes_the_launches_that_it_prints(monkeypatch, tmp_path, capsy
     started, stopped = called
     assert [name for name, _ in machine.launched[started:stopped]] == [kernel for _, _, kernel in printed]
     assert ["a", "conv2d_forward", "conv2d_forward"] in printed and started == len(printed)
+    assert machine.ranged[started:stopped] == [(("step", f"{layer}: {operation}"), kernel)
+                                               for layer, operation, kernel in printed]
     cuda_executor._cupy.cache_clear()
-
-
-def test_every_step_of_the_plan_is_a_range_with_its_own_launches():
-    said = []
-    launch = types.SimpleNamespace(kernel=lambda *arguments: said.append("launch"), grid=(1,), block=(1,), arguments=[()],
-                                   shared_bytes=0)
-    plan = types.SimpleNamespace(steps=[types.SimpleNamespace(layer="a", operation="conv", launches=[1, 2]),
-                                        types.SimpleNamespace(layer="", operation="loss", launches=[1])])
-    one_step.run_in_ranges(types.SimpleNamespace(stream=None), plan, types.SimpleNamespace(launches=[launch] * 3), said.append,
-                           lambda: said.append("end"))
-    assert said == ["a: conv", "launch", "launch", "end", ": loss", "launch", "end"]
-
-
-def test_cupy_without_nvtx_costs_the_ranges_only():
-    push, pop = one_step.ranges(types.SimpleNamespace())
-    assert push("a: conv") is None and pop() is None
-    nvtx = types.SimpleNamespace(RangePush=print, RangePop=len)
-    assert one_step.ranges(types.SimpleNamespace(nvtx=nvtx)) == (print, len)

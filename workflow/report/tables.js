@@ -43,15 +43,3 @@ for (const box of document.querySelectorAll("input[data-filters]")) {
   box.addEventListener("input", filter);
   filter();
 }
-
-// Highlights the curve of the run that is pointed at in a legend or a table.
-for (const group of document.querySelectorAll("[data-runs]")) {
-  const mark = run => document.querySelectorAll("[data-run]").forEach(one => {
-    one.classList.toggle("pointed", run !== undefined && one.dataset.run === run);
-    one.classList.toggle("behind", run !== undefined && one.dataset.run !== run);
-  });
-  for (const start of ["pointerover", "focusin"]) {
-    group.addEventListener(start, event => mark(event.target.closest("[data-run]")?.dataset.run));
-  }
-  for (const end of ["pointerleave", "focusout"]) group.addEventListener(end, () => mark());
-}

@@ -111,11 +111,12 @@ def metrics(run):
         "memory": run.memory(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
+        "launching": run.executor.launching(),
     }
 
 
 def joined(parts):
-    """The metrics of the whole training: sums of lengths and times; memory, kernels and device of the last part."""
+    """The metrics of the whole training: sums of lengths and times; memory, kernels, device and launching of the last part."""
     last, operations = parts[-1], {}
     for part in parts:
         for name, seconds in part["seconds_by_operation"].items():
@@ -127,7 +128,7 @@ def joined(parts):
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs")},
         "parts": [{name: part[name] for name in ("steps", "epochs", "frozen")} for part in parts],
         "seconds_by_operation": operations,
-        **{name: last[name] for name in ("seconds_from_samples", "memory", "kernels", "device")},
+        **{name: last[name] for name in ("seconds_from_samples", "memory", "kernels", "device", "launching")},
     }
 
 

@@ -11,8 +11,8 @@ import fake_cupy
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create
+from ladder.executors.cuda import clock, nvrtc, streaming
 from ladder.executors.cuda import executor as cuda_executor
-from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import layers, networks, optimizers, weights
 from ladder.rungs import variants
@@ -137,7 +137,7 @@ def test_float32_images_are_streamed_too(pretend):
 def test_a_feed_that_does_not_wait_or_turn_gives_other_bytes(pretend, expected, monkeypatch, name, broken):
     """Without the wait for the copy, or with a single buffer, bytes must differ: else the tests above prove nothing."""
     pretend()
-    monkeypatch.setattr(cuda_executor._Feed, name, broken)
+    monkeypatch.setattr(streaming.Feed, name, broken)
     parameters, losses = train(cuda_executor.Executor(1, "host"))
     assert not np.array_equal(losses, expected[1])
 
@@ -208,33 +208,33 @@ def test_the_next_batch_is_copied_while_one_is_computed(pretend):
 
 
 def on_one_stream(monkeypatch):
-    made = cuda_executor._Feed.__init__
+    made = streaming.Feed.__init__
 
     def made_late(self, cupy, *arguments):
         made(self, cupy, *arguments)
         self._stream = cupy.streams[0]
 
-    monkeypatch.setattr(cuda_executor._Feed, "__init__", made_late)
+    monkeypatch.setattr(streaming.Feed, "__init__", made_late)
 
 
 def waiting_for_the_batch(monkeypatch):
-    stage = cuda_executor._Feed._stage
+    stage = streaming.Feed._stage
 
     def staged(self, slot, *batch):
         self._stream.wait_event(self._read[1 - slot])
         stage(self, slot, *batch)
 
-    monkeypatch.setattr(cuda_executor._Feed, "_stage", staged)
+    monkeypatch.setattr(streaming.Feed, "_stage", staged)
 
 
 def waiting_on_the_host(monkeypatch):
-    release = cuda_executor._Feed.release
+    release = streaming.Feed.release
 
     def released(self, stream, batch):
         stream.synchronize()
         release(self, stream, batch)
 
-    monkeypatch.setattr(cuda_executor._Feed, "release", released)
+    monkeypatch.setattr(streaming.Feed, "release", released)
 
 
 def when_it_is_needed(monkeypatch):
@@ -243,7 +243,7 @@ def when_it_is_needed(monkeypatch):
         self._staged[self._slot] = None
         self._slot, self._offset = 1 - self._slot, self._offset + batch
 
-    monkeypatch.setattr(cuda_executor._Feed, "release", released)
+    monkeypatch.setattr(streaming.Feed, "release", released)
 
 
 @pytest.mark.parametrize("broken", [on_one_stream, waiting_for_the_batch, waiting_on_the_host, when_it_is_needed])
@@ -421,8 +421,8 @@ def test_without_the_waits_two_streams_give_other_bytes(pretend, expected, monke
 
 def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkeypatch):
     gpu = pretend()
-    monkeypatch.setattr(cuda_executor, "WARM_UP", 2)
-    monkeypatch.setattr(cuda_executor, "SAMPLE_EVERY", 4)
+    monkeypatch.setattr(clock, "WARM_UP", 2)
+    monkeypatch.setattr(clock, "SAMPLE_EVERY", 4)
     executor = cuda_executor.Executor(1, "device")
     train(executor)   # batches 4, 4, 4, 1 twice: steps 2 and 6 are sampled, 8 of 26 images
     launches = {}
@@ -430,7 +430,7 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
     for one in plan.training_plan(settings, plan.Dataset(13, "uint8"), plan.Length(8, 4)).steps:
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
     assert executor.seconds == pytest.approx({work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()})
-    assert len(gpu.launched) == 8 * sum(launches.values())
+    assert len(gpu.done) == 8 * sum(launches.values())
 
     executor.seconds = {"loss": 5.0, "input": 1.0}   # as after a restart
     assert executor.seconds == {"loss": 5.0, "input": 1.0}

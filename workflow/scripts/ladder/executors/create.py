@@ -5,12 +5,15 @@ Interface of an executor:
     allocate(plan, placed)   {name: array} for all buffers of a plan: those in `placed`, the others new and zero; with several
                              plans over the same placed arrays, call it for the largest batch first
     run(plan, arrays)        run the steps once, in order
+    run_many(plan, arrays, count)   the same as `count` runs; on a GPU recorded once and replayed
+    together                 runs that one call of run_many should ask for, at most: 1 where the caller can look after each one
     fill(array, values)      overwrite a placed array from the host
     fetch(array)             a placed array's values as a NumPy array
     seconds                  {category: seconds spent}; set it to continue from the times of an interrupted run. COPIES of
                              streamed images run beside the other categories; WAITING is the part that does not
     measures_every_step      True if `seconds` covers all steps, False if it extrapolates from samples; can be set to True
     device(), workspace_bytes()
+    launching()              how kernel launches reach a GPU, in words; "" without a GPU
     device_bytes()           GPU memory in use according to the driver; None without a GPU
     synchronize()            wait until all work is done
 """

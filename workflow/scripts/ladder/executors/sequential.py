@@ -19,6 +19,7 @@ class Executor:
     """Runs plans on one thread, for any `threads` (interface: see create.py)."""
 
     measures_every_step = True
+    together = 1
 
     def __init__(self, threads):
         self.seconds = {}
@@ -47,8 +48,15 @@ class Executor:
             if _compilations(operation) == known:   # else the time includes Numba's compilation
                 self.seconds[step.work] = self.seconds.get(step.work, 0.0) + time.perf_counter() - started
 
+    def run_many(self, plan, arrays, count):
+        for _ in range(count):
+            self.run(plan, arrays)
+
     def device(self):
         return f"cpu: {runtime.machine()['processor']}, 1 thread, Numba {numba.__version__}"
+
+    def launching(self):
+        return ""
 
     def workspace_bytes(self):
         return 0

@@ -15,14 +15,11 @@ import numpy as np
 
 from ladder.classifiers import metrics
 from ladder.network import networks, weights
-from ladder.pages import feature_sections, figures, report_sections, roles, templates
+from ladder.pages import charts, feature_sections, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-COLOURS = 8        # runs and parts that colours can distinguish
-NAMED = 4          # number of runs with a colour, the most accurate ones, if there are more than COLOURS
+COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
-DOTS = 40          # a chart with more points than this draws no dots
-POINTED = 600      # maximum points per chart that show their value when pointed at
 NUMBERS = {        # summary key -> its head in compare.csv and on the page
     "test_accuracy": "test accuracy", "control_accuracy": "untrained", "raw_pixel_accuracy": "raw pixels",
     "images_per_second": "images/s",
@@ -159,7 +156,8 @@ def context(runs):
         "scored_on": _scored_on(ran),
         "labelled": [run.number for run in ran if feature_sections.with_labels(run.summary["features"])],
         "has": {key: any(run.summary[key] is not None for run in ran) for key in NUMBERS},
-        "legend": [{"number": run.number, "label": labels[run.number], "series": series[run.number]} for run in ran],
+        "legend": [{"key": run.number, "name": f"{run.number} {labels[run.number]}".strip(), "series": series[run.number]}
+                   for run in ran],
         "charts": _charts(ran, series, labels),
         "stage_heads": [roles.title(name) for name in _stages(ran)],
         "stage_rows": [_stage_row(run, _stages(ran), labels) for run in ran],
@@ -225,10 +223,10 @@ def _one_dataset(ran):
 
 
 def _series(ran):
-    """Run number -> number of its colour; 'rest' for all but the NAMED most accurate of many runs."""
+    """Run number -> number of its colour; 'rest' for all but the COLOURS most accurate of many runs."""
     if len(ran) <= COLOURS:
         return {run.number: number for number, run in enumerate(ran, 1)}
-    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:NAMED]
+    best = sorted(ran, key=lambda run: (-(run.summary["test_accuracy"] or 0), _comparable(run.loss)))[:COLOURS]
     return {run.number: "rest" for run in ran} | {run.number: number for number, run in enumerate(best, 1)}
 
 
@@ -268,59 +266,47 @@ def cell(value):
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-    """A quantity by step: its tensor in history.safetensors, titles and scale of its chart, and the format of a value."""
+    """A quantity by step: its tensor in history.safetensors, the title of its chart, and the function that makes its axis."""
 
     tensor: str
     title: str
-    what: str
-    scale: Callable
-    text: Callable
+    axis: Callable
 
 
-LOSSES = {kind: Quantity("losses", "Loss", what, figures.loss_scale, "{:.4g}".format) for kind, what in (
-    ("mse", "mean squared error of the reconstruction"), ("cross_entropy", "cross-entropy"))}
-ACCURACY = Quantity("hits", "Accuracy", "on the training images", figures.share_scale, templates.percent)
+LOSSES = {kind: Quantity("losses", title, charts.loss_axis) for kind, title in (
+    ("mse", "Loss, mean squared error of the reconstruction"), ("cross_entropy", "Loss, cross-entropy"))}
+ACCURACY = Quantity("hits", "Accuracy on the training images", functools.partial(charts.share_axis, from_zero=True))
 
 
 def _charts(ran, series, labels):
-    """Line charts of the training losses, one for each kind of loss, and of the training accuracies."""
+    """Charts of the training losses, one for each kind of loss, and of the training accuracies."""
     shown = [(quantity, [run for run in ran if run.network.loss == kind]) for kind, quantity in LOSSES.items()]
     shown.append((ACCURACY, [run for run in ran if run.network.classifies]))
-    charts = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
-    return [chart for chart in charts if chart]
+    drawn = [_chart(quantity, [run for run in some if run.summary["loss"]], series, labels) for quantity, some in shown]
+    return [chart for chart in drawn if chart]
 
 
 def _chart(quantity, some, series, labels):
-    lines = []
-    for run in sorted(some, key=lambda run: series[run.number] != "rest"):   # coloured curves are drawn last, on top
-        points = _points(run, quantity.tensor)
-        told = [(step, value, f"run {run.number}, step {last:,}: {quantity.text(value)}") for step, last, value in points]
-        lines += [{"name": labels[run.number], "points": told, "run": run}] if told else []
+    points = {run.number: _points(run, quantity.tensor) for run in some}
+    lines = [{"name": f"run {run.number} ({labels[run.number]})" if labels[run.number] else f"run {run.number}",
+              "label": str(run.number), "key": run.number, "series": series[run.number], "points": points[run.number],
+              "by": report_sections.paces(run.train, run.images)} for run in some if points[run.number]]
     if not lines:
         return None
-    last = max(run.train.metrics["steps"] for run in some)
-    chart = figures.line_chart(lines, last, quantity.scale)
-    for drawn, line in zip(chart["lines"], lines, strict=True):
-        drawn |= {"series": series[line["run"].number], "run": line["run"].number,
-                  "points": _thinned(drawn["points"], POINTED // len(lines)), "dense": len(lines) * len(drawn["points"]) > DOTS}
-    lost = [run.number for run in some if not _points(run, quantity.tensor)]
-    return {"title": quantity.title, "what": quantity.what, "lost": lost, **chart}
+    y = quantity.axis([value for line in lines for _, value in line["points"]], quantity.title)
+    lost = [run.number for run in some if not points[run.number]]
+    return {**charts.lines(f"Training: {quantity.title}", lines, y, report_sections.BY), "title": quantity.title, "lost": lost,
+            "kind": y.kind, "count": len(lines)}
 
 
 def _points(run, name):
-    """[(middle step, last step, value)] of the curve: means over several steps, without those that are not finite."""
+    """[(middle step, value)] of the curve: means over several steps, without those that are not finite."""
     values = run.train.tensors("history.safetensors")[name].astype(np.float64)
     if name == "hits":
         values = values / report_sections.batch_sizes(run.train, run.images)
     pieces = np.array_split(np.arange(len(values)), min(POINTS, len(values)))
-    means = [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(values[piece].mean())) for piece in pieces]
-    return [point for point in means if math.isfinite(point[2])]
-
-
-def _thinned(points, most):
-    """At most `most` of the points, evenly spaced, including the last."""
-    every = max(1, math.ceil(len(points) / max(1, most)))
-    return points[::-1][::every][::-1]
+    means = [(float(piece.mean()) + 0.5, float(values[piece].mean())) for piece in pieces]
+    return [point for point in means if math.isfinite(point[1])]
 
 
 # Time.

@@ -5,7 +5,7 @@ inputs are artifacts by role, as in report.py.
 
 import numpy as np
 
-from ladder.pages import figures, report_sections, templates
+from ladder.pages import charts, figures, report_sections, templates
 from ladder.store import lineage
 
 NOT_FOR_PIXELS = {"features_pool", "features_max_pool", "features_two_polarity", "features_polarity_scale"}
@@ -103,30 +103,36 @@ def pixels(inputs):
 
 
 def feature_map(inputs):
-    """Test images in the plane: {"points", "labels", "legend", "count", "of", "wrong"}; None without a map.
+    """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong"; None without a map.
 
-    points: {"x", "y", "series", "text", "wrong"}, x and y in percent from the left and the top; labels: the name of each class
-    at the median of its points; legend: for each class the image of the point closest to that median.
+    The classes with the most errors are in colour. legend: for each class the image of the point closest to its median, where
+    its name stands.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
     data, rows = inputs["data"], np.asarray(inputs["map"].array("rows.npy"))
-    # A margin for the points at the edges.
-    x, y = 3 + 94 * np.asarray(inputs["map"].array("places.npy"), np.float64).T
+    x, y = np.asarray(inputs["map"].array("places.npy"), np.float64).T
     labels, names = np.asarray(data.array("test_labels.npy"))[rows], data.metrics["classes"]
     named = np.asarray(report_sections.verdict(inputs).array("predictions.npy"))[rows]
-    wrong = labels != named
-    texts = [names[label] + (f", classified as {names[other]}" if label != other else "")
-             for label, other in zip(labels, named, strict=True)]
-    points = [{"x": round(x[at], 1), "y": round(y[at], 1), "series": int(labels[at]) + 1, "wrong": wrong[at], "text": texts[at]}
-              for at in range(len(rows))]
-    legend, marks = [], []
-    for label in np.unique(labels):
+    present = np.unique(labels)
+    worst = sorted(present, key=lambda label: (-np.sum(named[labels == label] != label), label))[:charts.COLOURED]
+    colours = {label: number for number, label in enumerate(sorted(worst), 1)}
+    series, legend, marks = [], [], []
+    for label in present:
         own = np.flatnonzero(labels == label)
         middle = np.median(x[own]), np.median(y[own])
         nearest = own[np.argmin((x[own] - middle[0]) ** 2 + (y[own] - middle[1]) ** 2)]
-        marks.append({"name": names[label], "x": round(middle[0], 1), "y": round(middle[1], 1)})
-        legend.append({"name": names[label], "series": int(label) + 1,
-                       "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
-    return {"points": points, "labels": marks, "legend": legend, "count": len(rows), "of": data.metrics["test"],
-            "wrong": int(wrong.sum())}
+        one = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
+        series.append({**one, "points": [_place(x[at], y[at], names[label], names[named[at]]) for at in own]})
+        marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
+        legend.append({**one, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
+    side = charts.number_axis(-0.03, 1.03, "")   # a margin for the points at the edges
+    return {**charts.scatter("Map of the features", series, side, side, marks, square=True), "legend": legend,
+            "count": len(rows), "of": data.metrics["test"], "wrong": int((labels != named).sum())}
+
+
+def _place(x, y, label, named):
+    """A point of the map, whose y is from the top."""
+    wrong = label != named
+    return {"x": float(x), "y": float(1 - y), "look": "ring" if wrong else "",
+            "text": f"{label}, classified as {named}" if wrong else label}

@@ -6,12 +6,12 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import figures, multiplier_errors, report, templates
+from ladder.pages import charts, multiplier_errors, report, report_sections, templates
 from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
 from ladder.pages.spread import spread
 from ladder.progress import log
 
-COLOURS = 8   # the first ones belong to the multipliers of ORDER, on every page
+COLOURS = charts.COLOURED   # the first ones belong to the multipliers of ORDER, on every page
 CURVE = 16    # minimum number of points of a curve
 ROOM = 14     # percent of an axis's width that the text of a tick needs
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -80,7 +80,7 @@ def _group(group, told):
     return {
         "title": f"{templates.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
         "settings": {key: templates.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
-        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": trained,
+        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": [{"key": one["id"], "name": one["label"], "series": one["series"]} for one in trained],
         "rows": [_table_row(group, one) for one in drawn],
         "dots": _dots(group, there) if there else None,
         "curves": _curves(group, trained) if trained else None,
@@ -174,9 +174,9 @@ def _percentages(low, high):
     """Ticks [(percent, text)] from below low to above high; at round error rates if these span a large range."""
     missing = max(100 - high, 0.01)
     if 100 - low > 5 * missing:
-        return [(100 - rest, f"{100 - rest:g}") for rest, _ in reversed(figures.log_ticks(0.7 * missing, 100 - low))]
+        return [(100 - rest, f"{100 - rest:g}") for rest, _ in reversed(charts.log_ticks(0.7 * missing, 100 - low))]
     margin = max(0.1 * (high - low), 0.1)
-    return figures.ticks(low - margin, min(high + margin, 100), 4)
+    return charts.ticks(low - margin, min(high + margin, 100), 4)
 
 
 def _with_room(ticks):
@@ -189,25 +189,25 @@ def _with_room(ticks):
 
 
 def _curves(group, there):
-    """A line chart of the training losses, each point the mean over the seeds and over `width` steps."""
+    """A chart of the training losses, each point the mean over the seeds and over `width` steps."""
     lines = []
     for one in there:
-        losses, width = _losses(group.cells[one["arm"]].values())
-        told = [(middle, value, f"{one['label']}, step {last:,}: {value:.4g}") for middle, last, value in losses]
-        lines.append({"name": one["label"], "points": told})
-    last = max(cell.run.train.metrics["steps"] for cell in group.ran if cell.run.summary["loss"])
-    chart = figures.line_chart(lines, last, figures.log_scale)
-    for drawn, one in zip(chart["lines"], there, strict=True):
-        drawn |= {"series": one["series"], "run": one["id"], "dense": True}
-    return {**chart, "width": width}
+        cells = list(group.cells[one["arm"]].values())
+        losses, width = _losses(cells)
+        first = cells[0].run
+        lines.append({"name": one["label"], "key": one["id"], "series": one["series"], "points": losses,
+                      "by": report_sections.paces(first.train, first.images)})
+    y = charts.loss_axis([value for line in lines for _, value in line["points"]], "Training loss", always_log=True)
+    title = f"Training loss, {templates.network_title(group.settings['network'])}"
+    return {**charts.lines(title, lines, y, report_sections.BY), "width": width, "kind": y.kind, "count": len(lines)}
 
 
 def _losses(cells):
-    """([(middle step, last step, mean loss)], steps of a mean); means are over the seeds and over at most an epoch."""
+    """([(middle step, mean loss)], steps of a mean); means are over the seeds and over at most an epoch."""
     mean = np.mean([cell.run.train.tensors("history.safetensors")["losses"] for cell in cells], axis=0, dtype=np.float64)
     epochs = next(iter(cells)).run.train.metrics["epochs"]
     pieces = np.array_split(np.arange(len(mean)), min(len(mean), epochs * math.ceil(CURVE / epochs)))
-    return [(float(piece.mean()) + 0.5, int(piece[-1]) + 1, float(mean[piece].mean())) for piece in pieces], len(pieces[0])
+    return [(float(piece.mean()) + 0.5, float(mean[piece].mean())) for piece in pieces], len(pieces[0])
 
 
 def _times(there):

@@ -10,7 +10,7 @@ import numpy as np
 from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
-from ladder.pages import figures, roles, templates
+from ladder.pages import charts, figures, roles, templates
 from ladder.store import lineage
 
 SAMPLES = 8        # training images shown per class
@@ -199,6 +199,9 @@ def passes(train, images):
     return train.metrics["steps"] / _steps_per_epoch(train, images)
 
 
+BY = ("step", "epoch", "seconds")   # what the curves of a training can be drawn over
+
+
 def loss_curve(inputs, average_image):
     """The training loss by step with a reference line: the loss of the average image, or the network's loss on test images.
 
@@ -207,11 +210,12 @@ def loss_curve(inputs, average_image):
     if "train" not in inputs:
         return None
     train = inputs["train"]
-    levels = [] if average_image is None else [("the average image", average_image, f"{average_image:.4g}")]
+    level = None if average_image is None else ("average image", average_image)
     if "evaluate" in inputs:
-        levels = [(_scored_images(inputs), inputs["evaluate"].metrics["loss"], f"{inputs['evaluate'].metrics['loss']:.4g}")]
+        level = (_scored_images(inputs), inputs["evaluate"].metrics["loss"])
     sums = train.tensors("history.safetensors")["losses"] * batch_sizes(train, inputs["data"].metrics["train"])
-    return _curve(inputs, "training loss", sums, figures.loss_scale, levels, "{:.4g}".format)
+    what = "cross-entropy" if "evaluate" in inputs else "mean squared error"
+    return _curve(inputs, f"Loss, {what}", sums, charts.loss_axis, level, "{:.4g}".format)
 
 
 def accuracy_curve(inputs):
@@ -219,28 +223,36 @@ def accuracy_curve(inputs):
     if "evaluate" not in inputs or "train" not in inputs:
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
-    return _curve(inputs, "training accuracy", hits, figures.share_scale,
-                  [(_scored_images(inputs), tested["value"], tested["text"])], templates.percent)
+    return _curve(inputs, "Accuracy", hits, charts.share_axis, (_scored_images(inputs), tested["value"]), templates.percent)
 
 
 def _scored_images(inputs):
     return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 
 
-def _curve(inputs, name, sums, scale, levels, text):
-    """A line chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps."""
+def _curve(inputs, title, sums, axis, level, text):
+    """A chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps.
+
+    level: (name, value) of a reference line or None. Returns a chart of charts.lines with "window", steps in a point, "kind".
+    """
     images, steps = inputs["data"].metrics["train"], len(sums)
     sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
-    points = []
-    for window in windows:
-        value = float(sums[window].sum() / sizes[window].sum())
-        label = f"step {window.stop}" if window.stop - window.start == 1 else f"steps {window.start + 1:,} to {window.stop:,}"
-        points.append(((window.start + window.stop) / 2, value, f"{label}: {text(value)}"))
-    levels = [{"name": f"{level}: {shown}", "value": value} for level, value, shown in levels]
-    marks = figures.epoch_marks(_steps_per_epoch(inputs["train"], images), steps)
+    by = paces(inputs["train"], images)
+    points = [((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum())) for window in windows]
+    series = [{"name": "training", "label": "training", "series": 1, "by": by, "points": points}]
+    if level:
+        name, value = level
+        series.append({"name": name, "label": f"{name} {text(value)}", "series": "level", "by": by,
+                       "points": [(0, value), (steps, value)]})
+    y = axis([value for one in series for _, value in one["points"]], title)
     lengths = sorted({window.stop - window.start for window in windows})
-    return {**figures.line_chart([{"name": name, "points": points}], steps, scale, levels, marks),
-            "window": " or ".join(map(str, lengths))}
+    return {**charts.lines(f"Training: {title}", series, y, BY), "window": " or ".join(map(str, lengths)), "kind": y.kind}
+
+
+def paces(train, images):
+    """The factors of a step for BY: steps, epochs and, at the mean speed of the training, seconds."""
+    batch = train.manifest["spec"]["params"]["batch_size"]
+    return [1, 1 / _steps_per_epoch(train, images), batch / train.metrics["images_per_second"]]
 
 
 def _windows(steps):

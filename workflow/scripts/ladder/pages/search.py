@@ -5,10 +5,9 @@ import math
 
 import yaml
 
-from ladder.pages import compare, figures, report_sections, templates
+from ladder.pages import charts, compare, report_sections, templates
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
-TICKS = 5              # maximum on an axis
 SPREAD = 0.6           # share of the width of a choice over which its runs are spread, so that they do not overlap
 GOLDEN = (math.sqrt(5) - 1) / 2   # the fractional parts of its multiples are evenly distributed
 METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
@@ -145,51 +144,36 @@ def _row(found, run, keys):
 # The plots: one for each hyperparameter, with a point for each run.
 
 def _pictures(found, keys):
+    """A scatter for each key. Failed runs are at the bottom; runs of one of several choices are spread over its width."""
     if not found.scored:
         return []
-    height, ticks = figures.score_scale([found.score(run) for run in found.scored])
+    y = charts.share_axis([found.score(run) for run in found.scored], f"hold-out {METRICS[found.search['metric']]}")
+    bottom, _ = y.ranges[y.kind]
     shown = [run for run in reversed(found.ranked) if run.failed or found.score(run) is not None]   # the best on top
     pictures = []
     for key in keys:
-        place, places = _axis(found, key)
-        points = [{**_point(found, run, key, height), "x": place(run)} for run in shown]
-        pictures.append({"key": key, "failed": any(run.failed for run in shown), **figures.scatter(points, places, ticks)})
+        x, place = _axis(found.search["keys"][key], key)
+        points = [{"x": place(run), **_point(found, run, key, bottom)} for run in shown]
+        series = [{"name": "runs", "key": "runs", "series": 1, "points": points}]
+        pictures.append({"key": key, "failed": any(run.failed for run in shown),
+                         **charts.scatter(f"Search: {key}", series, x, y)})
     return pictures
 
 
-def _point(found, run, key, height):
-    """`run` as figures.scatter takes it; failed runs are at the bottom."""
+def _point(found, run, key, bottom):
     score, value = found.score(run), compare.written(run.overrides[key])
-    return {"run": run.number, "y": 0 if score is None else height(score), "failed": score is None, "best": run is found.best,
+    return {"run": str(run.number), "y": bottom if score is None else score,
+            "look": "failed" if score is None else "best" if run is found.best else "",
             "text": f"run {run.number}, {value}: {'failed' if score is None else templates.percent(score)}"}
 
 
-def _axis(found, key):
-    """(function: run -> its place among the key's values, 0 to 1; [(place, text)] of the ticks)."""
-    rule = found.search["keys"][key]
-    if isinstance(rule, list):
-        return _slots([compare.written(value) for value in rule], key)
-    low, high = rule["min"], rule["max"]
-    if rule["scale"] == "log":
-        def place(value):
-            return math.log(value / low) / math.log(high / low)
-        ticks = figures.log_ticks(low, high)
-        if len(ticks) > TICKS:
-            powers = [(value, text) for value, text in ticks if math.log10(value).is_integer()]
-            ticks = powers[::-(-len(powers) // TICKS)]
-    else:
-        def place(value):
-            return (value - low) / (high - low)
-        ticks = figures.ticks(low, high, 4)
-    return lambda run: place(run.overrides[key]), [(place(value), text) for value, text in ticks]
-
-
-def _slots(texts, key):
-    """As _axis, for categorical values: all have the same width, over which their runs are spread."""
-    width = 1 / len(texts)
+def _axis(rule, key):
+    """(charts.Axis, function: run -> its value on it)."""
+    if not isinstance(rule, list):
+        return charts.number_axis(rule["min"], rule["max"], key, rule["scale"]), lambda run: run.overrides[key]
+    texts = [compare.written(value) for value in rule]
 
     def place(run):
-        aside = (run.number * GOLDEN % 1 - 0.5) * SPREAD
-        return (texts.index(compare.written(run.overrides[key])) + 0.5 + aside) * width
+        return texts.index(compare.written(run.overrides[key])) + 0.5 + (run.number * GOLDEN % 1 - 0.5) * SPREAD
 
-    return place, [((number + 0.5) * width, text) for number, text in enumerate(texts)]
+    return charts.named_axis(texts, key), place

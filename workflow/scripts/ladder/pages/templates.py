@@ -11,6 +11,7 @@ import markupsafe
 
 from ladder import progress, sources
 
+CHARTS = ("uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
@@ -30,7 +31,7 @@ def _environment():
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"count": count, "listed": listed, "percent": percent, "duration": duration, "size": size,
                             "large": large, "setting": setting, "moment": moment, "rate": rate}
-    environment.globals |= {"script": script, "script_digest": script_digest}
+    environment.globals |= {"script": script, "scripts_allowed": scripts_allowed, "CHARTS": CHARTS}
     return environment
 
 
@@ -39,9 +40,10 @@ def script(name):
     return markupsafe.Markup(f"<script>{_script_text(name)}</script>")
 
 
-def script_digest(name):
-    """The script's hash for the Content-Security-Policy of a page, so that no other script runs."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(_script_text(name).encode()).digest()).decode()
+def scripts_allowed(*names):
+    """The part of a page's Content-Security-Policy with the hashes of these scripts, so that no other script runs."""
+    digests = (hashlib.sha256(_script_text(name).encode()).digest() for name in names)
+    return markupsafe.Markup("; script-src " + " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests))
 
 
 def _script_text(name):

@@ -105,6 +105,11 @@ class Plan:
         return sum(step.flop for step in self.steps)
 
     @property
+    def launches(self):
+        """The kernel launches of all steps, in order."""
+        return [launch for step in self.steps for launch in step.launches]
+
+    @property
     def kernel_table(self):
         """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
         return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]

@@ -105,11 +105,12 @@ class Training:
         warm = None
         with progress.bar(total=int(self._sizes(slice(self.step, last)).sum()), unit=" images",
                           label=f"epoch {epoch + 1}/{self.epochs}") as bar:
-            for step in range(self.step, last):
-                bound = self._bound(step)
-                self.executor.run(*bound)
-                bar.update(bound[0].batch)
-                done = step + 1
+            done = self.step
+            while done < last:
+                bound, following = self._bound(done), self._next_stop(done, last, monitor)
+                self.executor.run_many(*bound, following - done)
+                bar.update((following - done) * bound[0].batch)
+                done = following
                 if done == 1:   # this step includes compilation
                     self.executor.synchronize()
                     warm = time.monotonic()
@@ -160,6 +161,13 @@ class Training:
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
         is_last = (step + 1) % self.length.steps_per_epoch == 0
         return self._tail if self._tail and is_last else (self.plan, self._arrays)
+
+    def _next_stop(self, done, last, monitor):
+        """The step before which the executor returns: to look at the losses or the clock, or for a batch of another size."""
+        per_epoch = self.length.steps_per_epoch
+        looks = [done // every * every + every for every in (LOOK_EVERY, monitor) if every]
+        stops = [1, ESTIMATE_AFTER, *looks, done + self.executor.together, -(-last // per_epoch) * per_epoch - 1, last]
+        return min(stop for stop in stops if stop > done)
 
     def _bind(self, batch):
         settings = dataclasses.replace(self.settings, batch_size=batch)

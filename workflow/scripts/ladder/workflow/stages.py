@@ -92,7 +92,8 @@ def variant_sources(variant):
 
 @functools.cache
 def templates():
-    return frozenset(path.relative_to(ROOT).as_posix() for path in (ROOT / "workflow/report").glob("*.*"))
+    folder = ROOT / "workflow/report"
+    return frozenset(path.relative_to(ROOT).as_posix() for path in (*folder.glob("*.*"), *folder.glob("uplot/*.min.*")))
 
 
 @dataclasses.dataclass(frozen=True)

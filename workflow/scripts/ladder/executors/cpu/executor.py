@@ -39,6 +39,7 @@ class Executor:
     """
 
     measures_every_step = True
+    together = 1
 
     def __init__(self, threads):
         self.threads = threads
@@ -75,6 +76,10 @@ class Executor:
             for operation, operands in self._bound[2]:
                 operation(self, **operands)
         self._collect_seconds()
+
+    def run_many(self, plan, arrays, count):
+        for _ in range(count):
+            self.run(plan, arrays)
 
     def _blas_on_one_thread(self):
         """A context with BLAS on one thread; asking first is ten times cheaper than setting it."""
@@ -115,6 +120,9 @@ class Executor:
     def device(self):
         """Description of the processor, for records."""
         return f"cpu: {runtime.machine()['processor']}, {self.threads} thread{'s' if self.threads != 1 else ''}"
+
+    def launching(self):
+        return ""
 
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""

@@ -3,17 +3,18 @@
 Kernels are compiled by nvrtc.py to machine code for this GPU and cached in the user's cache folder under a hash of sources and
 options; CuPy loads them and compiles nothing.
 
-A plan's buffers lie in one block of GPU memory, allocated once. Launches are queued on their streams in plan order; a launch
-that conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it.
+A plan's buffers lie in one block of GPU memory, allocated once. Launches keep the plan's order on their streams; a launch that
+conflicts with an earlier one on another stream (one of them writes a buffer that both use) waits for it. launching.py has how
+they get there.
 
 The images are either on the GPU, or streamed: gathered on the host batch by batch into pinned memory and copied on a separate
 stream during the computation of the previous batch, double-buffered. The kernels, and so the results' bytes, are the same. Of a
 copy only the time that a step waits for it is lost; `seconds` has both, as COPIES and WAITING.
 """
 
-import dataclasses
 import functools
 import hashlib
+import itertools
 import math
 import os
 import pathlib
@@ -21,8 +22,10 @@ import pathlib
 import numpy as np
 
 from ladder.errors import UserError
-from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import nvrtc
+from ladder.executors.cuda.clock import Clock
+from ladder.executors.cuda.launching import Bound, BoundLaunch, BoundStep, Launcher, waits_between_streams
+from ladder.executors.cuda.streaming import Feed
 from ladder.machine import driver
 from ladder.progress import size
 from ladder.rungs import variants
@@ -31,7 +34,6 @@ from ladder.store import disk
 ALIGNMENT = 256        # bytes, of every buffer
 PLAIN_SHARED = 48 << 10   # bytes of dynamic shared memory that a launch may use without raising the kernel's limit
 SHARE_FOR_IMAGES = 0.5    # fraction of the free memory: data_residency auto streams images that take more
-WARM_UP, SAMPLE_EVERY = 3, 50   # steps
 
 
 class Executor:
@@ -42,20 +44,22 @@ class Executor:
     not compile.
     """
 
+    together = 50
+
     def __init__(self, threads, data_residency="auto"):
         self._cupy = _cupy()
         self._residency = data_residency
-        self._streams = [self._cupy.cuda.Stream(non_blocking=True)]   # by Launch.stream
+        self._launcher = Launcher(self._cupy)
         self._free_at_start = self._free()
         self._kernels = {}
         self._feed = None
-        self._clock = _Clock(self._cupy)
+        self._clock = Clock(self._cupy)
         self.measures_every_step = False
 
     def place(self, arrays):
         placed, kept = {}, dict(arrays)
         if "images" in kept and self._streams_images(kept["images"]):
-            placed["images"] = self._feed = _Feed(self._cupy, kept.pop("images"), kept)
+            placed["images"] = self._feed = Feed(self._cupy, kept.pop("images"), kept)
         else:
             self._feed = None
         kept = {name: np.asarray(array) for name, array in kept.items()}
@@ -73,35 +77,30 @@ class Executor:
         for name in placed.keys() & plan.buffers.keys():
             if plan.buffers[name].shape != placed[name].shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {placed[name].shape}")
-        arrays = Bound(placed)
+        feed = placed.get("images")
+        arrays = Bound(placed, feed if isinstance(feed, Feed) else None)
         arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
-        arrays.launches = self._bind(plan, arrays)
+        arrays.steps = self._bind(plan, arrays)
         return arrays
 
     def run(self, plan, arrays):
-        feed = arrays.get("images")
-        feed = feed if isinstance(feed, _Feed) else None
-        measured = self.measures_every_step or self._clock.samples()
-        slot, copied = feed.take(plan.batch, self._streams[0], measured) if feed else (0, [])
-        if measured:
-            self._run_measured(plan, arrays, slot, copied)
-        else:
-            self._run(arrays, slot)
-        self._clock.count(plan.batch)
-        if feed:
-            feed.release(self._streams[0], plan.batch)
+        self.run_many(plan, arrays, 1)
+
+    def run_many(self, plan, arrays, count):
+        while count:
+            count -= self._run_some(plan, arrays, count)
 
     def fill(self, array, values):
         values = np.ascontiguousarray(np.broadcast_to(np.asarray(values, array.dtype), array.shape))
-        array.set(values, stream=self._streams[0])
-        self._streams[0].synchronize()
+        array.set(values, stream=self.stream)
+        self.stream.synchronize()
         if self._feed:
             self._feed.follow(array, values)
 
     def fetch(self, array):
         values = np.empty(array.shape, array.dtype)
-        array.get(stream=self._streams[0], out=values)
-        self._streams[0].synchronize()
+        array.get(stream=self.stream, out=values)
+        self.stream.synchronize()
         return values
 
     @property
@@ -111,13 +110,16 @@ class Executor:
 
     @seconds.setter
     def seconds(self, spent):
-        self._clock = _Clock(self._cupy, spent)
+        self._clock = Clock(self._cupy, spent)
 
     def device(self):
         toolkit = self._cupy.cuda.runtime.runtimeGetVersion()
         return (f"{driver.gpu().name}, driver {driver.version() or 'unknown'} (CUDA {_dotted(driver.cuda_version())}), "
                 f"CuPy {self._cupy.__version__} for CUDA {toolkit // 1000}.{toolkit % 1000 // 10}, "
                 f"NVRTC {_dotted(nvrtc.version())}")
+
+    def launching(self):
+        return self._launcher.described()
 
     def workspace_bytes(self):
         """Bytes of GPU memory beyond the plan's buffers: the buffers of streamed images."""
@@ -134,11 +136,11 @@ class Executor:
     @property
     def stream(self):
         """The main stream, which every run starts and ends on."""
-        return self._streams[0]
+        return self._launcher.streams[0]
 
     def synchronize(self):
         """Wait until everything is done."""
-        self._streams[0].synchronize()
+        self.stream.synchronize()
 
     # Memory.
 
@@ -159,61 +161,39 @@ class Executor:
         except cupy.cuda.runtime.CUDARuntimeError as error:
             hint = "set data_residency to host" if "images" in wanted else "choose a smaller batch_size"
             raise UserError(f"{what} need {size(end)} of GPU memory and {size(self._free())} are free; {hint}") from error
-        memory.memset_async(0, end, self._streams[0])
+        memory.memset_async(0, end, self.stream)
         return {name: cupy.ndarray(shape, dtype, memptr=memory + offsets[name]) for name, (shape, dtype) in wanted.items()}
 
     # Launching.
 
     def _bind(self, plan, arrays):
-        """A _BoundLaunch for each of the plan's launches."""
-        launches = [launch for step in plan.steps for launch in step.launches]
+        """A launching.BoundStep for each of the plan's steps."""
         waits = waits_between_streams(plan)
         awaited = {number for one in waits for number in one}
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
-        feed = arrays.get("images")
-        if isinstance(feed, _Feed):
-            feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
-        bound = []
-        for number, launch in enumerate(launches):
-            self._stream(launch.stream)
-            bound.append(_BoundLaunch(
-                kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=_arguments(launch, arrays),
-                shared_bytes=launch.shared_bytes, stream=launch.stream,
-                waits=tuple(events[other] for other in waits[number]), event=events.get(number)))
-        return bound
+        if arrays.feed:
+            arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
+        bound = (BoundLaunch(
+            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=_arguments(launch, arrays),
+            shared_bytes=launch.shared_bytes, stream=launch.stream, waits=tuple(events[other] for other in waits[number]),
+            event=events.get(number)) for number, launch in enumerate(plan.launches))
+        return tuple(BoundStep(f"{step.layer}: {step.operation}", step.work,
+                               tuple(itertools.islice(bound, len(step.launches)))) for step in plan.steps)
 
-    def _stream(self, number):
-        while number >= len(self._streams):
-            self._streams.append(self._cupy.cuda.Stream(non_blocking=True))
-        return self._streams[number]
-
-    def _run(self, arrays, slot):
-        main, others = self._streams[0], sorted({launch.stream for launch in arrays.launches} - {0})
-        if others:
-            started = main.record(self._cupy.cuda.Event(disable_timing=True))
-            for number in others:
-                self._streams[number].wait_event(started)
-        for launch in arrays.launches:
-            stream = self._streams[launch.stream]
-            for event in launch.waits:
-                stream.wait_event(event)
-            launch.kernel(launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, stream)
-            if launch.event:
-                stream.record(launch.event)
-        for number in others:
-            main.wait_event(self._streams[number].record(self._cupy.cuda.Event(disable_timing=True)))
-
-    def _run_measured(self, plan, arrays, slot, copied):
-        """Run on one stream with an event before and after each step; copied: intervals of the batch's copy (_Feed.take)."""
-        main, left = self._streams[0], iter(arrays.launches)
-        marks = [main.record(self._cupy.cuda.Event())]
-        for step in plan.steps:
-            for _ in step.launches:
-                launch = next(left)
-                launch.kernel(launch.grid, launch.block, launch.arguments[slot], launch.shared_bytes, main)
-            marks.append(main.record(self._cupy.cuda.Event()))
-        steps = zip((step.work for step in plan.steps), marks, marks[1:], strict=False)
-        self._clock.keep([*copied, *steps], plan.batch)
+    def _run_some(self, plan, arrays, most):
+        """Run the plan at least once and at most `most` times; how often. One step in SAMPLE_EVERY is measured."""
+        feed, main = arrays.feed, self.stream
+        unmeasured = 0 if self.measures_every_step else self._clock.until_sample()
+        slot, copied = feed.take(plan.batch, main, not unmeasured) if feed else (0, [])
+        if unmeasured:
+            steps = self._launcher.run(arrays, slot, 1 if feed else min(most, unmeasured))
+        else:
+            self._clock.keep([*copied, *self._launcher.measure(arrays, slot)], plan.batch)
+            steps = 1
+        self._clock.count(steps, steps * plan.batch)
+        if feed:
+            feed.release(main, plan.batch)
+        return steps
 
     def _kernel(self, launch):
         """The loaded kernel of a launch, its dynamic shared memory limit raised if needed."""
@@ -233,167 +213,6 @@ class Executor:
                                 f"this {driver.gpu().name} gives a block {limit}; set variant to gpu_basic")
             found[0].max_dynamic_shared_size_bytes = found[1] = launch.shared_bytes
         return found[0].kernel
-
-
-class Bound(dict):
-    """{name: array} of a plan; `launches`: its launches bound to these arrays."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _BoundLaunch:
-    """arguments: one tuple per slot of streamed images, twice the same without streaming.
-
-    waits: events of launches on other streams; event: the one that later launches wait for, or None.
-    """
-
-    kernel: object
-    grid: tuple
-    block: tuple
-    arguments: tuple
-    shared_bytes: int
-    stream: int
-    waits: tuple
-    event: object
-
-
-class _Feed:
-    """Images on the host, copied to the GPU batch by batch, one batch ahead.
-
-    Kernels that read images receive the batch instead, with the identity permutation and zero counters; all other kernels
-    receive the real ones, for labels and random numbers. The host tracks these: it fills them, and every step advances the
-    offset by its batch.
-    """
-
-    def __init__(self, cupy, images, controls):
-        self.images, self.shape = images, images.shape
-        self.substitutes = ({}, {})   # per slot: buffer name -> array to pass instead
-        self.bytes = 0
-        self._cupy = cupy
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._order, self._capacity = np.array(controls["permutation"]), 0
-        self._offset = int(controls["counters"][1]) if "counters" in controls else 0
-        self._permutation = self._counters = None   # their arrays on the GPU
-        self._slot = 0
-
-    def reserve(self, batch, permutation, counters):
-        """Allocate both slots for batches of this size; permutation, counters: the arrays on the GPU that the host tracks."""
-        self._permutation, self._counters = permutation, counters
-        if batch <= self._capacity:
-            return
-        if self._capacity:
-            raise RuntimeError("allocate the plan with the largest batch first: others are bound to its buffers")
-        cupy, shape = self._cupy, (batch, *self.images.shape[1:])
-        self._capacity = batch
-        self._pinned = [_pinned(shape, self.images.dtype) for _ in range(2)]
-        identity = _on_device(cupy, np.arange(batch), self._stream)
-        start = _on_device(cupy, np.zeros(3, np.int64), self._stream)
-        self._device = [_on_device(cupy, pinned, self._stream) for pinned in self._pinned]
-        self.substitutes = tuple({"images": array, "permutation": identity, "counters": start} for array in self._device)
-        self.bytes = sum(array.nbytes for array in (*self._device, identity, start))
-        self._staged = [None, None]   # (offset, images) that a slot holds or is receiving
-        self._copied = [(event, event) for event in (cupy.cuda.Event(), cupy.cuda.Event())]   # (begin, end) of the last copy
-        self._read = [cupy.cuda.Event(disable_timing=True) for _ in range(2)]
-
-    def follow(self, array, values):
-        """Record that the host has overwritten `array`."""
-        if array is self._permutation:
-            self._order, self._staged = values.copy(), [None, None]
-        elif array is self._counters:
-            self._offset = int(values[1])
-
-    def take(self, batch, stream, measured):
-        """(slot of the next batch, intervals); `stream` waits until the batch is copied.
-
-        intervals, if measured: [(category, begin event, end event)] of the copy, and of the time that `stream` waits for it.
-        """
-        if self._staged[self._slot] != (self._offset, batch):
-            self._stage(self._slot, self._offset, batch)
-        begin, end = self._copied[self._slot]
-        reached = stream.record(self._cupy.cuda.Event()) if measured else None
-        stream.wait_event(end)
-        if not measured:
-            return self._slot, []
-        return self._slot, [(COPIES, begin, end), (WAITING, reached, stream.record(self._cupy.cuda.Event()))]
-
-    def release(self, stream, batch):
-        """Start copying the next batch; everything that reads the current one is on `stream`, or joined to it."""
-        stream.record(self._read[self._slot])
-        self._staged[self._slot] = None
-        self._slot, self._offset = 1 - self._slot, self._offset + batch
-        following = min(batch, len(self._order) - self._offset)
-        if following > 0:
-            self._stage(self._slot, self._offset, following)
-
-    def _stage(self, slot, offset, count):
-        self._copied[slot][1].synchronize()   # the previous copy may still read the pinned memory
-        pinned = self._pinned[slot][:count]
-        np.take(self.images, self._order[offset:offset + count], axis=0, out=pinned, mode="clip")   # "raise" would copy twice
-        self._stream.wait_event(self._read[slot])
-        runtime, begin = self._cupy.cuda.runtime, self._stream.record(self._cupy.cuda.Event())
-        runtime.memcpyAsync(self._device[slot].data.ptr, pinned.ctypes.data, pinned.nbytes, runtime.memcpyHostToDevice,
-                            self._stream.ptr)
-        self._copied[slot] = begin, self._stream.record(self._cupy.cuda.Event())
-        self._staged[slot] = (offset, count)
-
-
-class _Clock:
-    """Seconds per category, from sampled steps."""
-
-    def __init__(self, cupy, before=()):
-        self._cupy = cupy
-        self._before = dict(before)   # {category: seconds} of an interrupted run
-        self._steps = self._images = self._sampled_images = 0
-        self._sampled, self._pending = {}, []
-
-    def samples(self):
-        """True if the next step is to be measured."""
-        return self._steps >= WARM_UP and (self._steps - WARM_UP) % SAMPLE_EVERY == 0
-
-    def count(self, images):
-        self._steps += 1
-        self._images += images
-
-    def keep(self, intervals, images):
-        """intervals: [(category, begin event, end event)], ordered by end."""
-        self._collect()
-        self._pending = intervals
-        self._sampled_images += images
-
-    def seconds(self):
-        self._collect()
-        scale = self._images / self._sampled_images if self._sampled_images else 0
-        return {work: self._before.get(work, 0.0) + scale * self._sampled.get(work, 0.0)
-                for work in self._before | self._sampled}
-
-    def _collect(self):
-        if self._pending:
-            self._pending[-1][2].synchronize()
-        for work, begin, end in self._pending:
-            seconds = self._cupy.cuda.get_elapsed_time(begin, end) / 1000
-            self._sampled[work] = self._sampled.get(work, 0.0) + seconds
-        self._pending = []
-
-
-def waits_between_streams(plan):
-    """For each launch of the plan, the numbers of earlier launches on other streams that it must wait for.
-
-    On each other stream, that is the last launch with a conflict: both use a buffer and one of them writes it. Arguments that
-    the step does not list among its reads count as written.
-    """
-    waits, done, waited = [], [], {}   # done: (stream, reads, writes); waited: (stream, other stream) -> launch
-    for step in plan.steps:
-        only_read = set(step.reads.values()) - set(step.writes.values())
-        for launch in step.launches:
-            touched = {name for name in launch.arguments if isinstance(name, str)}
-            reads, writes, wanted = touched & only_read, touched - only_read, {}
-            for number, (stream, other_reads, other_writes) in enumerate(done):
-                if stream != launch.stream and (other_writes & touched or other_reads & writes):
-                    wanted[stream] = number
-            wanted = {stream: number for stream, number in wanted.items() if number > waited.get((launch.stream, stream), -1)}
-            waited |= {(launch.stream, stream): number for stream, number in wanted.items()}
-            waits.append(tuple(sorted(wanted.values())))
-            done.append((launch.stream, reads, writes))
-    return waits
 
 
 def cubin(source, architecture, defines):
@@ -428,8 +247,8 @@ def _cupy():
 
 def _arguments(launch, arrays):
     """A launch's arguments for each of the two slots of streamed images."""
-    feed = arrays.get("images")
-    slots = feed.substitutes if isinstance(feed, _Feed) and "images" in launch.arguments else ({}, {})
+    streamed = arrays.feed and "images" in launch.arguments
+    slots = arrays.feed.substitutes if streamed else ({}, {})
     return tuple(tuple(slot.get(name, arrays[name]) if isinstance(name, str) else name for name in launch.arguments)
                  for slot in slots)
 
@@ -450,19 +269,6 @@ def _grows(plan, buffer):
 
 def aligned(count):
     return -(-count // ALIGNMENT) * ALIGNMENT
-
-
-def _on_device(cupy, values, stream):
-    array = cupy.ndarray(values.shape, values.dtype, memptr=cupy.cuda.MemoryPointer(cupy.cuda.Memory(values.nbytes), 0))
-    array.set(values, stream=stream)
-    stream.synchronize()
-    return array
-
-
-def _pinned(shape, dtype):
-    import cupyx
-
-    return cupyx.empty_pinned(shape, dtype)
 
 
 def _cache():

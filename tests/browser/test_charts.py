@@ -1,0 +1,211 @@
+"""Charts in a real browser: values under mouse, finger and keys, zoom, axes, colours on demand, and files to save."""
+
+import csv
+import io
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import browser
+from browser import TOO_WIDE
+from ladder.pages import charts, templates
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+
+# Page units of the shown ring, of the tip, and the tip's text.
+SHOWN = """(() => {
+  const tip = document.querySelector(".tip"), ring = document.querySelector(".stage .ring")?.getBoundingClientRect();
+  return {text: tip.hidden ? null : tip.textContent, x: ring && ring.x + ring.width / 2, y: ring && ring.y + ring.height / 2};
+})()"""
+# The place of a value on the axes of the first chart, from the ticks' own texts being drawn on a canvas: the plot's box.
+OVER = """(() => { const box = document.querySelector(".u-over").getBoundingClientRect();
+  return [box.left, box.top, box.width, box.height]; })()"""
+PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>t</title>
+<style>{style}</style>{body}{scripts}"""
+
+
+def curves(count=2, points=5, **axis):
+    series = [{"name": f"run {number}", "label": str(number), "key": number, "series": number if number <= 6 else "rest",
+               "by": [1, 0.5, 10], "points": [(step, 0.1 * number / (1 + step)) for step in range(1, points + 1)]}
+              for number in range(1, count + 1)]
+    y = charts.loss_axis([value for one in series for _, value in one["points"]], "loss", **axis)
+    return charts.lines("A training", series, y, ("step", "epoch", "seconds"))
+
+
+@pytest.fixture
+def shown(chromium, tmp_path):
+    """Opens a page with one chart, its names and what follows."""
+    def show(of, width=800, after=""):
+        module = templates._environment().get_template("pieces.html").module
+        names = [{"key": one["key"], "name": one["name"], "series": one["series"]} for one in of["data"]["series"]]
+        style = "".join((templates.TEMPLATES / name).read_text() for name in ("uplot/uPlot.min.css", "style.css", "charts.css"))
+        page = tmp_path / "chart.html"
+        body = f"{module.chart(of, 'A chart')}{module.series_names(names)}{after}"
+        scripts = "".join(map(str, map(templates.script, templates.CHARTS)))
+        page.write_text(PAGE.format(style=style, body=body, scripts=scripts))
+        chromium.open(page, width)
+        return page
+    return show
+
+
+def move(chromium, x, y):
+    chromium.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+
+def press(chromium, *keys):
+    for key in keys:
+        chromium.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        chromium.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+
+def focus(chromium):
+    chromium.value("document.querySelector('.stage').focus()")
+
+
+def click(chromium, label):
+    chromium.value(f"""[...document.querySelectorAll('.controls button')]
+      .find(one => one.textContent === {json.dumps(label)}).click()""")
+
+
+def test_the_mouse_finds_the_value_at_its_place(chromium, shown):
+    shown(curves())
+    left, top, width, height = chromium.value(OVER)
+    low, high = 0, 1.04 * 0.1                                # of the linear axis, whose last step is 5
+    x, y = left + width * 2 / 5, top + height * (1 - (0.1 / 3 - low) / (high - low))
+    move(chromium, x + 3, y + 3)
+    found = chromium.value(SHOWN)
+    assert found["text"] == "run 1, step 2: 0.03333"
+    assert found["x"] == pytest.approx(x, abs=1) and found["y"] == pytest.approx(y, abs=1)
+
+
+def test_arrow_keys_go_along_a_curve_and_to_the_next(chromium, shown):
+    shown(curves())
+    focus(chromium)
+    texts = []
+    for key in ("ArrowRight", "ArrowRight", "End", "ArrowDown", "Home", "ArrowUp"):
+        press(chromium, key)
+        texts.append(chromium.value(SHOWN)["text"])
+    assert texts == ["run 1, step 1: 0.05", "run 1, step 2: 0.03333", "run 1, step 5: 0.01667", "run 2, step 5: 0.03333",
+                     "run 2, step 1: 0.1", "run 1, step 1: 0.05"]
+    press(chromium, "Escape")
+    assert chromium.value(SHOWN)["text"] is None
+
+
+def test_a_finger_on_the_last_point_shows_its_value_and_the_page_stays_as_wide_as_the_screen(chromium, shown):
+    shown(curves(), width=390)
+    left, top, width, height = chromium.value(OVER)
+    chromium.value(f"""document.querySelector('.stage').dispatchEvent(new TouchEvent('touchstart', {{touches: [new Touch(
+      {{identifier: 1, target: document.body, clientX: {left + width}, clientY: {top + height * 0.8}}})]}}))""")
+    assert chromium.value(SHOWN)["text"].startswith("run 1, step 5")
+    assert chromium.value("document.documentElement.scrollWidth") == 390 and chromium.value(TOO_WIDE) == []
+
+
+def test_zoom_keeps_the_point_that_is_shown_and_0_shows_all_again(chromium, shown):
+    shown(curves(points=50))
+    focus(chromium)
+    press(chromium, "ArrowRight", *["ArrowRight"] * 24)
+    before = chromium.value(SHOWN)
+    press(chromium, "+", "+")
+    near = chromium.value(SHOWN)
+    assert near["text"] == before["text"] == "run 1, step 25: 0.003846" and near["x"] == pytest.approx(before["x"], abs=1)
+    press(chromium, "ArrowRight")
+    step = chromium.value(SHOWN)["x"] - near["x"]
+    assert step == pytest.approx(1.6 ** 2 * chromium.value(OVER)[2] / 50, rel=0.05)
+    press(chromium, "0")
+    press(chromium, "Home")
+    assert chromium.value(SHOWN)["text"] == "run 1, step 1: 0.05"
+
+
+def test_the_axis_goes_by_epoch_and_by_time(chromium, shown):
+    shown(curves())
+    for by, text in (("epoch", "run 1, epoch 0.5: 0.05"), ("seconds", "run 1, seconds 10: 0.05")):
+        chromium.value(f"""(() => {{ const by = document.querySelector('.controls select');
+          by.selectedIndex = [...by.options].findIndex(one => one.text === 'by {by}');
+          by.dispatchEvent(new Event('change')); }})()""")
+        focus(chromium)
+        press(chromium, "Home")
+        assert chromium.value(SHOWN)["text"] == text
+
+
+def test_the_log_switch_makes_ratios_even(chromium, shown):
+    shown(curves())
+    places = []
+    for _ in range(2):
+        focus(chromium)
+        press(chromium, "Escape", "Home")
+        places.append([chromium.value(SHOWN)["y"]])
+        press(chromium, "ArrowDown")
+        places[-1].append(chromium.value(SHOWN)["y"])
+        press(chromium, "End")
+        places[-1].append(chromium.value(SHOWN)["y"])
+        press(chromium, "ArrowUp")
+        places[-1].append(chromium.value(SHOWN)["y"])
+        click(chromium, "log")
+    linear, log = ([b - a for a, b in ((one[0], one[1]), (one[3], one[2]))] for one in places)
+    assert linear[0] == pytest.approx(3 * linear[1], rel=0.05), "0.05 to 0.1 and 0.0167 to 0.0333"
+    assert log[0] == pytest.approx(log[1], rel=0.02), "twice as much is as far up everywhere"
+
+
+def test_no_more_than_six_are_in_colour_and_the_others_get_one_on_demand(chromium, shown):
+    shown(curves(9))
+    classes = """[...document.querySelectorAll('[data-series] [data-run]')].map(one =>
+      one.querySelector('path').getAttribute('class').match(/stroke-(\\w+)/)[1])"""
+    assert chromium.value(classes) == ["1", "2", "3", "4", "5", "6", "rest", "rest", "rest"]
+    chromium.value("document.querySelector('[data-run=\"8\"] button').click()")
+    assert chromium.value(classes) == ["rest", "2", "3", "4", "5", "6", "rest", "1", "rest"]
+    chromium.value("document.querySelector('[data-run=\"3\"] button').click()")
+    assert chromium.value(classes) == ["rest", "2", "rest", "4", "5", "6", "rest", "1", "rest"]
+
+
+SAVED = """(async () => {
+  const made = [], create = URL.createObjectURL;
+  URL.createObjectURL = blob => { made.push(blob); return create.call(URL, blob); };
+  const select = [...document.querySelectorAll('.controls select')].at(-1);
+  for (const format of ['SVG', 'PNG', 'CSV']) { select.value = format; select.dispatchEvent(new Event('change')); }
+  while (made.length < 3) await new Promise(resolve => setTimeout(resolve, 20));
+  const byType = type => made.find(blob => blob.type === type);
+  const image = await createImageBitmap(byType('image/png'));
+  return {svg: await byType('image/svg+xml').text(), csv: await byType('text/csv').text(), png: [image.width, image.height]};
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, shown, scheme):
+    page = shown(curves())
+    chromium.open(page, 800, scheme=scheme)
+    chromium.call("Browser.setDownloadBehavior", behavior="deny")
+    answer = chromium.call("Runtime.evaluate", expression=SAVED, awaitPromise=True, returnByValue=True)["result"]["value"]
+    root = ET.fromstring(answer["svg"])
+    curve = next(one for one in root.iter("{http://www.w3.org/2000/svg}path") if "curve" in one.get("class"))
+    assert curve.get("stroke") == "rgb(31, 95, 180)" and "A training" in "".join(root.itertext())
+    assert answer["png"] == [2 * int(root.get("width")), 2 * int(root.get("height"))]
+    rows = list(csv.DictReader(io.StringIO(answer["csv"])))
+    assert len(rows) == 10
+    assert rows[1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "20", "loss": "0.0333333"}
+
+
+def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(chromium, shown):
+    shown(curves())
+    visible = "['.still', '.live'].map(one => document.querySelector(one).checkVisibility())"
+    assert chromium.value(visible) == [False, True]
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert chromium.value(visible) == [True, False]
+    finally:
+        chromium.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
+    y = charts.share_axis([0.9, 0.95], "accuracy")
+    points = [{"x": at, "y": value, "run": str(run), "text": f"run {run}"} for at, value, run in ((1, 0.9, 1), (2, 0.95, 2))]
+    of = charts.scatter("Search", [{"name": "runs", "key": "runs", "series": 1, "points": points}],
+                        charts.number_axis(0, 3, "batch"), y)
+    shown(of, after='<div data-runs><p data-run="2" tabindex="0">2</p></div>')
+    ink = """(() => { const canvas = document.querySelector("canvas"); const pixels = canvas.getContext("2d")
+      .getImageData(0, 0, canvas.width, canvas.height).data; let count = 0;
+      for (let at = 0; at < pixels.length; at += 4) count += pixels[at + 3] && pixels[at + 2] > pixels[at] + 60;
+      return count; })()"""
+    before = chromium.value(ink)
+    chromium.value("document.querySelector('[data-runs] p').focus()")
+    assert chromium.value(ink) > 1.2 * before

@@ -1,0 +1,507 @@
+// Draws each chart of a page again with uPlot, so that it can be asked for values, zoomed and saved. Without JavaScript, and on
+// paper, the page shows the SVG beside its data.
+(() => {
+  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const DASHES = {1: [], 2: [9, 4], 3: [2, 3], 4: [12, 4, 2, 4], 5: [5, 3], 6: [1, 4], rest: [], level: [4, 4]};
+  const COLOURED = 6;
+  const LINE = 15;       // height of a line of text
+  const FAR = 14;        // a grey point counts as this many pixels further away than a coloured one
+  const FINGER = 48;     // pixels: a point that is further away is not meant
+  const ZOOM = 1.6;
+  const charts = [];
+  const element = (name, className, text = "") => Object.assign(document.createElement(name), {className, textContent: text});
+
+  // Series key -> colour (1 to COLOURED) or "rest"; asked: the keys in the order in which they were given a colour.
+  const colours = new Map();
+  const asked = [];
+  const colourOf = series => series.series === "level" ? "level" : colours.get(series.key) ?? series.series;
+  const stroke = colour => css(colour === "rest" || colour === "level" ? "--quiet" : `--series-${colour}`);
+
+  const give = (key, colour) => {
+    colours.set(key, colour);
+    if (colour !== "rest") asked.push(key);
+  };
+  const take = key => {
+    asked.splice(asked.indexOf(key), 1);
+    colours.set(key, "rest");
+  };
+  // A series gets a colour; where none is free it gets that of the series that was asked for first.
+  const toggle = key => {
+    if (colours.get(key) !== "rest") return take(key);
+    if (asked.length >= COLOURED) take(asked[0]);
+    const used = asked.map(one => colours.get(one));
+    give(key, [1, 2, 3, 4, 5, 6].find(colour => !used.includes(colour)));
+  };
+
+  // Axes: the same kinds as in ladder/pages/charts.py.
+  const forward = {
+    linear: value => value,
+    log: (value, least) => Math.log(Math.max(value, least)),
+    error: (value, least) => -Math.log(Math.max(1 - value, least)),
+  };
+  const backward = {linear: value => value, log: Math.exp, error: value => 1 - Math.exp(-value)};
+  const even = (low, high, count) => {
+    const rough = (high - low) / count;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map(factor => factor * power).find(one => one >= rough * (1 - 1e-9));
+    const found = [];
+    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(Number((at * step).toPrecision(12)));
+    return found;
+  };
+  const powers = (low, high) => {
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+      for (const factor of high < 1000 * low ? [1, 2, 5] : [1]) found.push(Number((factor * 10 ** power).toPrecision(1)));
+    }
+    return found.filter(value => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+  };
+  const ticksOf = (axis, kind, low, high, count) => {
+    if (axis.ticks) return axis.ticks.map(([value]) => value);
+    if (kind === "log" && low > 0) return powers(low, high).length > 2 ? powers(low, high) : even(low, high, count);
+    if (kind !== "error") return even(low, high, count);
+    const rates = powers(Math.max(1 - high, 2 * axis.least), 1 - low).map(rest => Number((1 - rest).toPrecision(12)));
+    const levels = (rates.length > 2 ? rates : even(low, high, count)).filter(value => value < 1 - 1.2 * axis.least);
+    return high >= 1 ? [...levels, 1] : levels;
+  };
+  const tickText = (axis, value) => axis.ticks?.find(([at]) => at === value)?.[1]
+    ?? (axis.percent ? `${Number((100 * value).toPrecision(6))}\u202f%`
+      : Math.abs(value) >= 1e6 || (value && Math.abs(value) < 1e-4) ? value.toExponential().replace("+", "")
+        : value.toLocaleString("en", {maximumFractionDigits: 6}));
+  const written = (axis, value) => axis.percent ? `${(100 * value).toFixed(1)}\u202f%`
+    : Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
+
+  // As spread() in ladder/pages/charts.py: the places, moved only as far as needed to be `gap` apart.
+  const spread = (places, gap, low, high) => {
+    gap = Math.min(gap, (high - low) / Math.max(1, places.length - 1));
+    const order = places.map((_, index) => index).sort((a, b) => places[a] - places[b]);
+    const moved = [...places];
+    let free = low;
+    for (const index of order) free = (moved[index] = Math.max(places[index], free)) + gap;
+    free = high;
+    for (const index of order.reverse()) free = (moved[index] = Math.min(moved[index], free)) - gap;
+    return moved;
+  };
+
+  // As apart(): names where they do not cover each other.
+  const apart = (names, widthOf, width, height) => {
+    const taken = [];
+    return names.map(([x, y, text]) => {
+      const [wide, high] = [widthOf(text) / 2 + 5, LINE / 2 + 1];
+      const moves = [];
+      for (let dx = -4; dx <= 4; dx++) for (let dy = -16; dy <= 16; dy++) moves.push([dx * wide, dy * high]);
+      moves.sort((a, b) => Math.hypot(...a) - Math.hypot(...b));
+      const places = moves.map(([dx, dy]) => [Math.min(Math.max(x + dx, wide), width - wide),
+        Math.min(Math.max(y + dy, high), height - high)]);
+      const free = places.find(([a, b]) => taken.every(([c, d, w, h]) => Math.abs(a - c) >= wide + w || Math.abs(b - d) >= high + h))
+        ?? places[0];
+      taken.push([...free, wide, high]);
+      return {text, x: free[0], y: free[1], wide};
+    });
+  };
+
+  // The outlines of the marks, beside the colours.
+  const SHAPES = {
+    1: (path, x, y, r) => path.arc(x, y, r, 0, 7),
+    2: (path, x, y, r) => path.rect(x - r * .88, y - r * .88, r * 1.76, r * 1.76),
+    3: (path, x, y, r) => { path.moveTo(x, y - 1.2 * r); path.lineTo(x + 1.1 * r, y + .8 * r); path.lineTo(x - 1.1 * r, y + .8 * r); path.closePath(); },
+    4: (path, x, y, r) => { path.moveTo(x, y - 1.3 * r); path.lineTo(x + 1.3 * r, y); path.lineTo(x, y + 1.3 * r); path.lineTo(x - 1.3 * r, y); path.closePath(); },
+    5: (path, x, y, r) => { path.moveTo(x, y + 1.2 * r); path.lineTo(x + 1.1 * r, y - .8 * r); path.lineTo(x - 1.1 * r, y - .8 * r); path.closePath(); },
+    6: (path, x, y, r) => { for (let a = 0; a < 5; a++) path.lineTo(x + 1.2 * r * Math.sin(a * 1.2566), y - 1.2 * r * Math.cos(a * 1.2566)); path.closePath(); },
+  };
+
+  class Chart {
+    constructor(box) {
+      this.box = box;
+      this.still = box.querySelector("svg.still");
+      this.data = JSON.parse(box.querySelector("script").textContent);
+      this.by = 0;
+      this.kind = {x: this.data.x.kind, y: this.data.y.kind};
+      this.at = null;
+      this.live = box.appendChild(element("div", "live"));
+      this.stage = this.live.appendChild(element("div", "stage"));
+      this.stage.tabIndex = 0;
+      this.stage.setAttribute("role", "group");
+      this.stage.setAttribute("aria-roledescription", "chart");
+      this.stage.setAttribute("aria-label", `${box.dataset.label}. Arrow keys: values. Plus, minus, 0: zoom.`);
+      this.tip = this.live.appendChild(element("output", "tip"));
+      this.tip.hidden = true;
+      this.controls();
+      this.stage.addEventListener("keydown", event => this.key(event));
+      this.stage.addEventListener("blur", () => this.show(null));
+      this.stage.addEventListener("pointerleave", () => this.show(null));
+      for (const kind of ["touchstart", "touchmove"]) {
+        this.stage.addEventListener(kind, event => this.pointAt(event.touches[0]), {passive: true});
+      }
+      new ResizeObserver(() => this.resize()).observe(this.live);
+      box.classList.add("drawn");
+    }
+
+    controls() {
+      const bar = this.live.appendChild(element("div", "controls"));
+      const button = (text, label, act) => {
+        const one = bar.appendChild(element("button", "", text));
+        one.type = "button";
+        one.setAttribute("aria-label", label);
+        one.title = label;
+        one.addEventListener("click", () => act(one));
+        return one;
+      };
+      if (this.data.by.length > 1) {
+        const select = bar.appendChild(element("select", ""));
+        select.setAttribute("aria-label", "The horizontal axis");
+        this.data.by.forEach((name, at) => select.append(new Option(`by ${name}`, at)));
+        select.addEventListener("change", () => { this.by = Number(select.value); this.draw(); });
+      }
+      const other = Object.keys(this.data.y.ranges).find(kind => kind !== "linear");
+      if (other && this.data.y.ranges.linear) {
+        const log = button("log", "Logarithmic vertical axis", () => {
+          this.kind.y = this.kind.y === "linear" ? other : "linear";
+          log.setAttribute("aria-pressed", this.kind.y !== "linear");
+          this.draw();
+        });
+        log.setAttribute("aria-pressed", this.kind.y !== "linear");
+      }
+      button("+", "Zoom in", () => this.zoom(1 / ZOOM));
+      button("−", "Zoom out", () => this.zoom(ZOOM));
+      button("reset", "The whole chart again", () => this.draw());
+      const save = bar.appendChild(element("select", ""));
+      save.setAttribute("aria-label", "Save the chart");
+      save.append(new Option("save", ""), ...["SVG", "PNG", "CSV"].map(format => new Option(format)));
+      save.addEventListener("change", () => { this.save(save.value); save.value = ""; });
+    }
+
+    // The points of the chart: {x, y, series, index}, x on the chosen axis.
+    get points() {
+      return this.data.series.flatMap((series, number) => series.series === "level" ? [] : series.x.map((x, index) =>
+        ({x: x * (series.by?.[this.by] ?? 1), y: series.y[index], series, number, index})));
+    }
+
+    draw() {
+      this.plot?.destroy();
+      this.show(null);
+      const {data} = this;
+      const width = this.live.clientWidth;
+      if (!width) return;
+      const narrow = width < 480;
+      const font = `12px ${css("--sans")}`;
+      const pen = document.createElement("canvas").getContext("2d");
+      pen.font = font;
+      this.widthOf = text => pen.measureText(text).width;
+      const lines = data.drawn === "lines";
+      const labels = lines ? data.series.filter(one => one.series !== "rest" || colours.get(one.key) !== "rest") : [];
+      const ends = labels.length ? Math.min(Math.max(...labels.map(one => this.widthOf(one.label))) + 14, width * .4) : 18;
+      const last = Math.max(...this.points.map(point => point.x));
+      const xs = lines ? {linear: [0, last]} : data.x.ranges;
+      this.whole = {x: xs[this.kind.x], y: data.y.ranges[this.kind.y]};
+      const axis = (key, of) => {
+        const kind = this.kind[key];
+        return {
+          scale: key, font, stroke: css("--soft"), grid: {stroke: css("--line"), width: 1, show: key === "y"},
+          ticks: {stroke: css("--line"), width: 1, size: key === "y" ? 0 : 5}, gap: 6, show: !data.square,
+          splits: (_, __, low, high) => ticksOf(of, kind, low, high, key === "y" ? 5 : narrow ? 4 : 7),
+          filter: (_, splits) => splits,
+          values: (_, splits) => splits.map(value => tickText(of, value)),
+          size: key === "y" ? (_, texts) => 14 + Math.max(0, ...(texts ?? []).map(text => this.widthOf(text))) : 30,
+        };
+      };
+      const scale = (key, of) => ({
+        time: false, range: (_, low, high) => key === "x" ? [low, high] : this.whole.y, distr: 100,
+        fwd: value => forward[this.kind[key]](value, of.least), bwd: value => backward[this.kind[key]](value),
+      });
+      this.plot = new uPlot({
+        width, height: data.square ? width : narrow ? 230 : 300, padding: data.square ? [0, 0, 0, 0] : [8, ends, 0, 0],
+        legend: {show: false}, scales: {x: scale("x", data.x), y: scale("y", data.y)},
+        axes: [axis("x", data.x), axis("y", data.y)],
+        cursor: {points: {show: false}, y: false, x: lines, drag: {x: true, y: true, uni: 24}},
+        series: [{}, {scale: "y", paths: () => null, points: {show: false}}],
+        hooks: {draw: [() => this.paint(labels)], setCursor: [plot => this.hover(plot)]},
+      }, [this.whole.x, [null, null]], this.stage);   // the marks are painted below, so uPlot gets the ends of the axis only
+      this.yName = this.yName ?? this.live.insertBefore(element("p", "axis-name"), this.stage);
+      this.yName.textContent = data.square ? "" : data.y.label;
+      this.xName = this.xName ?? this.live.insertBefore(element("p", "axis-name below"), this.tip);
+      this.xName.textContent = data.square ? "" : data.by[this.by];
+    }
+
+    resize() {
+      if (this.live.clientWidth !== this.plot?.width) this.draw();
+    }
+
+    // Pixels of the canvas's own size, of a point.
+    place(point) {
+      return [this.plot.valToPos(point.x, "x"), this.plot.valToPos(point.y, "y")];
+    }
+
+    paint(labels) {
+      const {plot, data} = this;
+      const {ctx: pen, bbox} = plot;
+      const ratio = devicePixelRatio;
+      const at = (x, y) => [bbox.left + plot.valToPos(x, "x") * ratio, bbox.top + plot.valToPos(y, "y") * ratio];
+      const order = [...data.series].sort((a, b) => (colourOf(a) !== "rest") - (colourOf(b) !== "rest"));
+      pen.save();
+      pen.beginPath();
+      pen.rect(bbox.left - 4 * ratio, bbox.top - 4 * ratio, bbox.width + 8 * ratio, bbox.height + 8 * ratio);
+      pen.clip();
+      for (const series of order) {
+        const colour = colourOf(series);
+        const pointed = this.pointed !== undefined && series.key === this.pointed;
+        const places = series.x.map((x, index) => at(x * (series.by?.[this.by] ?? 1), series.y[index]));
+        pen.globalAlpha = this.pointed !== undefined && !pointed && !series.run && colour !== "level" ? .2 : colour === "rest" ? .6 : 1;
+        pen.strokeStyle = pen.fillStyle = stroke(colour);
+        if (data.drawn === "lines") {
+          pen.lineWidth = (pointed ? 4 : colour === "rest" ? 1.25 : colour === "level" ? 1.5 : 2.25) * ratio;
+          pen.setLineDash(DASHES[colour].map(length => length * ratio));
+          pen.lineJoin = "round";
+          pen.beginPath();
+          places.forEach(([x, y]) => pen.lineTo(x, y));
+          pen.stroke();
+          pen.setLineDash([]);
+        }
+        if (colour === "level" || (data.drawn === "lines" && (places.length > 40 || colour === "rest"))) continue;
+        places.forEach(([x, y], index) => this.mark(pen, x, y, colour, series, index, ratio));
+      }
+      pen.restore();
+      pen.save();
+      pen.font = `${12 * ratio}px ${css("--sans")}`;
+      pen.textBaseline = "middle";
+      pen.textAlign = "left";
+      const shown = labels.filter(one => colourOf(one) !== "rest");
+      const ends = shown.map(series => series.x.map((x, index) => at(x * (series.by?.[this.by] ?? 1), series.y[index]))
+        .filter(([x]) => x <= bbox.left + bbox.width + 1).at(-1) ?? [bbox.left, bbox.top]);
+      const right = bbox.left + bbox.width;
+      spread(ends.map(([, y]) => y), LINE * ratio, bbox.top, bbox.top + bbox.height).forEach((y, index) => {
+        const [x, own] = ends[index];
+        pen.fillStyle = css(shown[index].series === "level" ? "--soft" : "--ink");
+        pen.fillText(shown[index].label, right + 10 * ratio, y);
+        pen.strokeStyle = stroke(colourOf(shown[index]));
+        pen.lineWidth = ratio;
+        pen.beginPath();   // from the end of the curve to its name
+        pen.moveTo(Math.max(x, right - 12 * ratio), own);
+        pen.lineTo(right + 7 * ratio, y);
+        pen.stroke();
+      });
+      const names = (data.names ?? []).map(one => [...at(one.x, one.y), one.name])
+        .map(([x, y, text]) => [(x - bbox.left) / ratio, (y - bbox.top) / ratio, text])
+        .filter(([x, y]) => x >= 0 && y >= 0 && x <= bbox.width / ratio && y <= bbox.height / ratio);
+      pen.textAlign = "center";
+      for (const name of apart(names, this.widthOf, bbox.width / ratio, bbox.height / ratio)) {
+        const [x, y] = [bbox.left + name.x * ratio, bbox.top + name.y * ratio];
+        pen.fillStyle = css("--paper");
+        pen.globalAlpha = .85;
+        pen.fillRect(x - name.wide * ratio, y - LINE / 2 * ratio, 2 * name.wide * ratio, LINE * ratio);
+        pen.globalAlpha = 1;
+        pen.fillStyle = css("--ink");
+        pen.fillText(name.text, x, y);
+      }
+      pen.restore();
+    }
+
+    mark(pen, x, y, colour, series, index, ratio) {
+      const look = series.look?.[index] ?? "";
+      const pointed = this.pointed !== undefined && series.run?.[index] === this.pointed;
+      const size = (this.data.square ? 3 : 4) * (pointed ? 1.8 : 1) * ratio;
+      if (series.run) pen.globalAlpha = this.pointed === undefined ? .85 : pointed ? 1 : .25;
+      pen.lineWidth = 1.5 * ratio;
+      pen.beginPath();
+      if (look === "failed") {
+        pen.strokeStyle = css("--wrong");
+        pen.moveTo(x - size, y - size); pen.lineTo(x + size, y + size);
+        pen.moveTo(x + size, y - size); pen.lineTo(x - size, y + size);
+        return pen.stroke();
+      }
+      (SHAPES[colour] ?? SHAPES[1])(pen, x, y, size);
+      if (look === "ring") {
+        pen.strokeStyle = stroke(colour);
+        return pen.stroke();
+      }
+      pen.fill();
+      if (look !== "best") return;
+      pen.strokeStyle = css("--ink");
+      pen.beginPath();
+      pen.arc(x, y, 8 * ratio, 0, 7);
+      pen.stroke();
+    }
+
+    // Values: under the mouse, the finger, and by the arrow keys.
+
+    hover(plot) {
+      if (plot.cursor.left >= 0 && !plot.select.width) this.show(this.nearest(plot.cursor.left, plot.cursor.top));
+    }
+
+    pointAt(touch) {
+      const over = this.plot.over.getBoundingClientRect();
+      this.show(this.nearest(touch.clientX - over.left, touch.clientY - over.top));
+    }
+
+    inside(point) {
+      const [x, y] = this.place(point);
+      return x >= -1 && y >= -1 && x <= this.plot.over.clientWidth + 1 && y <= this.plot.over.clientHeight + 1;
+    }
+
+    nearest(left, top) {
+      let best = null;
+      for (const point of this.points.filter(one => this.inside(one))) {
+        const [x, y] = this.place(point);
+        const away = Math.hypot(x - left, y - top) + (colourOf(point.series) === "rest" ? FAR : 0);
+        if (!best || away < best.away) best = {...point, away};
+      }
+      return best && (best.away < FINGER || this.data.drawn === "lines") ? best : null;
+    }
+
+    show(point) {
+      this.at = point;
+      this.tip.hidden = !point;
+      this.ring?.remove();
+      if (!point) return;
+      const {data, plot} = this;
+      this.tip.textContent = point.series.text?.[point.index]
+        ?? `${point.series.name}, ${data.by[this.by]} ${written({}, point.x)}: ${written(data.y, point.y)}`;
+      const [x, y] = this.place(point);
+      this.ring = plot.over.appendChild(element("i", "ring"));
+      this.ring.style.cssText = `left:${x}px;top:${y}px`;
+      const over = plot.over.getBoundingClientRect();
+      const live = this.live.getBoundingClientRect();
+      const [middle, above] = [over.left - live.left + x, over.top - live.top + y];
+      const half = this.tip.offsetWidth / 2;
+      this.tip.style.left = `${Math.min(Math.max(middle, half), live.width - half)}px`;
+      this.tip.style.top = `${above > this.tip.offsetHeight + 14 ? above - this.tip.offsetHeight - 12 : above + 14}px`;
+    }
+
+    key(event) {
+      const moves = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-Infinity, 0], End: [Infinity, 0]};
+      const acts = {"+": () => this.zoom(1 / ZOOM), "=": () => this.zoom(1 / ZOOM), "-": () => this.zoom(ZOOM), "0": () => this.draw(),
+        Escape: () => this.show(null)};
+      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in moves || event.key in acts)) return;
+      event.preventDefault();
+      if (event.key in acts) return acts[event.key]();
+      this.move(...moves[event.key]);
+    }
+
+    // Along the series (of a scatter: along the axis), or to the nearest point of the next one.
+    move(along, across) {
+      const points = this.points.filter(one => this.inside(one));
+      if (!points.length) return;
+      if (!this.at) return this.show(points[0]);
+      const order = this.data.drawn === "points" ? points.sort((a, b) => across ? b.y - a.y : a.x - b.x)
+        : points.filter(one => one.number === this.at.number);
+      if (this.data.drawn === "points" || along) {
+        const now = order.findIndex(one => one.number === this.at.number && one.index === this.at.index);
+        return this.show(order[Math.min(Math.max(now + (along || across), 0), order.length - 1)]);
+      }
+      const numbers = [...new Set(points.map(one => one.number))];
+      const next = numbers[(numbers.indexOf(this.at.number) + across + numbers.length) % numbers.length];
+      const others = points.filter(one => one.number === next);
+      this.show(others.reduce((a, b) => Math.abs(a.x - this.at.x) <= Math.abs(b.x - this.at.x) ? a : b));
+    }
+
+    // About the point that is shown, else about the middle.
+    zoom(factor) {
+      const {plot} = this;
+      const point = this.at;
+      plot.batch(() => {
+        for (const key of this.data.drawn === "lines" ? ["x"] : ["x", "y"]) {
+          const to = value => forward[this.kind[key]](value, this.data[key].least);
+          const {min, max} = plot.scales[key];
+          const [low, high, first, last] = [min, max, ...this.whole[key]].map(to);
+          const middle = point ? to(point[key]) : (low + high) / 2;
+          const [a, b] = [Math.max(first, middle + (low - middle) * factor), Math.min(last, middle + (high - middle) * factor)];
+          plot.setScale(key, {min: backward[this.kind[key]](a), max: backward[this.kind[key]](b)});
+        }
+      });
+      this.show(point && this.inside(point) ? point : null);
+    }
+
+    point(key) {
+      this.pointed = key;
+      this.plot?.redraw(false);
+    }
+
+    // Saving: the whole chart in the colours of paper, with its title.
+
+    get svg() {
+      const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-size"];
+      const light = document.body.appendChild(element("div", "light hidden"));
+      const copy = light.appendChild(this.still.cloneNode(true));
+      copy.style.display = "block";
+      for (const one of copy.querySelectorAll("*")) {
+        const style = getComputedStyle(one);
+        STYLES.forEach(name => one.setAttribute(name, style.getPropertyValue(name)));
+      }
+      const [width, height] = copy.getAttribute("viewBox").split(" ").slice(2).map(Number);
+      const paper = getComputedStyle(light).getPropertyValue("--paper");
+      const ink = getComputedStyle(light).getPropertyValue("--ink");
+      light.remove();
+      copy.removeAttribute("style");
+      copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+      copy.setAttribute("viewBox", `-16 -32 ${width + 32} ${height + 48}`);
+      copy.setAttribute("width", width + 32);
+      copy.setAttribute("height", height + 48);
+      copy.setAttribute("font-family", "Helvetica, Arial, sans-serif");
+      copy.insertAdjacentHTML("afterbegin", `<rect x="-16" y="-32" width="${width + 32}" height="${height + 48}" fill="${paper}"/>`);
+      copy.insertAdjacentHTML("beforeend", `<text x="0" y="-12" font-size="15" font-weight="600" fill="${ink}"></text>`);
+      copy.lastChild.textContent = this.data.title;
+      return new XMLSerializer().serializeToString(copy);
+    }
+
+    get csv() {
+      const cell = value => /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
+      const rows = this.data.series.flatMap(series => series.x.map((x, index) =>
+        [series.run?.[index] ?? series.name, ...this.data.by.map((_, by) => x * (series.by?.[by] ?? 1)), series.y[index]]));
+      return [["series", ...this.data.by, this.data.y.label], ...rows].map(row => row.map(cell).join(",")).join("\n") + "\n";
+    }
+
+    async save(format) {
+      const name = `${this.data.title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format.toLowerCase()}`;
+      if (format === "CSV") return download(new Blob([this.csv], {type: "text/csv"}), name);
+      if (format === "SVG") return download(new Blob([this.svg], {type: "image/svg+xml"}), name);
+      const image = new Image();
+      image.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
+      await image.decode();
+      const canvas = Object.assign(document.createElement("canvas"), {width: 2 * image.width, height: 2 * image.height});
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob(blob => download(blob, name));
+    }
+  }
+
+  const download = (blob, name) => {
+    const link = Object.assign(document.createElement("a"), {href: URL.createObjectURL(blob), download: name});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+
+  // The names of the series are switches of their colours.
+  const names = [...document.querySelectorAll("[data-series] [data-run]")];
+  const colourNames = () => names.forEach(name => {
+    const colour = colours.get(name.dataset.run);
+    const shown = name.querySelector("[class*=stroke-]");
+    shown.setAttribute("class", shown.getAttribute("class").replace(/stroke-\w+/, `stroke-${colour}`));
+    name.querySelector("button")?.setAttribute("aria-pressed", colour !== "rest");
+  });
+  const again = () => charts.forEach(chart => chart.draw());
+
+  for (const box of document.querySelectorAll(".chart")) charts.push(new Chart(box));
+  for (const chart of charts) {
+    for (const series of chart.data.series) {
+      if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
+    }
+  }
+  for (const name of names) {
+    if (!colours.has(name.dataset.run)) continue;
+    const button = element("button", "");
+    button.type = "button";
+    button.title = "In colour or in grey";
+    button.append(...name.childNodes);
+    name.append(button);
+    button.addEventListener("click", () => { toggle(name.dataset.run); colourNames(); again(); });
+  }
+  colourNames();
+  again();
+  // The curve or the mark of the run that is pointed at in a legend or a table stands out.
+  for (const group of document.querySelectorAll("[data-runs]")) {
+    const point = key => charts.forEach(chart => chart.point(key));
+    for (const start of ["pointerover", "focusin"]) {
+      group.addEventListener(start, event => point(event.target.closest("[data-run]")?.dataset.run));
+    }
+    for (const end of ["pointerleave", "focusout"]) group.addEventListener(end, () => point());
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+})();

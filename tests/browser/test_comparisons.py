@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import browser
+import make_history
 import manifest_files
 import synthetic_results
 from browser import FAINT_TEXTS, check_contents, check_self_contained, check_width, show
@@ -72,7 +73,7 @@ def differing(results, runs, a, b):
 
 
 def history_of(results):
-    return history.page(history.rows(results), results, results / "history.html")
+    return history.page(history.rows(results), results, results / "history.html", make_history.defaults())
 
 
 def long_history(results, runs, folder):
@@ -176,7 +177,7 @@ def test_a_table_sorts_by_the_column_that_is_pressed(chromium, pages):
     assert column(chromium, "run")[0] == ["1", "3", "2", "4"]   # empty cells are last in both directions
     assert column(chromium, "images/s")[1] == "ascending"
     press(chromium, "batch_size")
-    assert column(chromium, "batch_size") == [["64", "64", "128", "–"], "ascending"]
+    assert column(chromium, "batch_size") == [["64", "64", "64", "128"], "ascending"]   # also of the run without a result
     assert column(chromium, "images/s")[1] is None
     press(chromium, "loss")
     assert column(chromium, "run")[0][-2:] == ["2", "4"]
@@ -235,6 +236,7 @@ def filter_by(chromium, text):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("text, count", [
     ("", 7), ("cifar10", 2), ("SWEEP", 1), ("learning_rate=0.01", 1), ("cifar10 seed=2", 1), ("unfinished", 1), ("nonsense", 0),
+    ("multiplier=exact", 6), ("multiplier=mit16", 0),
 ])
 def test_the_history_shows_only_what_holds_the_words(chromium, pages, text, count, width):
     chromium.open(pages("history"), width)

@@ -129,3 +129,19 @@ def test_nodes_lie_on_their_lines(chromium, pages, name, width):
 def test_a_small_network_fits_one_screen(chromium, pages):
     chromium.open(pages("drawn lenet"), 1280, 900)
     assert chromium.value("document.querySelector('.graph').getBoundingClientRect().bottom") <= 900
+
+
+def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chromium, pages):
+    chromium.open(pages("resnet"), scheme="dark")
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        of = "(name, property) => getComputedStyle(document.querySelector(name))[property]"
+        assert chromium.value(f"({of})('body', 'backgroundColor')") == "rgb(255, 255, 255)"
+        assert chromium.value(f"({of})('body', 'color')") == "rgb(30, 32, 36)"
+        assert chromium.value(f"({of})('.bars .bar', 'printColorAdjust')") == "exact"
+        assert chromium.value(f"({of})('.confusion td.right', 'printColorAdjust')") == "exact"
+        closed = "[...document.querySelectorAll('details:not([open]) table')]"
+        assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
+        assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
+    finally:
+        chromium.call("Emulation.setEmulatedMedia", media="", features=[])

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+import cpu_rung
 import references
 from ladder.arithmetic import randomness
 from ladder.executors import create as executors
@@ -390,8 +391,8 @@ def test_updates_are_the_cpu_rungs_over_several_steps(name, clip):
         common = {"gradient": normal(3, 5, seed=step), "learning_rates": np.array([0.1, 0.05, 0.2]),
                   "counters": np.array([step, 0, 0]), "weight_decay": 0.1, "clip": clip, **extra}
         OPERATIONS[f"{name}_update"](**states[0], **common)
-        numpy_executor.OPERATIONS[f"{name}_update"](numpy_executor.Executor(1), **states[1],
-                                                    **common | {"gradient": common["gradient"].copy()})
+        cpu_rung.perform(numpy_executor.Executor(1), f"{name}_update", **states[1],
+                         **common | {"gradient": common["gradient"].copy()})
         for key, value in states[0].items():
             np.testing.assert_allclose(value, states[1][key], rtol=1e-12, atol=1e-14)
 

@@ -6,14 +6,15 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import manifest_files
 import synthetic_results
 from ladder.errors import UserError
-from ladder.pages import diff, templates
+from ladder.pages import diff, intervals, templates
 from ladder.sources import ROOT
-from ladder.store import lineage
+from ladder.store import artifacts, lineage
 from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_diff.py"
@@ -35,6 +36,7 @@ def runs(results):
         "svm": synthetic_results.add(results, epochs=2, svm_C=5),
         "plain": synthetic_results.add(results, epochs=2, controls=()),
         "resnet": synthetic_results.add(results, dataset="cifar10", network="resnet50", steps=3),
+        "elsewhere": synthetic_results.add(results, epochs=2, train_limit=1000),
         "other resnet": synthetic_results.add(results, dataset="cifar10", network="resnet50", steps=3, seed=2, noise=0.2),
     }
 
@@ -207,3 +209,63 @@ def test_any_stage_can_be_compared(results, runs, role):
     for other in versions[1:]:
         page = diff.page(diff.Difference(store, versions[0], other))
         assert "None" not in text_of(page) and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
+
+
+class Family:
+    """A store of versions that have nothing but parents."""
+
+    def __init__(self, parents):
+        self.every = parents
+
+    def parents(self, version):
+        return self.every.get(version, {})
+
+    def stage(self, version):
+        return {"d": "data", "t": "train", "f": "features", "s": "svm", "r": "report"}[version[0]] if version else None
+
+    def manifest(self, version):
+        return {"spec": {"stage": self.stage(version), "params": {}, "sources": {}, "parents": self.parents(version)}}
+
+
+def test_repetitions_are_told_by_name_once_and_apart_from_the_run():
+    chain = {f"s{n}": {"features": f"f{n}", "data": "d1"} for n in (1, 2, 3)} | {
+        f"f{n}": {"train": f"t{n}", "data": "d1"} for n in (1, 2, 3)} | {f"t{n}": {"data": "d1"} for n in (1, 2, 3)}
+    own = {"data": "d1", "train": "t1", "features": "f1", "svm": "s1"}
+    repeated = {**own, "svm_seed2": "s2", "svm_seed3": "s3", "score_ablation1": "s4"}
+    family = Family(chain | {"s4": {"features": "f1", "data": "d1"}, "r1": own, "r2": repeated})
+    of = diff.Difference(family, "r1", "r2")
+    assert [(pair.label, pair.a, pair.b) for pair in of.run] == [
+        ("data", "d1", "d1"), ("train", "t1", "t1"), ("features", "f1", "f1"), ("svm", "s1", "s1"), ("report", "r1", "r2")]
+    assert diff._repeats(of) == [{"name": "seed 2", "how": "only in B: 3 artifacts"},
+                                 {"name": "seed 3", "how": "only in B: 3 artifacts"},
+                                 {"name": "ablation 1", "how": "only in B: 1 artifact"}]
+    versions = [version for pair in of.pairs for version in {pair.a, pair.b} - {None}]
+    assert len(versions) == len(set(versions)), "each artifact once"
+
+
+def test_the_page_begins_with_what_happened_to_the_accuracy(difference, runs, monkeypatch):
+    a, b = (runs[name]["svm"] for name in ("usual", "svm"))
+    found = difference("usual", "svm")
+    labels = np.asarray(runs["usual"]["data"].array("test_labels.npy"))
+    answers = np.asarray(a.array("predictions.npy"))
+    better = answers.copy()
+    better[np.flatnonzero(answers != labels)[:9]] = labels[answers != labels][:9]
+    read = artifacts.Artifact.array
+    monkeypatch.setattr(artifacts.Artifact, "array", lambda one, name: better if one.version == b.version and name ==
+                        "predictions.npy" else read(one, name))
+    verdict = diff.context(found)["verdict"]
+    told = intervals.told(intervals.paired(9, 0, 360))
+    assert verdict["same_images"] and verdict["points"] == told["points"] == "+2.5"
+    assert verdict["interval_text"] == told["interval_text"]
+    assert f"{told['points']} points ({told['interval_text']}, more than luck)" in text_of(diff.page(found))
+
+
+def test_accuracies_on_different_images_are_said_to_be_that(difference):
+    found = difference("usual", "elsewhere")
+    verdict = diff.context(found)["verdict"]
+    assert not verdict["same_images"] and verdict["formula"] == intervals.FORMULAS[False]
+    assert "They were measured on different images: 360 test images in A, 360 test images in B." in text_of(diff.page(found))
+
+
+def test_trainings_that_nobody_scored_have_no_verdict(difference):
+    assert diff.context(difference("usual", "faster", "train"))["verdict"] is None

@@ -1,4 +1,4 @@
-"""Pictures and the geometry of the interval chart."""
+"""Pictures."""
 
 import base64
 import io
@@ -60,16 +60,3 @@ def test_filters_come_strongest_first_each_scaled_by_its_own_largest_weight():
 def test_filters_of_one_channel_are_grey():
     pictures = figures.filters(np.ones((2, 1, 3, 3), np.float32))
     assert pictures.shape == (2, 3, 3, 1) and (pictures == 255).all()
-
-
-def test_an_interval_chart_keeps_order_and_errors_on_its_scale():
-    chart = figures.interval_chart([{"value": 0.9, "error": 0.02}, {"value": 0.8, "error": None}])
-    first, second = chart["rows"]
-    assert 0 < second["at"] < first["left"] < first["at"] < first["right"] < 100
-    assert second["left"] == second["at"] == second["right"]
-
-
-def test_an_interval_chart_stays_within_0_and_100_percent():
-    chart = figures.interval_chart([{"value": 1.0, "error": None}])
-    assert chart["rows"][0]["at"] == 100
-    assert chart["ticks"][-1]["text"] == "100.0 %"

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import make_history
 import manifest_files
 import synthetic_results
 from ladder.pages import history
@@ -38,7 +39,7 @@ def results(whole, tmp_path):
 
 def page_of(results):
     rows = history.rows(results)
-    return history.page(rows, results, results / "history.html")
+    return history.page(rows, results, results / "history.html", make_history.defaults())
 
 
 def test_every_report_is_there_the_newest_first(whole):
@@ -64,15 +65,17 @@ def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
 
 def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
     results, _ = whole
-    context = history.context(history.rows(results), results, results / "history.html")
-    assert [row["unusual"] for row in context["rows"]] == [{"learning_rate": "0.01"}, {"epochs": "1"}, {}, {"seed": "3"}]
+    context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
+    epochs = {"epochs": "2"}                                 # the default is 10, although most of them have 2
+    assert [row["unusual"] for row in context["rows"]] == [
+        epochs | {"learning_rate": "0.01"}, {"epochs": "1"}, epochs, epochs | {"seed": "3"}]
     assert context["usual"]["learning_rate"] == "0.001" and "dataset" not in context["usual"]
 
 
 def test_links_lead_from_where_the_page_is(whole, tmp_path):
     results, reports = whole
     rows = history.rows(results)
-    context = history.context(rows, results, tmp_path / "elsewhere/history.html")
+    context = history.context(rows, results, tmp_path / "elsewhere/history.html", {})
     assert (tmp_path / "elsewhere" / context["rows"][0]["link"]).resolve() == reports[1].folder / "report.html"
 
 
@@ -126,7 +129,7 @@ def test_five_hundred_are_no_trouble(results, whole):
     many(results, results / "report" / whole[1][0].version, 500)
     started = time.monotonic()
     page = page_of(results)
-    assert time.monotonic() - started < 20 and page.count("<tr data-text") == 504 and len(page) < 1_000_000
+    assert time.monotonic() - started < 20 and page.count("data-own=") == 504 and len(page) < 1_000_000
 
 
 def test_the_command_writes_the_page_and_changes_nothing_else(results):
@@ -148,3 +151,20 @@ def test_a_file_that_a_run_starts_from_and_labels_behind_its_features_are_told(t
     page = page_of(tmp_path)
     assert page.count("<small>features learned with labels</small>") == 1 and "theirs.bin, sha256" in text_of(page)
     assert plain["report"].version in page
+
+
+def test_runs_that_differ_in_what_a_default_leaves_unsaid_have_different_lines(tmp_path):
+    synthetic_results.add(tmp_path, epochs=2)                                              # exact: in no specification
+    synthetic_results.add(tmp_path, epochs=2, multiplier="mit16")
+    synthetic_results.add(tmp_path, steps=3)
+    ablated = [{"features_flip": True, "features_concatenate": [{"features_layer": "enc1", "weight": 0.5}]}]
+    row = history.Row("r0", "2026-01-01", fault="failed", settings={"ablation": ablated, "seeds": [2, 3]})
+    rows = [*history.rows(tmp_path), row]
+    context = history.context(rows, tmp_path, tmp_path / "history.html", make_history.defaults())
+    shown = context["rows"]
+    unusual = [one["unusual"] for one in shown]
+    assert sum("multiplier" in one for one in unusual) == 1 and {"multiplier": "mit16", "epochs": "2"} in unusual
+    assert len({str(one) for one in unusual}) == 4, unusual
+    assert context["every"]["multiplier"] == "exact" and [one["own"].get("multiplier") for one in shown].count("mit16") == 1
+    assert unusual[-1] == {"ablation": "{features_flip: true, features_concatenate: [{features_layer: enc1, weight: 0.5}]}",
+                           "seeds": "2, 3"}

@@ -19,7 +19,7 @@ from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import config, stages
 from ladder.workflow.config import Entry
-from page_text import text_of
+from page_text import addresses, text_of
 from synthetic_cells import REASON, Cells
 
 STYLE = (templates.TEMPLATES / "style.css").read_text()
@@ -78,8 +78,8 @@ def test_the_stage_writes_page_numbers_and_table(full, tmp_path):
 
 def test_the_page_brings_all_it_needs_and_says_no_none(full):
     page = multipliers_page.page(groups_of(full))
-    addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
-    assert len(addresses) == 21 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
+    links = addresses(page)
+    assert len(links) == 21 and all(re.fullmatch(r"../../report/r[0-9a-f]{11}/report.html", address) for address in links)
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
     assert "None" not in text_of(page) and "nan" not in text_of(page)
     assert f"no result: {REASON}" in text_of(page)

@@ -7,6 +7,7 @@ import small_comparison
 from browser import FAINT_TEXTS, TOO_WIDE
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
+from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
 from ladder.rungs import gpu_opt_v2
@@ -60,5 +61,5 @@ def test_numbers_have_the_digits_that_matter():
 
 
 def test_every_operation_of_a_rung_counts_as_some_kind_of_work():
-    for operation in {**numpy_executor.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
+    for operation in {**numpy_executor.OPERATIONS, **small.OPERATIONS, **numba_executor.OPERATIONS, **gpu_opt_v2.LAUNCHES}:
         assert plan.Step(operation, "", {}, {}, {}).work != "other", operation

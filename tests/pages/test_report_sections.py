@@ -10,7 +10,7 @@ from PIL import Image
 
 import synthetic_run
 from ladder.network import networks, weights
-from ladder.pages import report_sections
+from ladder.pages import report_sections, templates
 
 
 @pytest.fixture(scope="module")
@@ -111,24 +111,23 @@ def test_a_first_layer_of_other_channels_is_not_shown(dense):
     assert report_sections.filters(Train, of) is None
 
 
-@pytest.mark.parametrize("shares, order, missing", [
-    ({"a": 0.5, "b": 0.75, "c": 1.0}, ["c", "b", "a"], False),
-    ({"a": 0.95, "b": 0.99, "c": 1.0}, ["a", "b", "c"], True),
+@pytest.mark.parametrize("shares, cut, lengths", [
+    ({"a": 0.5, "b": 0.75, "c": 1.0}, 0, [100, 75, 50]),
+    ({"a": 0.95, "b": 0.99, "c": 1.0}, 0.9, [100, 90, 50]),
+    ({"a": 1.0, "b": 1.0}, 0.9, [100, 100]),
 ])
-def test_classes_that_are_nearly_perfect_are_drawn_by_what_is_missing(lenet, monkeypatch, shares, order, missing):
-    metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * 4}
+def test_the_bar_of_a_class_ends_at_its_accuracy_on_the_axis(lenet, monkeypatch, shares, cut, lengths):
+    metrics = {"per_class": {**shares, "d": None}, "confusion": [[1, 0, 0, 0]] * len([*shares, "d"])}
     monkeypatch.setattr(report_sections, "verdict", lambda inputs: type("Evaluated", (), {"metrics": metrics}))
-    rows = report_sections.classes(lenet)
-    assert [row["name"] for row in rows] == order          # a class without test images has no row
-    assert {row["name"]: row["length"] for row in rows} == (
-        {"a": 100, "b": 20, "c": 0} if missing else {"a": 50, "b": 75, "c": 100})
-
-
-def test_accuracies_have_the_digits_their_error_lets_them():
-    sharp, blunt = report_sections.scored(0.9926, 10_000), report_sections.scored(0.9926, 1000)
-    assert sharp["text"].startswith("99.26") and sharp["error_text"] == "± 0.09"
-    assert blunt["text"].startswith("99.3") and blunt["error_text"] == "± 0.3"
-    assert report_sections.scored(1.0, 1000)["error_text"] == ""
+    found = report_sections.classes(lenet)
+    rows = found["rows"]
+    assert [row["name"] for row in rows] == sorted(shares, key=lambda name: -shares[name])   # a class without images has no row
+    assert found["cut"] == cut and [row["length"] for row in rows] == lengths
+    ticks = {float(tick["text"].split(templates.NARROW_SPACE)[0]) / 100: tick["at"] for tick in found["ticks"]}
+    assert len(ticks) >= 3 and ticks[1.0] == 100
+    for row in rows:
+        assert all((at < row["length"]) == (value < shares[row["name"]]) for value, at in ticks.items()
+                   if abs(value - shares[row["name"]]) > 1e-9)
 
 
 def test_the_movement_of_many_layers_is_folded_on_one_scale():

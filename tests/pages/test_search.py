@@ -16,7 +16,7 @@ from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import config, stages
 from ladder.workflow import search as workflow_search
-from page_text import text_of
+from page_text import addresses, text_of
 
 SEARCH = {"strategy": "random", "budget": 5, "seed": 1, "metric": "auto", "holdout": 180,
           "keys": {"learning_rate": {"min": 0.0001, "max": 0.1, "scale": "log"}, "autoencoder_filters": [[256, 128], [8]]},
@@ -28,11 +28,16 @@ ENTRIES = [({"learning_rate": 0.001, "autoencoder_filters": [256, 128]}, ""),
 UNFIT = ({"learning_rate": 0.002, "autoencoder_filters": [8]}, "the values do not go together")
 
 
+def visible(page):
+    return text_of(page).replace("\xa0", " ")
+
+
 def accurate(run, accuracy):
-    """The run's report with another test accuracy."""
+    """The run's report with another test accuracy, whose answers are no longer kept."""
     folder = run["report"].folder
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps({**summary, "test_accuracy": accuracy}))
+    (folder / "summary.json").write_text(json.dumps({
+        **summary, "test_accuracy": accuracy, "versions": summary["versions"] | {"svm": "s00000000000"}}))
     manifest_files.rewrite(folder)
     return {"report": artifacts.Artifact(folder), "train": run["train"]}
 
@@ -67,8 +72,9 @@ def test_the_best_is_first_and_what_has_no_result_last(inputs):
     assert [run.number for run in of.ranked] == [2, 1, 3, 4] and of.best.number == 2
     rows = search.context(of)["rows"]
     assert [row["reason"] for row in rows] == ["", "", FAILURE, UNFIT[1]]
-    text = text_of(search.page(of))
-    assert "The best is run 2 with a hold-out accuracy of 95.0 %, 5.0 points more than run 1" in text
+    text = visible(search.page(of))
+    assert "The best is run 2 with a hold-out accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images): +5 points " \
+        "against run 1, the next (−1 to +11, could be luck)." in text
     assert f"failed: {FAILURE}" in text and f"could not run: {UNFIT[1]}" in text
     assert "One run failed. One could not run." in text
 
@@ -94,12 +100,13 @@ def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_ma
 
 def test_runs_that_share_the_best_score_are_all_named(results, inputs):
     of = found({**inputs, "report0": inputs["report1"], "train0": inputs["train1"]}, ENTRIES)
-    text = text_of(search.page(of))
-    assert "The best is run 1 with a hold-out accuracy of 95.0 %, which run 2 shares; it is the first of those" in text
+    text = visible(search.page(of))
+    assert "The best is run 1 with a hold-out accuracy of 95.0 % (95 % interval 90.8 to 97.3 %, 180 images), which run 2 " \
+        "shares; it is the first of those" in text
     worse = accurate(synthetic_results.add(results, epochs=2, holdout=180, learning_rate=0.05), 0.9)
     entries = [*ENTRIES[:2], ({"learning_rate": 0.05, "autoencoder_filters": [256, 128]}, "")]
-    text = text_of(search.page(found({**inputs, "report2": worse["report"], "train2": worse["train"]}, entries)))
-    assert "The best is run 2 with a hold-out accuracy of 95.0 %, 5.0 points more than runs 1 and 3." in text
+    text = visible(search.page(found({**inputs, "report2": worse["report"], "train2": worse["train"]}, entries)))
+    assert "+5 points against runs 1 and 3, the next (−1 to +11, could be luck)." in text
 
 
 def test_the_preset_is_the_best_runs_keys_and_the_configuration_takes_it(inputs):
@@ -162,8 +169,8 @@ def test_an_empty_search_says_how_to_fill_it():
 
 def test_the_page_brings_all_it_needs_and_says_no_none(inputs):
     page = search.page(found(inputs))
-    addresses = [address for address in re.findall(r'(?:src|href)="([^"]*)"', page) if not address.startswith(("data:", "#"))]
-    assert len(addresses) == 2 and all(re.fullmatch(r"report/r[0-9a-f]{11}/report.html", address) for address in addresses)
+    links = addresses(page)
+    assert len(links) == 2 and all(re.fullmatch(r"../../report/r[0-9a-f]{11}/report.html", address) for address in links)
     assert "None" not in text_of(page) and "nan" not in text_of(page).replace(FAILURE, "")
 
 

@@ -84,6 +84,12 @@ def make(results, dataset="digits", **settings):
             run[f"svm{suffix}"] = _svm(results, suffix, run["data"], settings, random)
             for name in settings.evaluations:
                 run[f"{name}{suffix}"] = _score(results, name, suffix, read, run["data"], settings, random)
+    if network.classifies and "pixels" in settings.controls:
+        if "features_pixels" not in run:
+            run["features_pixels"] = _features(results, "_pixels", {**params, "variant": "cpu"}, None)
+        if "linear_pixels" not in run:
+            run["linear_pixels"] = _score(results, "linear", "_pixels", run["features_pixels"], run["data"], settings,
+                                          np.random.default_rng(11))
     for number in range(1, settings.ablated + 1):
         run[f"score_ablation{number}"] = _score(results, "svm", f"_ablation{number}", read, run["data"], settings, random)
     scores = [role for role in run if role.partition("_")[0] in ("evaluate", "svm", *settings.evaluations)]
@@ -228,7 +234,7 @@ def _training_metrics(network, images, batch, history, sizes):
         "seconds_by_operation": {"convolution forward": 24.1, "convolution backward": 47.7, "ReLU": 2.6, "pooling": 1.9,
                                  "upsampling": 0.0, "loss": 0.3, "update": 0.9, "input": 0.2},
         "memory": {"weights": 3_007_500, "gradients": 3_007_500, "optimizer": 6_015_000, "activations": 151_000_000,
-                   "pool masks": 6_300_000, "workspace": 42_000_000},
+                   "masks": 6_300_000, "workspace": 42_000_000, "workspace of the executor": 80_000_000},
         "network": [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
                      "macs": layer.macs, "parameters": sum(math.prod(shape) for shape in layer.parameters.values())}
                     for layer in network.layers],

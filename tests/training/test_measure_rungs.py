@@ -57,7 +57,7 @@ def test_the_time_of_a_step_is_divided_into_kinds_of_work(summary):
 def test_memory_is_that_of_the_plan(summary):
     memory = summary["rungs"][1]["memory"]
     assert memory["weights"] == 4 * NETWORK.parameter_count == memory["optimizer"] / 2
-    assert memory["images"] == 4 * (measure_rungs.WARM_UP + 2 * measure_rungs.STEPS) * 6 * 6 * 3
+    assert memory["images and counters"] >= 4 * (measure_rungs.WARM_UP + 2 * measure_rungs.STEPS) * 6 * 6 * 3
 
 
 def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypatch):
@@ -136,4 +136,4 @@ def test_every_kind_of_work_of_a_plan_has_its_row_and_every_kind_of_buffer_its_p
     assert {work for _, work in plan.WORK} == set(measure_rungs.WORK) - {create.WAITING}
     settings = plan.Settings(network=zoo.ZOO, variant="gpu_opt_v2", batch_size=2, optimizer=Optimizer("adam"))
     made = plan.training_plan(settings, plan.Dataset(4, "uint8"), plan.Length(2, 2))
-    assert set(made.bytes_by_kind()) == set(measure_rungs.PARTS)
+    assert set(made.bytes_by_kind()) == {*plan.PURPOSES, "dataset", "control"}

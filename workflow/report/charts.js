@@ -186,10 +186,12 @@
       const font = `12px ${css("--sans")}`;
       const pen = document.createElement("canvas").getContext("2d");
       pen.font = font;
-      this.widthOf = text => pen.measureText(text).width;
+      this.widthOf = text => pen.measureText(text).width;   // in CSS pixels
       const lines = data.drawn === "lines";
       const labels = lines ? data.series.filter(one => one.series !== "rest" || colours.get(one.key) !== "rest") : [];
-      const ends = labels.length ? Math.min(Math.max(...labels.map(one => this.widthOf(one.label))) + 14, width * .4) : 18;
+      // On a narrow screen the last word of a label is on a line of its own.
+      this.linesOf = series => narrow ? series.label.split(/ (?=\S+$)/) : [series.label];
+      const ends = labels.length ? Math.max(...labels.flatMap(this.linesOf).map(this.widthOf)) + 14 : 18;
       const last = Math.max(...this.points.map(point => point.x));
       const xs = lines ? {linear: [0, last]} : data.x.ranges;
       this.whole = {x: xs[this.kind.x], y: data.y.ranges[this.kind.y]};
@@ -268,10 +270,11 @@
       const ends = shown.map(series => series.x.map((x, index) => at(x * (series.by?.[this.by] ?? 1), series.y[index]))
         .filter(([x]) => x <= bbox.left + bbox.width + 1).at(-1) ?? [bbox.left, bbox.top]);
       const right = bbox.left + bbox.width;
-      spread(ends.map(([, y]) => y), LINE * ratio, bbox.top, bbox.top + bbox.height).forEach((y, index) => {
+      const high = Math.max(...shown.map(one => this.linesOf(one).length)) * LINE * ratio;
+      spread(ends.map(([, y]) => y), high, bbox.top, bbox.top + bbox.height).forEach((y, index) => {
         const [x, own] = ends[index];
         pen.fillStyle = css(shown[index].series === "level" ? "--soft" : "--ink");
-        pen.fillText(shown[index].label, right + 10 * ratio, y);
+        this.linesOf(shown[index]).forEach((text, line) => pen.fillText(text, right + 10 * ratio, y + line * LINE * ratio));
         pen.strokeStyle = stroke(colourOf(shown[index]));
         pen.lineWidth = ratio;
         pen.beginPath();   // from the end of the curve to its name

@@ -1,5 +1,16 @@
-// Tables that sort by a column when its head is clicked, and boxes that filter the rows of a table by words.
-// Without JavaScript the pages show the same rows in their original order.
+// Tables that become cards on a phone, tables that sort by a column when its head is clicked, and boxes that filter the rows of a
+// table by words. Without JavaScript the pages show the same rows in their original order, and wide tables scroll sideways.
+for (const table of document.querySelectorAll(".wide > table.table:not(.heat)")) {
+  if (table.querySelector("[rowspan]")) continue;
+  const heads = [...table.tHead.rows].at(-1).cells;
+  for (const row of [...table.tBodies].flatMap(body => [...body.rows])) {
+    [...row.cells].forEach((cell, column) => {
+      if (column && cell.colSpan === 1 && cell.textContent.trim()) cell.dataset.label ??= heads[column].textContent.trim();
+    });
+  }
+  table.classList.add("cards");
+}
+
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
@@ -11,18 +22,27 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const difference = Number.isNaN(Number(x) + Number(y)) ? x.localeCompare(y, "en", {numeric: true}) : x - y;
     return direction * difference;
   };
+  const sort = (column, direction) => {
+    heads.forEach(other => other.removeAttribute("aria-sort"));
+    heads[column].setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+    body.append(...[...rows].sort((a, b) => compare(a, b, column, direction)));
+  };
+  const firstOf = head => head.dataset.first === "descending" ? -1 : 1;
+  // Where the heads are not shown, because the rows are cards: a menu of them.
+  const menu = document.createElement("select");
+  menu.append(new Option("as listed", ""), ...heads.map((head, column) => new Option(head.textContent.trim(), column)));
+  menu.addEventListener("change", () => menu.value === "" ? body.append(...rows) : sort(menu.value, firstOf(heads[menu.value])));
+  const label = Object.assign(document.createElement("label"), {className: "sort-menu", textContent: "Sort by "});
+  label.append(menu);
+  table.before(label);
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const first = head.dataset.first === "descending" ? -1 : 1;
       const before = head.getAttribute("aria-sort");
-      const direction = before === null ? first : before === "ascending" ? -1 : 1;
-      heads.forEach(other => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
-      body.append(...[...rows].sort((a, b) => compare(a, b, column, direction)));
+      sort(column, before === null ? firstOf(head) : before === "ascending" ? -1 : 1);
     });
   });
   table.classList.add("sorts");
@@ -31,7 +51,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
 for (const box of document.querySelectorAll("input[data-filters]")) {
   const table = document.getElementById(box.dataset.filters);
   const rows = [...table.tBodies[0].rows];
-  const texts = rows.map(row => `${row.textContent} ${row.dataset.text ?? ""}`.toLowerCase().replace(/\s+/g, " "));
+  // The text of a row and its settings: its own, and the usual ones of the table.
+  const usual = JSON.parse(table.dataset.usual ?? "{}");
+  const settings = row => !row.dataset.own ? [] : Object.entries({...usual, ...JSON.parse(row.dataset.own)}).map(([key, value]) => `${key}=${value}`);
+  const texts = rows.map(row => `${row.textContent} ${settings(row).join(" ")}`.toLowerCase().replace(/\s+/g, " "));
   const count = document.getElementById(box.getAttribute("aria-describedby"));
   const filter = () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -3,13 +3,13 @@
 
 import atexit
 import contextlib
-import filecmp
 import functools
 import json
 import logging
 import os
 import pathlib
 import shlex
+import subprocess
 import sys
 import time
 
@@ -21,7 +21,13 @@ from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
 from ladder.store import manifests as kept
-from ladder.workflow import config as configuration, places, search, stages
+from ladder.workflow import (
+    config as configuration,
+    copies as published,
+    places,
+    search,
+    stages,
+)
 
 # Snakemake's own files, whose names it formats with wildcards: a brace in the project's path is doubled.
 ENVIRONMENT = os.path.join(workflow.basedir, "envs", "cpu.yaml")
@@ -255,11 +261,7 @@ def outdated(role):
         for folder_there in filter(pathlib.Path.is_dir, copies):
             sys.exit(f"{folder_there} is a folder; move it away: a page goes there")
         settle(*copies)
-        same = all(
-            (folder / copy.name).exists()
-            and filecmp.cmp(copy, folder / copy.name, shallow=False)
-            for copy in copies
-        )
+        same = all(published.is_published(folder, copy) for copy in copies)
         return [] if same else this_command(wildcards)
 
     return inputs
@@ -322,6 +324,16 @@ def settle(*paths):
 
 
 # Pages in results/ that the configuration has left behind.
+
+
+@atexit.register  # so that it runs after the notices are written, which was registered later
+def make_index():
+    """Make results/index.html again if this command has made a page, or removed reports."""
+    if not COMMAND.runs:
+        return
+    if "gc" in COMMAND.targets or published.is_index_older("results"):
+        script = os.path.join(workflow.basedir, "workflow/scripts/make_index.py")
+        subprocess.run([sys.executable, script], check=False)
 
 
 @atexit.register

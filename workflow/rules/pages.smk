@@ -1,4 +1,4 @@
-# The fixed names in results/, which are copies of artifact files, and the commands that read all of results/.
+# The fixed names in results/, which are copies of artifact files with the links of pages led from there, and the commands that read all of results/.
 # A page is an `update`: a command that fails leaves the previous one unchanged.
 
 
@@ -22,16 +22,11 @@ rule publish:
         ENVIRONMENT
     params:
         folder="",
-        owner=processes.owner(),
         then="",
     message:
         "{output}: copied from {params.folder}"
     shell:
-        "for copy in {output}; do"
-        " name=$(basename $copy);"
-        " new=results/.$name.{params.owner:q}.tmp;"
-        " cp {params.folder:q}/$name $new && mv $new $copy || {{ rm -f $new; exit 1; }};"
-        " done 2> {log:q} {params.then}"
+        "python3 workflow/scripts/publish.py {params.folder:q} {output} 2> {log:q} {params.then}"
 
 
 use rule publish as publish_report with:

@@ -11,7 +11,7 @@ import sys
 
 from ladder import files
 from ladder.errors import UserError
-from ladder.pages import diff, output
+from ladder.pages import diff, output, templates
 from ladder.store import lineage
 
 
@@ -24,7 +24,7 @@ def main():
         store = lineage.Store(arguments.results)
         a, b = (diff.resolve(store, name) for name in arguments.versions)
         found = diff.Difference(store, a, b)
-        output.write(arguments.output, diff.page(found))
+        output.write(arguments.output, diff.page(found, templates.way_up(arguments.results, arguments.output)))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -10,18 +10,26 @@ import sys
 from ladder import files
 from ladder.errors import UserError
 from ladder.pages import history, output
+from ladder.sources import ROOT
+from ladder.workflow import config, search
 
 
 def main():
     arguments = parse()
     rows = history.rows(arguments.results)
     try:
-        output.write(arguments.output, history.page(rows, arguments.results, arguments.output))
+        output.write(arguments.output, history.page(rows, arguments.results, arguments.output, defaults()))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{files.shown(arguments.output)}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
     return 0
+
+
+def defaults():
+    """The settings of a run in config.yaml, as they are committed or edited."""
+    loaded = config.load(config.read_file(ROOT / "config.yaml"))
+    return {key: value for key, value in loaded.items() if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")}
 
 
 def parse():

@@ -5,7 +5,9 @@ import functools
 import numpy as np
 import pytest
 
+import cpu_rung
 import references
+from ladder.executors.cpu import small
 from ladder.executors.cpu import winograd as numpy_winograd
 from ladder.executors.cpu.executor import OPERATIONS, Executor
 
@@ -23,6 +25,8 @@ CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, stride, p
     (2, 3, 2, 2, 2, 2, 1, 3),     # windows that see no pixel
     (4, 1, 1, 6, 3, 1, 1, 0),     # a dense layer
     (2, 1, 1, 70, 65, 1, 1, 0),
+    (18, 5, 5, 2, 17, 2, 1, 0),   # several groups of images, the last one smaller
+    (3, 9, 8, 3, 5, 3, 2, 0),
 ]
 
 
@@ -34,6 +38,13 @@ FORMS = [(shape, pool) for pool, shapes in ((False, CONVOLUTIONS), (True, POOLED
 @pytest.fixture(params=[1, 2, 3], ids=lambda threads: f"{threads} threads")
 def executor(request):
     return Executor(request.param)
+
+
+@pytest.fixture(params=[True, False], ids=["tasks", "pieces"])
+def small_or_not(request, monkeypatch):
+    """Convolutions as tasks where they can be, and as pieces of large ones."""
+    if not request.param:
+        monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
 
 
 def test_the_device_names_the_number_of_threads(executor):
@@ -54,7 +65,7 @@ def empty(*shape, dtype=np.float64):
 
 
 def call(executor, operation, **operands):
-    OPERATIONS[operation](executor, **operands)
+    cpu_rung.perform(executor, operation, **operands)
 
 
 def convolve(executor, x, weight, bias, stride, padding, relu=False, pool=False):
@@ -91,7 +102,7 @@ def finite_differences(shape, relu=False, pool=False, upsample=False):
 
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
 @pytest.mark.parametrize(("shape", "pool"), FORMS, ids=str)
-def test_conv2d_is_its_definition_exactly_on_small_integers(executor, shape, pool, relu):
+def test_conv2d_is_its_definition_exactly_on_small_integers(executor, small_or_not, shape, pool, relu):
     x, weight, bias, sliding = convolution_operands(shape, integers)
     expected = references.conv2d(x, weight, bias, **sliding)
     if pool:
@@ -104,7 +115,7 @@ def test_conv2d_is_its_definition_exactly_on_small_integers(executor, shape, poo
 
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
 @pytest.mark.parametrize(("shape", "pool"), FORMS, ids=str)
-def test_conv2d_gradients_are_finite_differences(executor, shape, pool, relu):
+def test_conv2d_gradients_are_finite_differences(executor, small_or_not, shape, pool, relu):
     x, weight, bias, sliding = convolution_operands(shape, normal)
     attributes = {**sliding, "relu": relu}
     y, index = convolve(executor, x, weight, bias, **attributes, pool=pool)
@@ -238,7 +249,7 @@ def test_relu_and_its_gradient(executor):
 
 def test_add(executor):
     a, b = integers(3, 5, 4, 2), integers(3, 5, 4, 2, seed=1)
-    y = empty(*a.shape)
+    y = empty(*a.shape, dtype=a.dtype)
     call(executor, "add_forward", a=a, b=b, y=y)
     assert np.array_equal(y, a + b)
 
@@ -338,7 +349,7 @@ def test_upsample2d_repeats_pixels_and_adds_up_their_gradients(executor):
                           dy.reshape(3, 2, 2, 5, 2, 2).sum(axis=(2, 4)))
 
 
-NORMALIZED = [(1, 1, 1, 2), (5, 1, 1, 3), (4, 3, 5, 2), (3, 4, 4, 33)]
+NORMALIZED = [(1, 1, 1, 2), (5, 1, 1, 3), (4, 3, 5, 2), (3, 4, 4, 33), (12, 4, 3, 2)]   # the last has many rows
 EPSILON, DECAY = 1e-3, 0.7
 
 
@@ -480,7 +491,7 @@ def test_cross_entropy_of_the_rows_labels(executor, dtype):
 
 def test_cross_entropy_counts_of_equal_scores_the_first_and_no_row_with_a_nan(executor):
     prediction = np.float32([[5, 5, 1], [5, 5, 1], [9, np.nan, 1], [np.nan, 0, 1]]).reshape(4, 1, 1, 3)
-    gradient, losses, hits = empty(4, 1, 1, 3), np.zeros(1), np.zeros(1)
+    gradient, losses, hits = empty(4, 1, 1, 3, dtype=np.float32), np.zeros(1), np.zeros(1)
     call(executor, "cross_entropy", prediction=prediction, labels=np.uint8([0, 1, 0, 0]), permutation=np.arange(4),
          counters=np.zeros(3, int), gradient=gradient, losses=losses, hits=hits)
     assert hits[0] == 1 and np.isnan(losses[0])
@@ -554,6 +565,6 @@ def test_updates_are_their_formulas_over_several_steps(executor, name, weight_de
         gradient = normal(3, 5, seed=step)
         g = (np.clip(gradient, -clip, clip) if clip else gradient) + weight_decay * expected
         expected, state = UPDATES[name](g, expected, state, step + 1, rates[step])
-        OPERATIONS[f"{name}_update"](executor, parameter=parameter, gradient=gradient, learning_rates=rates,
-                                     counters=np.array([step, 0, 0]), weight_decay=weight_decay, clip=clip, **averages, **extra)
+        call(executor, f"{name}_update", parameter=parameter, gradient=gradient, learning_rates=rates,
+             counters=np.array([step, 0, 0]), weight_decay=weight_decay, clip=clip, **averages, **extra)
         assert np.allclose(parameter, expected, rtol=1e-12, atol=1e-14)

@@ -1,6 +1,4 @@
-"""Accuracy, confusion matrix, probabilities and significance. Labels are integers 0 .. classes-1, as in the data artifact."""
-
-import math
+"""Accuracy, confusion matrix and probabilities. Labels are integers 0 .. classes-1, as in the data artifact."""
 
 import numpy as np
 
@@ -49,11 +47,3 @@ def won_and_lost(labels, predictions, others):
     """(rows that only `predictions` classify correctly, rows that only `others` do); all arrays (N,)."""
     right, theirs = (np.asarray(named) == labels for named in (predictions, others))
     return int((right & ~theirs).sum()), int((theirs & ~right).sum())
-
-
-def beyond_chance(won, lost):
-    """Whether two predictions differ significantly by McNemar's test.
-
-    Without a difference, won - lost has mean 0 and standard deviation sqrt(won + lost); significant is more than two of them.
-    """
-    return abs(won - lost) > 2 * math.sqrt(won + lost)

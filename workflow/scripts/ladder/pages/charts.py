@@ -134,8 +134,8 @@ def lines(title, series, y, by=("step",)):
 def scatter(title, series, x, y, names=(), square=False):
     """A chart of points.
 
-    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look"}]}]; run: of a page that lists runs; look: "" for a filled mark, "ring",
-    "best" or "failed"; names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
+    series: [{"name", "key", "series", "points": [{"x", "y", "text", "run", "look"}]}]; run: of a page that lists runs; look: ""
+    for a filled mark, "ring", "best" or "failed"; names: [{"name", "x", "y"}] written into the plot. Returns {"data", "still"}.
     """
     told = [{"name": one["name"], "key": str(one["key"]), "series": one["series"],
              "x": [_short(point["x"]) for point in one["points"]], "y": [_short(point["y"]) for point in one["points"]],
@@ -214,7 +214,8 @@ def apart(names, within):
         wide, high = CHARACTER * len(text) / 2 + 5, LINE / 2 + 1
         moves = sorted(((dx * wide, dy * high) for dx in range(-4, 5) for dy in range(-16, 17)),
                        key=lambda move: math.hypot(*move))
-        places = [(min(max(x + dx, left + wide), right - wide), min(max(y + dy, top + high), bottom - high)) for dx, dy in moves]
+        places = [(min(max(x + dx, left + wide), right - wide), min(max(y + dy, top + high), bottom - high))
+                  for dx, dy in moves]
         free = next((place for place in places if all(abs(place[0] - a) >= wide + b or abs(place[1] - c) >= high + d
                                                       for a, b, c, d in taken)), places[0])
         taken.append((free[0], wide, free[1], high))

@@ -14,10 +14,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ladder.classifiers import metrics
+from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import charts, feature_sections, report_sections, roles, templates
+from ladder.pages import charts, feature_sections, intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
+CHARTED = 6        # runs whose accuracies are charted on the first screen, the most accurate ones
 COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
 NUMBERS = {        # summary key -> its head in compare.csv and on the page
@@ -70,9 +72,21 @@ class Run:
 def runs(inputs, entries):
     """The Run of each entry; inputs and entries as the stage `compare` has them."""
     stores = {}
-    return [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
-            _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
-            for number, entry in enumerate(entries)]
+    found = [Run(number + 1, entry["overrides"], entry["reason"]) if entry["reason"] else
+             _run(number, entry["overrides"], inputs[f"report{number}"], inputs[f"train{number}"], stores)
+             for number, entry in enumerate(entries)]
+    shared = _shared(found)
+    return [run if run.settings else dataclasses.replace(run, settings=shared | run.overrides) for run in found]
+
+
+def _shared(runs):
+    """The settings in which all runs agree that do not name them: those of the configuration that the entries change."""
+    found = {}
+    for run in runs:
+        for key, value in run.settings.items():
+            if key not in run.overrides:
+                found.setdefault(key, []).append(value)
+    return {key: values[0] for key, values in found.items() if all(value == values[0] for value in values)}
 
 
 def _run(number, overrides, made, train, stores):
@@ -151,7 +165,7 @@ def context(runs):
     return {
         "count": len(runs), "ran": len(ran), "missing": [run for run in runs if run.reason and not run.failed],
         "failed": [run for run in runs if run.failed],
-        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "labels": labels,
+        "keys": keys, "same": _same(ran, keys), "best": _best(ran), "accuracies": _accuracies(ran, labels), "labels": labels,
         "rows": [_row(run, keys, series, ran) for run in runs],
         "scored_on": _scored_on(ran),
         "labelled": [run.number for run in ran if feature_sections.with_labels(run.summary["features"])],
@@ -202,19 +216,69 @@ def _best(ran):
     if len(accurate) < 2 or not _one_dataset(accurate):
         return None
     first, *others = (list(some) for _, some in itertools.groupby(accurate, lambda run: run.summary["test_accuracy"]))
-    found = {"numbers": [run.number for run in first], "text": report_sections.scored(*_score(first[0]))["text"],
-             "tested": first[0].tested, "next": [], "within_chance": False}
+    found = {"numbers": [run.number for run in first], **intervals.share(*_score(first[0])), "tested": first[0].tested,
+             "next": [], "of": len(accurate)}
     if others:
-        ahead = _score(first[0])[0] - _score(others[0][0])[0]
-        errors = [report_sections.standard_error(*_score(run)) or 0 for run in (first[0], others[0][0])]
-        found |= {"next": [run.number for run in others[0]], "points": 100 * ahead,
-                  "within_chance": ahead <= 2 * math.hypot(*errors)}
+        found |= {"next": [run.number for run in others[0]], **lead(difference(first[0], others[0][0]))}
     return found
 
 
-def _score(run):
+def _accuracies(ran, labels):
+    """The accuracies of the runs with their intervals on one axis, in their order, the CHARTED best if there are more.
+
+    None if they are not comparable.
+    """
+    best = _best(ran)
+    if best is None:
+        return None
+    accurate = sorted((run for run in ran if run.summary["test_accuracy"] is not None),
+                      key=lambda run: -run.summary["test_accuracy"])[:CHARTED]
+    return intervals.chart([
+        {"key": "own" if run.number in best["numbers"] else "", "name": f"run {run.number}", "note": labels[run.number],
+         **intervals.share(*_score(run))} for run in sorted(accurate, key=lambda run: run.number)])
+
+
+def lead(ahead):
+    """The intervals.Difference of the best run from the next one in words, as intervals.told, but its interval_of_lead."""
+    words = intervals.told(ahead)
+    return {"interval_of_lead": words.pop("interval_text"), **words}
+
+
+def difference(first, other, role=None):
+    """The intervals.Difference of two runs' accuracies, paired where both keep their answers for the same images.
+
+    role: of the classifier, by default the network itself if it classifies, else the SVM.
+    """
+    a, b = (_answers(run, role) for run in (first, other))
+    if a and b and a.images == b.images:
+        return intervals.paired(*metrics.won_and_lost(a.labels, a.predictions, b.predictions), len(a.labels))
+    return intervals.unpaired(*_score(first, role), *_score(other, role))
+
+
+def _score(run, role=None):
     """(accuracy, number of images)"""
-    return run.summary["test_accuracy"], run.tested
+    return run.summary["evaluations"][role] if role else run.summary["test_accuracy"], run.tested
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answers:
+    """images: checksums of the images and labels that a run was scored on; labels, predictions: (N,)."""
+
+    images: tuple
+    labels: np.ndarray
+    predictions: np.ndarray
+
+
+def _answers(run, role):
+    """The run's _Answers; None if they are not kept, or damaged."""
+    versions, results = run.summary["versions"], run.train.folder.parents[1]
+    role = role or ("evaluate" if "evaluate" in versions else "svm")
+    try:
+        data, score = (artifacts.Artifact(results / stage / versions[stage]) for stage in ("data", role))
+        images = tuple(data.manifest["files"][f"test_{part}.npy"]["sha256"] for part in ("images", "labels"))
+        return _Answers(images, data.array("test_labels.npy"), score.array("predictions.npy"))
+    except (UserError, OSError):
+        return None
 
 
 def _one_dataset(ran):
@@ -242,12 +306,12 @@ def _row(run, keys, series, ran):
     reached = [other.summary["test_accuracy"] for other in ran if other.summary["test_accuracy"] is not None]
     best = max(reached, default=None) if len(set(reached)) > 1 and _one_dataset(ran) else None
     speed = run.summary["images_per_second"]   # None where nothing was trained
-    own = {} if run.summary["test_accuracy"] is None else report_sections.scored(*_score(run))
+    own = {} if run.summary["test_accuracy"] is None else intervals.share(*_score(run))
     return {
         **row, "series": series[run.number], "report": run.summary["versions"]["report"],
-        "accuracies": {key: {"value": value, "text": "" if value is None else report_sections.scored(value, run.tested)["text"]}
+        "accuracies": {key: {"value": value, "text": "" if value is None else intervals.share(value, run.tested)["text"]}
                        for key, value in accuracies.items()},
-        "error": own.get("error_text", ""),
+        "interval": own.get("interval_text", ""),
         "scored_on": metrics.scored_on(run.summary), "best": best is not None and run.summary["test_accuracy"] == best,
         "loss": {"value": run.loss if math.isfinite(run.loss) else "",
                  "text": f"{run.loss:.4g}" if run.summary["loss"] else ""},

@@ -4,11 +4,12 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 
 from ladder.classifiers import metrics
 from ladder.errors import UserError
 from ladder.network import networks, weights
-from ladder.pages import report_sections, roles, templates
+from ladder.pages import intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
 NEAREST = 3       # existing versions named if the one asked for does not exist
@@ -16,6 +17,7 @@ MISSING = "–"
 TITLES = {"report": "Two reports", "train": "Two trainings"}
 # Metrics that are shown elsewhere, or are not numbers.
 ELSEWHERE = {"seconds_by_operation", "memory", "network", "kernels", "confusion", "classes", "seconds_from_samples"}
+REPEAT = re.compile(r"_(seed|ablation)(\d+)$")   # the end of the name of a report's parent
 SHARES = ("accuracy", "per_class", "layer_movement")   # metrics written in percent
 MACHINE = {"host": "machine", "system": "system", "processor": "processor", "cores": "cores", "threads": "threads used",
            "python": "Python", "blas": "BLAS"}
@@ -44,13 +46,17 @@ def resolve(store, name):
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """The versions with one role in both; a or b is None if that side has no such role, a manifest if it no longer exists."""
+    """The versions with one role in both; a or b is None if that side has no such role, a manifest if it no longer exists.
+
+    repeat: what a report repeats the run for, 'seed 2' or 'ablation 1', '' for a version of the run itself.
+    """
 
     label: str
     a: str | None
     b: str | None
     manifest_a: dict | None
     manifest_b: dict | None
+    repeat: str = ""
 
     @property
     def same(self):
@@ -108,9 +114,14 @@ class Difference:
         self.pairs = _pairs(store, self.stage, a, b)
 
     @property
+    def run(self):
+        """The pairs of the run itself, without its repetitions."""
+        return [pair for pair in self.pairs if not pair.repeat]
+
+    @property
     def first(self):
-        """The first pair with a difference of its own, None if there is none."""
-        return next((pair for pair in self.pairs if pair.state), None)
+        """The first pair with a difference of its own, one of the run itself if there is one; None if there is none."""
+        return next((pair for pair in sorted(self.pairs, key=lambda pair: pair.repeat != "") if pair.state), None)
 
     def sentence(self):
         """The first difference in words."""
@@ -118,34 +129,46 @@ class Difference:
 
 
 def _pairs(store, stage, a, b):
-    labels, order = {(a, b): stage}, []
+    """The pairs, parents first: those of the run itself, those that only its repetitions need, and a and b."""
+    found = {}   # pair -> (label, repeat)
 
-    def visit(pair):
-        if pair in order:
-            return
+    def children(pair):
         parents = [store.parents(version) if version else {} for version in pair]
-        children = {name: (parents[0].get(name), parents[1].get(name)) for name in dict.fromkeys([*parents[0], *parents[1]])}
-        for name, child in children.items():
-            known = store.stage(child[0]) or store.stage(child[1]) or name
-            labels.setdefault(child, roles.TITLES.get(name, known))
-        for child in children.values():
-            visit(child)
-        if pair not in order:
-            order.append(pair)
+        return {name: (parents[0].get(name), parents[1].get(name)) for name in dict.fromkeys([*parents[0], *parents[1]])}
 
-    visit((a, b))
-    return [Pair(labels[pair], *pair, *(store.manifest(version) if version else None for version in pair)) for pair in order]
+    def visit(name, pair, repeat):
+        if pair in found:
+            return
+        for below, child in children(pair).items():
+            visit(below, child, repeat)
+        known = store.stage(pair[0]) or store.stage(pair[1]) or name
+        found.setdefault(pair, (roles.TITLES.get(REPEAT.sub("", name), known), repeat))
+
+    for name, child in sorted(children((a, b)).items(), key=lambda item: _repeat(item[0]) != ""):   # the run itself first
+        visit(name, child, _repeat(name))
+    found[a, b] = stage, ""
+    # A version that both have, and that a repetition of one alone reads too, is there once.
+    whole = [{pair[side] for pair in found if None not in pair} for side in (0, 1)]
+    return [Pair(label, *pair, *(store.manifest(version) if version else None for version in pair), repeat)
+            for pair, (label, repeat) in found.items()
+            if None not in pair or not any(version in there for version, there in zip(pair, whole, strict=True))]
+
+
+def _repeat(name):
+    """What a parent of a report with this name is a score of: 'seed 2', 'ablation 1'; '' for the run's own."""
+    found = REPEAT.search(name)
+    return f"{found[1]} {found[2]}" if found else ""
 
 
 # The page.
 
-def page(difference):
-    """The page as one HTML text."""
-    return templates.render("diff.html", context(difference))
+def page(difference, up=""):
+    """The page as one HTML text; up: see templates.way_up."""
+    return templates.render("diff.html", context(difference, up))
 
 
-def context(of):
-    """All variables of the template."""
+def context(of, up=""):
+    """All variables of the template; up: see templates.way_up."""
     manifests = [of.store.manifest(version) for version in (of.a, of.b)]
     settings, machines = _gathered(of, "params"), _machines(of)
     numbers = _metrics(of)
@@ -153,10 +176,11 @@ def context(of):
         "title": TITLES.get(of.stage, f"Two versions of {of.stage}"),
         "a": of.a, "b": of.b, "made": [manifest["made"] for manifest in manifests],
         "names": [manifest["spec"]["params"].get("name") for manifest in manifests],
-        "links": _links(of), "first": of.first,
+        "up": up, "links": _links(of, up), "first": of.first,
         "settings": [row for row in settings if not row["same"]], "same_settings": [row for row in settings if row["same"]],
         "sources": [row for row in _gathered(of, "sources") if not row["same"]],
-        "lineage": [_lineage_row(pair) for pair in of.pairs], "changed": sum(not pair.same for pair in of.pairs),
+        "verdict": _verdict(of), "repeats": _repeats(of),
+        "lineage": [_lineage_row(pair) for pair in of.run], "changed": sum(not pair.same for pair in of.run),
         "metrics": [row for row in numbers if not row["same"] and not row["detail"]],
         "details": [row for row in numbers if not row["same"] and row["detail"]],
         "same_metrics": sum(row["same"] for row in numbers),
@@ -170,9 +194,59 @@ def written(value):
     return MISSING if value is None else templates.setting(value)
 
 
-def _links(of):
-    """The pages of two reports, relative to the results folder."""
-    return [f"report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
+def _links(of, up):
+    """The pages of two reports."""
+    return [f"{up}report/{version}/report.html" for version in (of.a, of.b)] if of.stage == "report" else None
+
+
+def _repeats(of):
+    """Rows of the repetitions of two reports: {"name", "how"}."""
+    found = {}
+    for pair in of.pairs:
+        if pair.repeat:
+            found.setdefault(pair.repeat, []).append(pair)
+    return [{"name": name, "how": _repeated(some)} for name, some in found.items()]
+
+
+def _repeated(some):
+    for side, has in (("A", [pair.b is None for pair in some]), ("B", [pair.a is None for pair in some])):
+        if all(has):
+            return f"only in {side}: {len(some)} artifact{'s' if len(some) > 1 else ''}"
+    differ = sum(not pair.same for pair in some)
+    return f"{differ} of {len(some)} artifacts differ" if differ else "same"
+
+
+# The accuracy.
+
+def _verdict(of):
+    """What happened to the accuracy, in words for the page; None if the two are not scores of a classifier or reports of them.
+
+    {"role", "a", "b": accuracies in words, "same_images", "tested": numbers of images, and as intervals.told B minus A}.
+    """
+    score = next((pair for role in ("evaluate", "svm", of.stage) for pair in of.run
+                  if pair.label == role and pair.both and "accuracy" in pair.manifest_a["metrics"]), None)
+    data = next((pair for pair in of.run if pair.label == "data" and pair.both), None)
+    if score is None or data is None or not isinstance(score.manifest_a["metrics"]["accuracy"], float):
+        return None
+    accuracies = [manifest["metrics"]["accuracy"] for manifest in (score.manifest_a, score.manifest_b)]
+    tested = [manifest["metrics"]["test"] for manifest in (data.manifest_a, data.manifest_b)]
+    shown = {"role": score.label, "same_images": data.same, "same": score.same, "tested": tested,
+             "scored_on": [metrics.scored_on(manifest["spec"]["params"]) for manifest in (data.manifest_a, data.manifest_b)],
+             **{side: intervals.share(value, n) for side, value, n in zip("ab", accuracies, tested, strict=True)}}
+    return shown if score.same else shown | intervals.told(_difference(of, score, data, accuracies, tested))
+
+
+def _difference(of, score, data, accuracies, tested):
+    """The intervals.Difference, B minus A: image by image on the same images, where the predictions are there."""
+    if data.same:
+        try:
+            labels = _artifact(of, data.a).array("test_labels.npy")
+            a, b = (_artifact(of, version).array("predictions.npy") for version in (score.a, score.b))
+            return intervals.paired(*metrics.won_and_lost(labels, b, a), len(labels))
+        except UserError:   # damaged, or without predictions
+            pass
+    (a, b), (n, m) = accuracies, tested
+    return intervals.unpaired(b, m, a, n)
 
 
 def _lineage_row(pair):
@@ -197,7 +271,7 @@ def _gathered(of, part):
 def _metrics(of):
     """Rows of the numbers in the metrics, the last stage first; detail: whether it is one of many, by class or layer."""
     rows = []
-    for pair in sorted(reversed(of.pairs), key=lambda pair: pair.label in roles.CONTROL_TITLES):
+    for pair in sorted(reversed(of.run), key=lambda pair: pair.label in roles.CONTROL_TITLES):
         for (name, detail), a, b in pair.values(lambda manifest: _numbers(manifest["metrics"])):
             share = name.startswith(SHARES)
             rows.append({"role": pair.label, "name": name.replace("_", " "), "detail": detail, "same": a == b,
@@ -247,9 +321,9 @@ def _named_differently(of):
 
     Empty if the two were not scored on the same images.
     """
-    same_data = [pair for pair in of.pairs if pair.same and pair.label == "data" and pair.both]
+    same_data = [pair for pair in of.run if pair.same and pair.label == "data" and pair.both]
     found = []
-    for pair in of.pairs if same_data else []:
+    for pair in of.run if same_data else []:
         if pair.label in ("evaluate", "svm") and pair.both:
             try:
                 a, b = (_artifact(of, version).array("predictions.npy") for version in (pair.a, pair.b))
@@ -267,7 +341,7 @@ def _artifact(of, version):
 def _times(of):
     """Rows of seconds and memory of the roles that differ, with the speed of B relative to A."""
     rows = []
-    for pair in of.pairs:
+    for pair in of.run:
         if pair.both and not pair.same:
             a, b = pair.manifest_a, pair.manifest_b
             rows.append({"role": pair.label, "a": templates.duration(a["seconds"]), "b": templates.duration(b["seconds"]),
@@ -279,7 +353,7 @@ def _times(of):
 
 def _operations(of):
     """Rows of the seconds of the training by operation."""
-    for pair in of.pairs:
+    for pair in of.run:
         if pair.label == "train" and pair.both and not pair.same:
             times = pair.values(lambda manifest: manifest["metrics"].get("seconds_by_operation", {}))
             return [{"name": name, "a": templates.duration(a or 0), "b": templates.duration(b or 0), "change": _faster(a, b)}
@@ -297,7 +371,7 @@ def _faster(a, b):
 def _machines(of):
     """Rows of the facts of the machines; equal rows are merged and list all their roles."""
     found = {}
-    for pair in of.pairs:
+    for pair in of.run:
         for name, a, b in pair.values(lambda manifest: {**manifest["machine"], "threads": manifest["threads"],
                                                         **manifest["libraries"]}):
             if not pair.same:
@@ -310,7 +384,7 @@ def _machines(of):
 
 def _weights(of):
     """The distance between the weights of the two: {"role", "fault", "same", "bars"}; None if one has no weights."""
-    pair = next((pair for stage in ("train", "initial") for pair in of.pairs
+    pair = next((pair for stage in ("train", "initial") for pair in of.run
                  if pair.label in (stage, roles.TITLES[stage]) and pair.stage == stage), None)
     if pair is None or not (pair.a and pair.b):
         return None

@@ -6,7 +6,7 @@ inputs are artifacts by role, as in report.py, with the scores of other runs: sv
 import re
 
 from ladder.classifiers import metrics
-from ladder.pages import report_sections, roles, spread, templates
+from ladder.pages import intervals, report_sections, roles, spread, templates
 from ladder.store import scores
 
 SEED = re.compile(r"(\w+)_seed(\d+)")
@@ -117,8 +117,9 @@ def _named(role, made):
     return {"name": roles.CLASSIFIERS[classifier], "note": note}
 
 
-def ablation_table(entries, accuracy):
-    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "points", "won", "lost", "chance"}; accuracy: the run's."""
+def ablation_table(entries, n):
+    """Rows {"changes", "reason"} and, if it ran, {"accuracy", "won", "lost"} and its difference from the run as
+    intervals.told; n: number of images."""
     if entries is None:
         return None
     rows = []
@@ -126,8 +127,8 @@ def ablation_table(entries, accuracy):
         changes = {key: templates.setting(value) for key, value in entry["overrides"].items()}
         row = {"changes": changes, "reason": entry["reason"]}
         if entry["accuracy"] is not None:
-            points = f"{100 * (entry['accuracy'] - accuracy):+.1f}".replace("-", "−")
-            row |= {"accuracy": templates.percent(entry["accuracy"]), "points": points, "won": entry["won"],
-                    "lost": entry["lost"], "chance": not metrics.beyond_chance(entry["won"], entry["lost"])}
+            difference = intervals.paired(entry["lost"], entry["won"], n)
+            row |= {"accuracy": intervals.share(entry["accuracy"], n)["text"], "won": entry["won"], "lost": entry["lost"],
+                    **intervals.told(difference)}
         rows.append(row)
     return rows

@@ -95,7 +95,7 @@ def _steps(params, metrics):
 
 def pixels(inputs):
     """How the control's raw pixels are processed: {"steps", "not_for_them": whether the run has options that do not apply}."""
-    if "features_pixels" not in inputs:
+    if not inputs.keys() >= {"features_pixels", "features"}:
         return None
     made, own = (inputs[role].manifest["spec"]["params"] for role in ("features_pixels", "features"))
     on = {key for key in NOT_FOR_PIXELS & own.keys() if own[key] not in ("none", 1)}

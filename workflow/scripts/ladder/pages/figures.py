@@ -1,7 +1,4 @@
-"""Pictures for the pages: PNGs as data URIs, and the geometry of the interval chart that the templates draw.
-
-Places are in percent of the width, so that a page can draw the chart at any width and in the colours of its theme.
-"""
+"""Pictures for the pages: PNGs as data URIs."""
 
 import base64
 import io
@@ -9,8 +6,6 @@ import math
 
 import numpy as np
 from PIL import Image
-
-from ladder.pages import charts
 
 GAINS = (1, 2, 4, 8)   # possible amplifications of differences between pictures
 
@@ -57,24 +52,3 @@ def filters(weights):
     largest = np.abs(pictures).max(axis=(1, 2, 3), keepdims=True)
     scaled = pictures / np.where(largest > 0, largest, 1)
     return np.rint(128 + 127 * scaled).astype(np.uint8)
-
-
-def interval_chart(rows):
-    """Values with their standard errors on one axis that covers their range.
-
-    rows: [{"value", "error", ...}] as fractions; error may be None. Returns {"rows": the same with "at", "left" and
-    "right" in percent of the scale, "ticks": [{"at", "text"}]}, tick texts in percent.
-    """
-    spread = [(row["value"] - 2 * (row["error"] or 0), row["value"] + 2 * (row["error"] or 0)) for row in rows]
-    low, high = min(left for left, _ in spread), max(right for _, right in spread)
-    margin = max(0.1 * (high - low), 0.005)
-    low, high = max(0.0, low - margin), min(1.0, high + margin)
-
-    def at(value):
-        return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
-
-    return {
-        "rows": [{**row, "at": at(row["value"]), "left": at(row["value"] - (row["error"] or 0)),
-                  "right": at(row["value"] + (row["error"] or 0))} for row in rows],
-        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in charts.ticks(low * 100, high * 100, 4)],
-    }

@@ -4,8 +4,6 @@ import collections
 import dataclasses
 import json
 import math
-import os
-import pathlib
 
 from ladder import progress
 from ladder.pages import feature_sections, templates
@@ -13,6 +11,7 @@ from ladder.store import lineage, manifests
 
 # Settings with columns of their own.
 COLUMNS = {"dataset", "network", "variant"}
+RESOLVED = ("auto", "all", "same")   # values that stand for others
 SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page cannot do without
 
 
@@ -73,41 +72,48 @@ def _changed(folder):
 
 # The page.
 
-def page(rows, results, output):
-    """The page as one HTML text; output: its path, from which its links lead to the reports in `results`."""
-    return templates.render("history.html", context(rows, results, output))
+def page(rows, results, output, defaults):
+    """The page as one HTML text; output: its path, from which its links lead to the reports in `results`.
+
+    defaults: key -> value of the settings of a run in the configuration.
+    """
+    return templates.render("history.html", context(rows, results, output, defaults))
 
 
-def context(rows, results, output):
+def context(rows, results, output, defaults):
     """All variables of the template."""
-    usual = _usual(rows)
-    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent))
-    shown = [_shown(row, usual, below) for row in rows]
+    usual = _usual(rows, defaults)
+    up = templates.way_up(results, output)
+    shown = [_shown(row, usual, up) for row in rows]
     return {
+        "up": up,
         "rows": shown, "finished": sum(row.summary is not None for row in rows),
         "first": rows[-1].made if rows else None, "last": rows[0].made if rows else None,
-        "usual": {key: templates.setting(value) for key, value in usual.items() if key not in COLUMNS},
+        "usual": {key: text for key, text in usual.items() if key not in COLUMNS}, "every": usual,
         "named": any(row["name"] or row["tags"] for row in shown),
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
 
 
-def _usual(rows):
-    """Setting -> its most frequent value in the reports."""
+def _usual(rows, defaults):
+    """Setting -> the text of its default or, where that depends on the machine or the run, its most frequent value."""
     counts = {}
     for row in rows:
         for key, value in row.settings.items():
-            counts.setdefault(key, collections.Counter())[json.dumps(value)] += 1
-    return {key: json.loads(found.most_common(1)[0][0]) for key, found in sorted(counts.items())}
+            counts.setdefault(key, collections.Counter())[templates.setting(value)] += 1
+    resolved = {key for key, value in defaults.items() if value in RESOLVED and key in counts}
+    texts = {key: templates.setting(value) for key, value in defaults.items()}
+    return {key: counts[key].most_common(1)[0][0] if key in resolved or key not in texts else texts[key]
+            for key in sorted(texts.keys() | counts.keys())} if rows else {}
 
 
-def _shown(row, usual, below):
+def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
-    unusual = {key: text for key, text in settings.items() if row.settings[key] != usual[key] and key not in COLUMNS}
+    unusual = {key: text for key, text in settings.items() if text != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": (below / "report" / row.version / "report.html").as_posix(),
-             "unusual": unusual, "text": " ".join(f"{key}={value}" for key, value in settings.items())}
+             "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
+             "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
     of = row.summary

@@ -6,7 +6,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import charts, multiplier_errors, report, report_sections, templates
+from ladder.pages import charts, multiplier_errors, report_sections, templates
 from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
 from ladder.pages.spread import spread
 from ladder.progress import log
@@ -78,9 +78,10 @@ def _group(group, told):
     trained = [one for one in there if one["row"]["train_seconds"] is not None]
     network, dataset = group.settings["network"], group.settings["dataset"]
     return {
-        "title": f"{templates.network_title(network)} on {report.DATASETS.get(dataset, dataset)}",
+        "title": f"{templates.network_title(network)} on {templates.dataset_title(dataset)}",
         "settings": {key: templates.setting(value) for key, value in drawn[0]["row"]["settings"].items()},
-        "tested": max((cell.run.tested for cell in group.ran), default=0), "legend": [{"key": one["id"], "name": one["label"], "series": one["series"]} for one in trained],
+        "tested": max((cell.run.tested for cell in group.ran), default=0),
+        "legend": [{"key": one["id"], "name": one["label"], "series": one["series"]} for one in trained],
         "rows": [_table_row(group, one) for one in drawn],
         "dots": _dots(group, there) if there else None,
         "curves": _curves(group, trained) if trained else None,

@@ -21,10 +21,6 @@ NODES = {
     "soft_threshold": ("±", "relu"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
-# Kind of buffer -> the purpose it is reported under.
-PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
-            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
-            "dataset": "a batch of images", "control": "other"}
 
 
 def page(network, variant, batch, optimizer):
@@ -46,7 +42,7 @@ def context(network, variant, batch, optimizer):
     templates.add_cells(parts, COSTS)
     for part in parts:
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
-    memory = step_memory(step)
+    memory = step.bytes_by_purpose()
     return {
         "network": network, "title": templates.network_title(network.name), "variant": variant, "batch": batch,
         "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
@@ -63,14 +59,6 @@ def plan_of(network, variant, batch, optimizer):
         return plan.inference_plan(network, variant, batch, dataset)
     settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer(optimizer))
     return plan.training_plan(settings, dataset, plan.Length(1, 1))
-
-
-def step_memory(step):
-    """Purpose -> bytes of the plan's buffers."""
-    found = {}
-    for kind, count in step.bytes_by_kind().items():
-        found[PURPOSES[kind]] = found.get(PURPOSES[kind], 0) + count
-    return {purpose: found[purpose] for purpose in dict.fromkeys(PURPOSES.values()) if purpose in found}
 
 
 def layer_rows(network, step):

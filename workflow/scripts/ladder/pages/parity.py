@@ -59,7 +59,7 @@ def _work_cell(value, rung):
 
 
 def _memory_table(ran):
-    parts = [part for part in dict.fromkeys(PARTS.values()) if any(rung["memory"].get(part) for rung in ran)]
+    parts = [part for part in PARTS if any(rung["memory"].get(part) for rung in ran)]
     rows = [{"part": part, "cells": [templates.size(rung["memory"].get(part, 0)) for rung in ran]} for part in parts]
     return {"rows": rows, "totals": [templates.size(sum(rung["memory"].values())) for rung in ran],
             "driver": [templates.size(rung["driver_bytes"]) if rung["driver_bytes"] is not None else "–" for rung in ran]}

@@ -93,7 +93,8 @@ def page(predictor, answered, skipped, left_out):
         return os.path.relpath(name, folder) if folder else name
 
     return templates.render("predictions.html", {
-        **context(predictor), "folder": folder, "answers": [shown(predictor, one, below(one["file"])) for one in answered],
+        **context(predictor), "up": "", "folder": folder,
+        "answers": [shown(predictor, one, below(one["file"])) for one in answered],
         "skipped": [Skipped(below(one.name), one.reason) for one in skipped], "left_out": [below(name) for name in left_out]})
 
 

@@ -13,9 +13,7 @@ import re
 from ladder import sources
 from ladder.classifiers import metrics
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, report_sections, roles, templates
-
-DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # keys that are not the common name
+from ladder.pages import evaluations, feature_sections, intervals, report_sections, roles, templates, verdicts
 
 
 def summary(inputs, version, params=None):
@@ -26,20 +24,26 @@ def summary(inputs, version, params=None):
     from (feature_sections.origins).
     loss and accuracy are the training's, by epoch; test_accuracy, per_class and confusion are the network's if it classifies,
     else the SVM's. If holdout is not 0, all test results are on a hold-out set of that many training images.
+    accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
     settings = {**params, **train.manifest["spec"]["params"]}
     verdict = report_sections.verdict(inputs)
-    found = verdict.metrics if verdict else {}
+    found, against = verdict.metrics if verdict else {}, verdicts.numbers(inputs)
+    features, dataset = feature_sections.origins(inputs), inputs["data"].manifest["spec"]["params"]["dataset"]
+    networks = _networks(settings["network"], features)
     return {
-        "dataset": inputs["data"].manifest["spec"]["params"]["dataset"],
+        "name": params.get("name"),
+        "tags": params.get("tags", []),
+        "verdict": verdicts.sentence(inputs, against, networks, templates.dataset_title(dataset)) if against else None,
+        "dataset": dataset,
         "holdout": inputs["data"].manifest["spec"]["params"].get("holdout", 0),
         "network": settings["network"],
         "variant": settings["variant"],
         "device": train.metrics.get("device"),
         "training": settings.get("training", "gradient") if "train" in inputs else "patches" if "patches" in inputs else "none",
         "start": report_sections.start(inputs),
-        "features": feature_sections.origins(inputs),
+        "features": features,
         "batch_size": train.manifest["spec"]["params"].get("batch_size"),
         "epochs": train.metrics.get("epochs"),
         "steps": train.metrics.get("steps"),
@@ -49,6 +53,8 @@ def summary(inputs, version, params=None):
         "accuracy": train.metrics.get("accuracy"),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
+        "accuracy_interval": against and against["interval"],
+        "controls": against and against["controls"],
         "control_accuracy": _accuracy(inputs, "svm_random"),
         "raw_pixel_accuracy": _accuracy(inputs, "svm_pixels"),
         "per_class": found.get("per_class"),
@@ -83,8 +89,9 @@ def context(inputs, numbers):
         "scored_on": metrics.scored_on(data.manifest["spec"]["params"]),
         "image": templates.shape(data.array("train_images.npy").shape[1:3]),
         "longest_name": max(len(name) for name in names),
-        "title": DATASETS.get(numbers["dataset"], numbers["dataset"]),
-        "networks": _networks(numbers),
+        "title": templates.dataset_title(numbers["dataset"]),
+        "networks": _networks(numbers["network"], numbers["features"]),
+        "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
         "labelled": [] if "evaluate" in inputs else [
             {**one, "network": templates.network_title(one["network"])}
@@ -111,12 +118,13 @@ def context(inputs, numbers):
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
         "confusion": report_sections.confusion(numbers["confusion"], names),
+        "most_mistaken": report_sections.most_mistaken(numbers["confusion"] or []),
         "confused": report_sections.most_confused(inputs),
         "mistakes": report_sections.mistakes(inputs),
         "classifiers": evaluations.classifier_table(numbers["evaluations"], report_sections.how(inputs)),
         "knn": inputs["knn"].manifest["spec"]["params"] if "knn" in inputs else None,
         "seeds": evaluations.seed_table(numbers["seeds"], report_sections.how(inputs)),
-        "ablation": evaluations.ablation_table(numbers["ablation"], numbers["test_accuracy"]),
+        "ablation": evaluations.ablation_table(numbers["ablation"], data.metrics["test"]),
         "feature_parts": feature_sections.parts(inputs),
         "pixels": feature_sections.pixels(inputs),
         "feature_map": feature_sections.feature_map(inputs),
@@ -130,9 +138,25 @@ def context(inputs, numbers):
     }
 
 
-def _networks(numbers):
+def _verdict(inputs, numbers):
+    """The first screen's sentence with its chart and formulas; None if nothing was classified."""
+    if numbers["verdict"] is None:
+        return None
+    found = {"controls": numbers["controls"]}
+    sentence, _, concluded = numbers["verdict"].partition("; ")
+    return {"sentence": sentence, "conclusion": concluded, "chart": verdicts.chart(inputs, found),
+            "formula": intervals.FORMULAS[True], "majority": _majority(inputs, found)}
+
+
+def _majority(inputs, found):
+    """The name of the most frequent class if it is a control."""
+    named = any(control["control"] == "majority" for control in found["controls"])
+    return inputs["data"].metrics["classes"][verdicts.majority(inputs)] if named else None
+
+
+def _networks(network, features):
     """The titles of the run's network and of those whose features are joined to its own, each once."""
-    titles = map(templates.network_title, [numbers["network"], *(one["network"] for one in numbers["features"])])
+    titles = map(templates.network_title, [network, *(one["network"] for one in features)])
     first, *others = dict.fromkeys(titles)
     return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
 
@@ -185,7 +209,7 @@ def _settings(inputs):
     for role, one in _made(inputs):
         params = one.manifest["spec"]["params"]
         main = role.partition("_")[0]
-        if main != role:
+        if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]
             params = {key: value for key, value in params.items() if key not in usual or usual[key] != value}
         groups.append({"stage": roles.title(role), "control": main != role, "params": params})

@@ -10,7 +10,7 @@ import numpy as np
 from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
-from ladder.pages import charts, figures, roles, templates
+from ladder.pages import charts, figures, intervals, roles, templates
 from ladder.store import lineage
 
 SAMPLES = 8        # training images shown per class
@@ -20,7 +20,7 @@ PICTURES = 16      # reconstructions shown
 FILTER_LIMIT, UNIT_LIMIT = 256, 64   # filters of a first layer shown, or units if it is dense
 ROWS_AT_ONCE = 1000
 POINTS, POINT_STEPS = 100, 10        # maximum points of a curve, and steps averaged in each
-NEARLY = 0.9       # bars show errors instead of accuracies if every class is above this
+NEARLY = 0.9       # the bars of the classes begin further right than 0 % if every one is above this
 LONG = 24          # longer lists of layers are folded by stage
 
 
@@ -56,11 +56,11 @@ def network(inputs):
 # Accuracy and its controls.
 
 def headline(inputs):
-    """The run's accuracy with its standard error, and the number of errors; None if nothing was classified."""
+    """The run's accuracy with its interval (intervals.share), and the number of errors; None if nothing was classified."""
     if verdict(inputs) is None:
         return None
     accuracy, n = verdict(inputs).metrics["accuracy"], inputs["data"].metrics["test"]
-    return {**scored(accuracy, n), "wrong": n - round(accuracy * n)}
+    return {**intervals.share(accuracy, n), "wrong": n - round(accuracy * n)}
 
 
 def accuracies(inputs):
@@ -71,22 +71,9 @@ def accuracies(inputs):
     made = how(inputs) if "evaluate" in inputs else how(inputs).capitalize()
     n = inputs["data"].metrics["test"]
     own = "evaluate" if "evaluate" in inputs else "svm"
-    return figures.interval_chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
-                                    **scored(inputs[role].metrics["accuracy"], n)}
-                                   for role, (name, note) in labels.items() if role in inputs])
-
-
-def standard_error(accuracy, n):
-    """Binomial standard error sqrt(p(1-p)/n) of an accuracy on n images; None at 0 and 1, where it is 0."""
-    return math.sqrt(accuracy * (1 - accuracy) / n) if 0 < accuracy < 1 else None
-
-
-def scored(value, n):
-    """An accuracy on n images with its standard error, as numbers and in words, with as many digits as that has."""
-    error = standard_error(value, n)
-    digits = 1 if error is None or error >= 0.001 else 2
-    return {"value": value, "error": error, "text": templates.percent(value, digits),
-            "error_text": "" if error is None else f"± {100 * error:.{digits}f}"}
+    return intervals.chart([{"key": "own" if role == own else "", "name": name.format(made), "note": note,
+                             **intervals.share(inputs[role].metrics["accuracy"], n)}
+                            for role, (name, note) in labels.items() if role in inputs])
 
 
 def gain(inputs):
@@ -98,8 +85,7 @@ def gain(inputs):
         return None
     labels = inputs["data"].array("test_labels.npy")
     won, lost = metrics.won_and_lost(labels, *(inputs[role].array("predictions.npy") for role in ("svm", "svm_random")))
-    return {"won": won, "lost": lost, "points": 100 * (won - lost) / len(labels),
-            "beyond_chance": metrics.beyond_chance(won, lost)}
+    return {"won": won, "lost": lost, **intervals.told(intervals.paired(won, lost, len(labels)))}
 
 
 # Pictures.
@@ -312,45 +298,52 @@ def _range(values):
 # Classes.
 
 def classes(inputs):
-    """Bars of the accuracy by class, best first, each with a mark for the untrained encoder if there is that control.
+    """Bars of the accuracy by class, best first: {"rows", "ticks": [{"at", "text"}], "cut": where the bars begin}.
 
-    If all accuracies are above NEARLY, the bars are error rates (`missing`), worst first.
+    Each row has a mark for the untrained encoder if there is that control. Where all accuracies are high, the axis does not
+    begin at 0.
     """
     if verdict(inputs) is None:
         return None
     metrics = verdict(inputs).metrics
     control = inputs["svm_random"].metrics["per_class"] if "svm_random" in inputs and "evaluate" not in inputs else {}
     found = {name: value for name, value in metrics["per_class"].items() if value is not None}
-    missing = min(found.values()) > NEARLY
-    most = 1 - min([*found.values(), *(control[name] for name in found if control)]) if missing else 1
+    least = min([*found.values(), *(control[name] for name in found if control)])
+    cut = 0.0 if least < NEARLY else math.floor(20 * least - 1e-9) / 20 if least < 1 else NEARLY
 
-    def length(share):
-        return round(100 * (1 - share if missing else share) / (most or 1), 2)
+    def place(value):
+        return round(100 * (value - cut) / (1 - cut), 2)
 
     totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
-    return [{"name": name, "length": length(value), "missing": missing, "text": templates.percent(value),
-             "note": f"of {totals[name]:,}", "mark": length(control[name]) if control else None,
+    rows = [{"name": name, "length": place(value), "text": templates.percent(value),
+             "note": f"of {totals[name]:,}", "mark": place(control[name]) if control else None,
              "mark_text": templates.percent(control[name]) if control else None}
-            for name, value in sorted(found.items(), key=lambda item: item[1] if missing else -item[1])]
+            for name, value in sorted(found.items(), key=lambda item: -item[1])]
+    return {"rows": rows, "cut": cut, "ticks": [{"at": place(value / 100), "text": templates.percent(value / 100, 0)}
+                                                for value, _ in charts.ticks(100 * cut, 100, 4)]}
 
 
 def confusion(matrix, names):
-    """Rows of cells with the strength of their colour in percent: the share of the row, increased for errors."""
+    """Rows of cells with the strength of their colour in percent: the share of the row, of errors relative to the largest one.
+
+    So two errors have colours in the ratio of their shares, and a single one of many images is nearly as pale as none.
+    """
     if matrix is None:
         return None
-    rows = []
+    rows, most = [], most_mistaken(matrix)
     for true, counts in enumerate(matrix):
         total = sum(counts) or 1
         cells = [{"count": number, "right": true == named, "named": names[named],
-                  "strength": round(100 * number / total if true == named else _mistake_strength(number / total))}
+                  "strength": round(100 * number / total / (1 if true == named else most or 1))}
                  for named, number in enumerate(counts)]
         rows.append({"name": names[true], "cells": cells, "total": sum(counts)})
     return rows
 
 
-def _mistake_strength(share):
-    """Strength in percent that makes a few errors visible and still distinguishes few from many."""
-    return 15 + 85 * math.sqrt(share) if share else 0
+def most_mistaken(matrix):
+    """The largest share of a class that was taken for one other class."""
+    return max((number / (sum(counts) or 1) for true, counts in enumerate(matrix) for named, number in enumerate(counts)
+                if named != true), default=0)
 
 
 def most_confused(inputs):

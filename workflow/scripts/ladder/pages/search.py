@@ -5,7 +5,7 @@ import math
 
 import yaml
 
-from ladder.pages import charts, compare, report_sections, templates
+from ladder.pages import charts, compare, intervals, templates
 
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
 SPREAD = 0.6           # share of the width of a choice over which its runs are spread, so that they do not overlap
@@ -26,6 +26,11 @@ class Found:
         if run.summary is None:
             return None
         return run.summary["svm"]["accuracy"] if self.search["metric"] == "svm" else run.summary["test_accuracy"]
+
+    @property
+    def role(self):
+        """The classifier that the score is of: 'svm', or None for that of the run's test accuracy."""
+        return "svm" if self.search["metric"] == "svm" else None
 
     @property
     def best(self):
@@ -95,6 +100,7 @@ def context(found):
     search, keys = found.search, list(found.search["keys"])
     return {
         "count": len(found.runs), "search": search, "metric": METRICS[search["metric"]], "best": _best(found),
+        "accuracies": _accuracies(found),
         "failed": [run for run in found.runs if run.failed],
         "missing": [run for run in found.runs if run.reason and not run.failed],
         "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
@@ -110,15 +116,22 @@ def _best(found):
     first, score = found.best, found.score(found.best)
     alike = [run for run in found.scored if found.score(run) == score and run is not first]
     lower = found.scored[1 + len(alike):]
-    best = {"number": first.number, "text": report_sections.scored(score, first.tested)["text"], "tested": first.tested,
+    best = {"number": first.number, **intervals.share(score, first.tested), "tested": first.tested,
             "alike": sorted(run.number for run in alike), "smallest_loss": all(first.loss < run.loss for run in alike),
-            "next": [], "points": 0, "within_chance": False}
+            "next": []}
     if lower:
-        ahead = score - found.score(lower[0])
-        errors = [report_sections.standard_error(found.score(run), run.tested) or 0 for run in (first, lower[0])]
         best |= {"next": sorted(run.number for run in lower if found.score(run) == found.score(lower[0])),
-                 "points": 100 * ahead, "within_chance": ahead <= 2 * math.hypot(*errors)}
+                 **compare.lead(compare.difference(first, lower[0], found.role))}
     return best
+
+
+def _accuracies(found):
+    """The scores of the best runs with their intervals on one axis, best first, as in compare."""
+    if not found.scored:
+        return None
+    return intervals.chart([{"key": "own" if run is found.best else "", "name": f"run {run.number}",
+                             "note": ", ".join(f"{key} {compare.written(value)}" for key, value in run.overrides.items()),
+                             **intervals.share(found.score(run), run.tested)} for run in found.scored[:compare.CHARTED]])
 
 
 def _space(search, key):
@@ -134,9 +147,9 @@ def _row(found, run, keys):
     score = found.score(run)
     if score is None:
         return row
-    told = report_sections.scored(score, run.tested)
+    told = intervals.share(score, run.tested)
     return {**row, "report": run.summary["versions"]["report"], "best": run is found.best,
-            "score": {"value": score, "text": told["text"], "error": told["error_text"]},
+            "score": {"value": score, "text": told["text"], "interval": told["interval_text"]},
             "loss": {"value": run.loss if math.isfinite(run.loss) else "", "text": f"{run.loss:.4g}"},
             "seconds": {"value": run.seconds, "text": templates.duration(run.seconds)}}
 

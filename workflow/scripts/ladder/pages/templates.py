@@ -4,6 +4,8 @@ import base64
 import functools
 import hashlib
 import itertools
+import os
+import pathlib
 import re
 
 import jinja2
@@ -17,6 +19,10 @@ NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
 NETWORKS = {"autoencoder": "An autoencoder", "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN",
             "patch_net": "A patch network"}
+DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # likewise
+# The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
+SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
+        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "parity": "Parity"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 
@@ -31,7 +37,7 @@ def _environment():
                                      lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"count": count, "listed": listed, "percent": percent, "duration": duration, "size": size,
                             "large": large, "setting": setting, "moment": moment, "rate": rate}
-    environment.globals |= {"script": script, "scripts_allowed": scripts_allowed, "CHARTS": CHARTS}
+    environment.globals |= {"script": script, "scripts_allowed": scripts_allowed, "CHARTS": CHARTS, "SITE": SITE}
     return environment
 
 
@@ -53,6 +59,17 @@ def _script_text(name):
 def network_title(name):
     """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
     return NETWORKS.get(name) or re.sub(r"^resnet(?=\d)", "ResNet-", name)
+
+
+def dataset_title(name):
+    """The data set's common name, within a sentence."""
+    return DATASETS.get(name, name)
+
+
+def way_up(results, output):
+    """The beginning of a link into the folder `results` from a page at `output`: '' inside it, '../results/' beside it."""
+    below = pathlib.Path(os.path.relpath(results, pathlib.Path(output).parent)).as_posix()
+    return "" if below == "." else f"{below}/"
 
 
 def in_stages(names):
@@ -147,8 +164,16 @@ def setting(value):
     if value is None:
         return "none"
     if isinstance(value, list):
-        return ", ".join(setting(one) for one in value) or "none"
+        return ", ".join(f"[{setting(one)}]" if isinstance(one, list) else setting(one) for one in value) or "none"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_inside(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))   # 0 and 0.0 are one value
     return str(value)
+
+
+def _inside(value):
+    return f"[{setting(value)}]" if isinstance(value, list) and value else setting(value)
 
 
 def moment(text):

@@ -5,6 +5,7 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 
 import functools
 import pathlib
+import re
 
 from ladder.store import manifests
 
@@ -15,6 +16,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
+SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 CONTROLS = ("random", "pixels")   # suffixes of the roles of control runs, as the setting `controls` names them
 
 
@@ -84,6 +86,10 @@ class Store:
                     found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
         if roles.keys().isdisjoint({"train", "patches"}):
             found["epochs"] = 0
+        if "ablation" in found:
+            found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
+        if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):
+            found["seeds"] = seeds
         if "svm" in roles:
             found["controls"] = [name for name in CONTROLS if f"svm_{name}" in roles]
         return found

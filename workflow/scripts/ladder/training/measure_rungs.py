@@ -22,9 +22,7 @@ WORK = ("convolution forward", "convolution backward", "dense layers", "batch no
         "dropout and LRN", "norms and contrast", "thresholds", "shortcuts and shapes", "loss", "update", "input",
         executors.WAITING, "other")
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
-PARTS = {"parameter": "weights", "state": "weights", "gradient": "gradients", "optimizer": "optimizer",
-         "activation": "activations", "mask": "pool masks", "derived": "workspace", "workspace": "workspace",
-         "dataset": "images", "control": "other"}
+PARTS = (*dict.fromkeys(plan.PURPOSES.values()), plan.EXECUTOR, "images and counters")   # of the memory of a rung
 
 
 def compare(network, names, batch, threads):
@@ -106,10 +104,8 @@ def measure(network, variant, batch, threads):
     if not executor.measures_every_step:
         executor.measures_every_step, executor.seconds = True, {}
         measured, _ = run(STEPS, SECONDS)
-    memory = {}
-    for kind, count in made.bytes_by_kind().items():
-        memory[PARTS[kind]] = memory.get(PARTS[kind], 0) + count
-    memory["workspace"] = memory.get("workspace", 0) + executor.workspace_bytes()
+    memory = {**made.bytes_by_purpose(), plan.EXECUTOR: executor.workspace_bytes()}
+    memory["images and counters"] = sum(count for kind, count in made.bytes_by_kind().items() if kind not in plan.PURPOSES)
     return {
         "device": executor.device(), "steps": steps, "step": step, "flop": made.flop,
         "work": {work: 1000 * executor.seconds[work] / measured for work in WORK if work in executor.seconds},

@@ -46,6 +46,12 @@ DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense",
                 for direction in DIRECTIONS}
 
 
+# Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
+PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
+            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace"}
+EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
+
+
 @dataclasses.dataclass(frozen=True)
 class Buffer:
     """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived or workspace.
@@ -120,6 +126,14 @@ class Plan:
         for buffer in self.buffers.values():
             total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
         return total
+
+    def bytes_by_purpose(self):
+        """Purpose -> total bytes of the buffers of a step, without the data set and the counters of a run."""
+        total = {}
+        for kind, count in self.bytes_by_kind().items():
+            if kind in PURPOSES:
+                total[PURPOSES[kind]] = total.get(PURPOSES[kind], 0) + count
+        return {purpose: total[purpose] for purpose in dict.fromkeys(PURPOSES.values()) if purpose in total}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -151,11 +151,8 @@ class Training:
         return True
 
     def memory(self):
-        """Use -> bytes: weights, gradients (of weights and activations), optimizer, activations, pool masks, workspace."""
-        kinds = self.plan.bytes_by_kind()
-        return {"weights": kinds["parameter"] + kinds.get("state", 0), "gradients": kinds["gradient"],
-                "optimizer": kinds.get("optimizer", 0), "activations": kinds["activation"], "pool masks": kinds.get("mask", 0),
-                "workspace": kinds.get("derived", 0) + kinds.get("workspace", 0) + self.executor.workspace_bytes()}
+        """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
+        return {**self.plan.bytes_by_purpose(), plan.EXECUTOR: self.executor.workspace_bytes()}
 
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""

@@ -1,18 +1,17 @@
 """A notice at the top of a page in results/ that shows something else than the latest command was configured for.
 
-A page in results/ is a copy of an artifact's file. The notice stands between two marks, in the copy alone: without it the copy
-is the artifact's file again, byte for byte. Publishing the page removes it. Standard library only.
+A page in results/ is a copy of an artifact's file (copies.py). The notice stands between two marks, in the copy alone: without
+it the copy is what was published, byte for byte. Publishing the page removes it. Standard library only.
 """
 
 import contextlib
-import filecmp
 import html
 import os
 import pathlib
 import time
 
 from ladder.store import disk
-from ladder.workflow import stages
+from ladder.workflow import copies, stages
 
 TOP = b"<body>\n"
 BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
@@ -30,7 +29,7 @@ def update(page, keyed, options):
     page = pathlib.Path(page)
     with contextlib.suppress(OSError):
         planned = pathlib.Path(keyed.folder, page.name)
-        if planned.exists() and filecmp.cmp(page, planned, shallow=False):
+        if copies.is_published(keyed.folder, page):
             return
         before, text = page.stat(), page.read_bytes()
         plain = without(text)
@@ -52,7 +51,7 @@ def _with(plain, words):
 
 
 def _holds(path, content):
-    return path.exists() and path.stat().st_size == len(content) and path.read_bytes() == content
+    return path.exists() and copies.published(path) == content
 
 
 def _version(stage, name, content):

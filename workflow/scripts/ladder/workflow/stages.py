@@ -24,6 +24,7 @@ from ladder.store import manifests
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
+LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
 DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
 
 
@@ -166,6 +167,10 @@ def chain(config):
             add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
         if config["feature_map"] and not kind:
             add("map", "map", _pick(config, "seed"), features=classified)
+    if classifies and "pixels" in config["controls"] and _enough_for_linear(config):
+        if "features_pixels" not in roles:
+            add("features_pixels", "features", _pixel_features(config), normalized="normalized")
+        add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
     called = _pick(config, *(key for key in ("name", "tags") if config[key]))
     if config["ablated"]:
@@ -208,6 +213,10 @@ def _kinds(config):
     controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
     asked = set(config["controls"]) - ({"random"} if _random(config) else set())
     return {"": _weights(config), **dict(of for name, of in controls.items() if name in asked)}
+
+
+def _enough_for_linear(config):
+    return config["train_limit"] == "all" or config["train_limit"] >= LEAST_FOR_LINEAR
 
 
 def trains(config):

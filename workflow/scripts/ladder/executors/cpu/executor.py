@@ -6,12 +6,14 @@ ReLU, pooling) then runs in parallel too, and on data that is still in the cache
 and sums over images are formed piece by piece and then added in order, so the results' bytes do not depend on the number of
 threads.
 
-Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The operations are in convolution.py, winograd.py,
-approximate.py, pooling.py, layers.py and updates.py.
+Operations that are over before Python has handed them to a thread, as all of a small network are, become tasks instead, which
+the threads work through without Python (small.py, tasks.py, team.py).
+
+Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are in convolution.py,
+winograd.py, approximate.py, pooling.py, layers.py and updates.py.
 """
 
 import contextlib
-import itertools
 import math
 import queue
 import threading
@@ -21,7 +23,8 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from ladder.executors.cpu import approximate, convolution, layers, pooling, updates, winograd
+from ladder.executors.cpu import approximate, convolution, layers, pooling, small, updates, winograd
+from ladder.executors.cpu.team import Team
 from ladder.machine import runtime
 
 OPERATIONS = {function.__name__: function
@@ -35,7 +38,7 @@ class Executor:
     """Runs plans on the CPU (interface: see create.py).
 
     seconds: time spent per category since the start, e.g. {'convolution forward': 1.2}; the mean over the threads of an
-    operation.
+    operation, of a task the time until the last thread has finished it.
     """
 
     measures_every_step = True
@@ -49,6 +52,7 @@ class Executor:
         self._common = _Worker()
         self._helpers = [_Helper() for _ in range(threads - 1)]   # the calling thread does its share too
         weakref.finalize(self, _stop, self._helpers)
+        self._teams = {}   # dtype -> the threads that work through tables of it
         self._bound = None, None, ()
 
     def place(self, arrays):
@@ -70,7 +74,8 @@ class Executor:
 
     def run(self, plan, arrays):
         if self._bound[0] is not plan or self._bound[1] is not arrays:
-            self._bound = plan, arrays, _bind(plan, arrays)
+            steps = ((step.operation, operands_of(step, arrays)) for step in plan.steps)
+            self._bound = plan, arrays, bind(steps, plan.buffers[plan.output].dtype, self.threads)
         # Training itself reports a loss that is not finite.
         with self._blas_on_one_thread(), np.errstate(all="ignore"):
             for operation, operands in self._bound[2]:
@@ -80,6 +85,15 @@ class Executor:
     def run_many(self, plan, arrays, count):
         for _ in range(count):
             self.run(plan, arrays)
+
+    def work_through(self, table):
+        """Perform the tasks of a small.Table, without Python in between."""
+        if table.dtype not in self._teams:
+            self._teams[table.dtype] = Team(self.threads, table.dtype.type(0))
+        nanoseconds = np.zeros(len(table.labels), np.int64)
+        self._teams[table.dtype].run(table.steps, nanoseconds)
+        for label, count in zip(table.labels, nanoseconds.tolist(), strict=True):
+            self.seconds[label] = self.seconds.get(label, 0.0) + count / 1e9
 
     def _blas_on_one_thread(self):
         """A context with BLAS on one thread; asking first is ten times cheaper than setting it."""
@@ -126,7 +140,9 @@ class Executor:
 
     def workspace_bytes(self):
         """Bytes of the threads' workspaces, beyond the plan's buffers."""
-        return sum(array.nbytes for worker in (*self._workers, self._common) for array in worker.arrays.values())
+        tables = [operands["table"].scratch for _, operands in self._bound[2] if "table" in operands]
+        arrays = [array for worker in (*self._workers, self._common) for array in worker.arrays.values()]
+        return sum(array.nbytes for array in (*tables, *arrays))
 
     def device_bytes(self):
         return None
@@ -141,17 +157,22 @@ class Executor:
             worker.seconds.clear()
 
 
-def _bind(plan, arrays):
-    """[(operation, operands)] of a plan's steps over these arrays; consecutive updates are merged into one."""
-    bound = []
-    for name, steps in itertools.groupby(plan.steps, key=lambda step: step.operation):
-        operands = [{**{role: arrays[buffer] for role, buffer in (*step.reads.items(), *step.writes.items())},
-                     **step.attributes} for step in steps]
-        if name in updates.RULES:
-            bound.append((updates.update, {"rule": updates.RULES[name], "parameters": operands}))
+def bind(steps, dtype, threads):
+    """Calls [(function, operands)] of (operation, operands); the tasks of consecutive operations are one table."""
+    bound, table = [], small.Table(threads, dtype)
+    for name, operands in steps:
+        if table.add(name, operands):
+            if not bound or bound[-1][1].get("table") is not table:
+                bound.append((Executor.work_through, {"table": table}))
         else:
-            bound += [(OPERATIONS[name], own) for own in operands]
+            bound.append((OPERATIONS[name], operands))
+            table = small.Table(threads, dtype)
     return bound
+
+
+def operands_of(step, arrays):
+    buffers = {**step.reads, **step.writes}
+    return {**{role: arrays[buffer] for role, buffer in buffers.items()}, **step.attributes}
 
 
 def _zeros(shape, dtype):

@@ -14,26 +14,6 @@ def relu_forward(executor, x, y):
     executor.parallel(len(x), work, x.size)
 
 
-def relu_backward(executor, y, dy, dx):
-    y, dy, dx = (array.reshape(-1) for array in (y, dy, dx))
-
-    def work(worker, start, stop):
-        loops.relu_gradient(y[start:stop], dy[start:stop], dx[start:stop])
-        worker.lap("ReLU")
-
-    executor.parallel(y.size, work, y.size)
-
-
-def add_forward(executor, a, b, y, relu=False):
-    a, b, y = (array.reshape(-1) for array in (a, b, y))
-
-    def work(worker, start, stop):
-        loops.add(a[start:stop], b[start:stop], y[start:stop], relu)
-        worker.lap(SHAPES)
-
-    executor.parallel(y.size, work, y.size)
-
-
 def scale(executor, x, y, factor):
     x, y = x.reshape(-1), y.reshape(-1)
 
@@ -44,41 +24,12 @@ def scale(executor, x, y, factor):
     executor.parallel(x.size, work, x.size)
 
 
-def pad_forward(executor, x, y, amount):
-    def work(worker, start, stop):
-        y[start:stop] = 0
-        y[start:stop, amount:-amount, amount:-amount] = x[start:stop]
-        worker.lap(SHAPES)
-
-    executor.parallel(len(x), work, y.size)
-
-
 def pad_backward(executor, dy, dx, amount):
     def work(worker, start, stop):
         dx[start:stop] = dy[start:stop, amount:-amount, amount:-amount]
         worker.lap(SHAPES)
 
     executor.parallel(len(dx), work, dx.size)
-
-
-def flatten_forward(executor, x, y):
-    images, height, width, channels = x.shape
-
-    def work(worker, start, stop):
-        y.reshape(images, channels, height, width)[start:stop] = x[start:stop].transpose(0, 3, 1, 2)
-        worker.lap(SHAPES)
-
-    executor.parallel(images, work, x.size)
-
-
-def flatten_backward(executor, dy, dx):
-    images, height, width, channels = dx.shape
-
-    def work(worker, start, stop):
-        dx[start:stop] = dy.reshape(images, channels, height, width)[start:stop].transpose(0, 2, 3, 1)
-        worker.lap(SHAPES)
-
-    executor.parallel(images, work, dx.size)
 
 
 def batchnorm_forward(executor, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
@@ -228,11 +179,11 @@ def soft_threshold_forward(executor, x, y, threshold):
     executor.parallel(len(x), work, 3 * x.size)
 
 
-OPERATIONS = (relu_forward, relu_backward, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward,
-              batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward, lrn_forward,
-              lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward)
+OPERATIONS = (relu_forward, scale, pad_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward,
+              dropout_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward,
+              local_contrast_forward, soft_threshold_forward)
 
-MANY_ROWS = 64   # rows per channel, from which on threads split the rows
+MANY_ROWS = 64   # rows per channel, from which on threads split the rows of a batch normalization
 ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS
 SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
 
@@ -242,22 +193,10 @@ def _by_channel(executor, x, add_up, join, settle, spread):
 
     add_up(rows, first, last, *sums) forms two float64 sums over the rows, per channel from `first` to `last` (Unsigned);
     join(counts, sums) combines the sums of several pieces of `counts` rows each in the first; settle(sums, first, last)
-    receives the sums over all rows, then spread(rows, first, last) is called. Threads split the channels, which needs no join;
-    with many rows of few channels they split the rows, because a row's channels would share cache lines.
+    receives the sums over all rows, then spread(rows, first, last) is called. Threads split the rows, many of which there are
+    for each channel; with fewer, batch normalization is a task, in which they split the channels and need no join.
     """
     rows, channels = x.shape
-    if rows < MANY_ROWS * channels:
-        sums = np.empty((2, channels))
-
-        def whole(worker, start, stop):
-            first, last = Unsigned(16 * start), Unsigned(min(16 * stop, channels))
-            add_up(slice(None), first, last, *sums)
-            settle(sums, first, last)
-            spread(slice(None), first, last)
-            worker.lap(BATCHNORM)
-
-        executor.parallel(-(-channels // 16), whole, 4 * x.size)
-        return
     every = Unsigned(0), Unsigned(channels)
     size = ROWS * -(-rows // (ROWS * blocks.MOST_PIECES))
     parts = list(blocks.slices(0, rows, size))

@@ -232,6 +232,46 @@ def maxpool_2x2_gradient(dy, y, index, dx, relu):
 
 
 @loop
+def maxpool_rows(first, second, third, fourth, bias, y, index, relu):
+    """As `maxpool_2x2` for one row of windows, given the rows of their four pixels in row-major order; all flat."""
+    zero, one = y.dtype.type(0), np.uint8(1)
+    for k in range(y.size):
+        a, b, c, d = first[k] + bias[k], second[k] + bias[k], third[k] + bias[k], fourth[k] + bias[k]
+        above = not ((b <= a) | (a != a))   # true if the second is larger
+        upper = b if above else a
+        below = not ((d <= c) | (c != c))
+        lower = d if below else c
+        low = not ((lower <= upper) | (upper != upper))
+        best = lower if low else upper
+        y[k] = zero if relu & (best < zero) else best
+        down = np.uint8(low)
+        index[k] = 2 * down + (down & np.uint8(below)) + ((one - down) & np.uint8(above))
+
+
+@loop
+def maxpool_rows_gradient(dy, y, index, first, second, third, fourth, sums, relu):
+    """As `maxpool_2x2_gradient` for one row of windows, into the rows of their four pixels; adds what passes to sums."""
+    zero = dy.dtype.type(0)
+    for k in range(dy.size):
+        value, place = dy[k] if (not relu) | (y[k] > zero) else zero, index[k]
+        first[k] = value if place == 0 else zero
+        second[k] = value if place == 1 else zero
+        third[k] = value if place == 2 else zero
+        fourth[k] = value if place == 3 else zero
+        sums[k] += value
+
+
+@loop
+def pass_and_sum(dy, y, dx, sums, relu):
+    """dx = dy, with relu only where y > 0, else 0; added to sums; all flat."""
+    zero = dy.dtype.type(0)
+    for k in range(dy.size):
+        value = dy[k] if (not relu) | (y[k] > zero) else zero
+        dx[k] = value
+        sums[k] += value
+
+
+@loop
 def moments(x, first, last, total, squares):
     """total = mean, squares = sum of squared deviations, float64, of channels first to last (Unsigned) of x (rows, C).
 

@@ -1,0 +1,54 @@
+"""The first screen of pages and the bar that they share, in a real browser."""
+
+import time
+
+import pytest
+
+import browser
+import synthetic_results
+import synthetic_run
+from ladder.pages import index, report
+from ladder.workflow import copies
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
+
+RUNS = {"digits": {}, "lenet": {"dataset": "mnist", "network": "lenet_5"},
+        "resnet": {"dataset": "cifar10", "network": "resnet50"}}
+BOTTOMS = """["h1", ".lead", "header .intervals"].map(name => document.querySelector(name).getBoundingClientRect().bottom)"""
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    for name, settings in RUNS.items():
+        run = synthetic_run.make(folder / name, **settings)
+        params = {"variant": "cpu", "seed": 1, "name": "a run with a name", "tags": ["one", "two"]}
+        (folder / f"{name}.html").write_text(report.page(run, report.summary(run, "r0123456789e", params)))
+    return folder
+
+
+@pytest.mark.parametrize("width, height", [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_first_screen_holds_the_verdict_and_its_chart(chromium, reports, name, width, height):
+    chromium.open(reports / f"{name}.html", width, height)
+    title, verdict, chart = chromium.value(BOTTOMS)
+    assert 0 < title < verdict < chart <= height
+
+
+def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, tmp_path):
+    made = synthetic_results.add(tmp_path, epochs=2)["report"]
+    copies.publish(made.folder, tmp_path / "report.html")
+    (tmp_path / "history.html").write_text("<title>all runs</title>")
+    (tmp_path / "index.html").write_text(index.page(tmp_path))
+
+    def led(start, name):
+        chromium.open(start)
+        chromium.value(f"document.querySelector('.site a[href$=\"#{name}\"]').click()")
+        deadline = time.monotonic() + 10
+        while (place := chromium.value("location.href")).endswith("report.html") or place.endswith("#history"):
+            assert time.monotonic() < deadline, place
+        return place.rpartition("/")[2]
+
+    for start in (tmp_path / "report.html", made.folder / "report.html"):
+        assert led(start, "history") == "history.html"
+        assert led(start, "parity") == "index.html#parity"

@@ -1,0 +1,296 @@
+"""Operations as tasks (tasks.py): those of small networks, and of all networks those that need neither BLAS nor blocks.
+
+Each function takes a Table and the operands of the operation of its name, and returns its tasks, or None if it is done as it is
+elsewhere: because its arrays are large, when BLAS and blocks that fit the cache matter more, or in a form not covered here.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from ladder.executors.cpu import layers, products, tasks
+from ladder.executors.cpu.convolution import windows_of
+
+FLOATS = np.dtype(np.float32), np.dtype(np.float64)
+OTHER_TYPES = {"images", "labels", "permutation", "counters", "scale", "offset", "learning_rates", "losses", "hits", "index"}
+LINE = 64                # bytes of a cache line
+MOST_WEIGHTS, MOST_WINDOWS = 2 ** 22, 2 ** 11
+RESIDENT_WEIGHTS = 2 ** 18   # weights that stay in a core's cache from image to image
+GROUPS = 16              # of images, each with its own sums; as many threads can share the work
+
+
+def load_batch(table, images, permutation, counters, scale, offset, batch, flip):
+    kinds = {np.dtype(np.uint8): tasks.load_bytes, np.dtype(np.float32): tasks.load_numbers}
+    if flip or images.dtype not in kinds:
+        return None
+    count, height, width, channels = batch.shape
+    return [table.task(kinds[images.dtype], "input", images=images, permutation=permutation, counters=counters, scale=scale,
+                      offset=offset, y=batch, batch=count, height=height, width=width, channels=channels,
+                      own=4 * width * channels)]
+
+
+def pad_forward(table, x, y, amount):
+    batch, height, width, channels = y.shape
+    return [table.task(tasks.pad, SHAPES, x=x, y=y, batch=batch, height=height, width=width, channels=channels,
+                      rows=amount)]
+
+
+def flatten_forward(table, x, y):
+    return [_turn(table, SHAPES, x, y, len(x), math.prod(x.shape[1:3]), x.shape[3])]
+
+
+def flatten_backward(table, dy, dx):
+    return [_turn(table, "shortcuts and shapes", dy, dx, len(dx), dx.shape[3], math.prod(dx.shape[1:3]))]
+
+
+def conv2d_forward(table, x, weight, y, stride, padding, relu, bias=None, index=None):
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    if _has_few_windows(windows, weight, index):
+        return _forward_by_matrix(table, windows, x, weight, y, relu, bias)
+    if not _fits(windows, weight, padding, bias):
+        return None
+    filters = len(weight)
+    turned = table.array(weight.size)
+    return [_turn(table, FORWARD, weight, turned, 1, filters, windows.width),
+            table.task(tasks.convolve, FORWARD, **_images(x, weight, y, stride, relu, index), weight=turned, bias=bias,
+                       own=5 * y.shape[2] * filters)]
+
+
+def conv2d_backward(table, x, weight, y, dy, dweight, stride, padding, relu, dbias=None, index=None, dx=None):
+    windows = windows_of(x.shape, weight.shape, stride, padding)
+    if _has_few_windows(windows, weight, index):
+        return _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx)
+    if not _fits(windows, weight, padding, dbias):
+        return None
+    filters, taps, (rows, columns) = len(weight), windows.width, y.shape[1:3]
+    group = -(-len(x) // GROUPS)
+    groups = -(-len(x) // group)
+    dweights, dbiases = table.array(groups * weight.size), table.array(groups * filters)
+    own = columns * ((1 if index is None else 4) * rows * filters + filters + taps)
+    return [table.task(tasks.convolve_back, BACKWARD, **_images(x, weight, y, stride, relu, index), dy=dy, dx=dx,
+                       weight=weight, dweights=dweights, dbiases=dbiases, group=group, own=own),
+            table.task(tasks.add_groups, BACKWARD, x=dweights, y=dweight, batch=groups, rows=taps, columns=filters,
+                       waits=False),
+            table.task(tasks.add_groups, BACKWARD, x=dbiases, y=dbias, batch=groups, rows=1, columns=filters)]
+
+
+def add_forward(table, a, b, y, relu=False):
+    return [table.task(tasks.add, SHAPES, x=a, dy=b, y=y, columns=y.size, relu=relu)]
+
+
+def relu_backward(table, y, dy, dx):
+    return [table.task(tasks.pass_relu, "ReLU", y=y, dy=dy, dx=dx, columns=y.size)]
+
+
+def batchnorm_forward(table, x, weight, bias, y, mean, inverse, running_mean, running_var, decay, epsilon, relu=False):
+    rows = math.prod(x.shape[:3])
+    if rows >= layers.MANY_ROWS * x.shape[3]:
+        return None
+    return [table.task(tasks.normalize, layers.BATCHNORM, x=x, weight=weight, bias=bias, y=y, mean=mean, inverse=inverse,
+                       running_mean=running_mean, running_var=running_var, decay=decay, epsilon=epsilon, relu=relu, rows=rows,
+                       columns=x.shape[3])]
+
+
+def batchnorm_backward(table, x, weight, mean, inverse, dy, dx, dweight, dbias, bias=None, relu=False):
+    rows = math.prod(x.shape[:3])
+    if rows >= layers.MANY_ROWS * x.shape[3]:
+        return None
+    return [table.task(tasks.normalize_back, layers.BATCHNORM, x=x, weight=weight, mean=mean, inverse=inverse, dy=dy, dx=dx,
+                       dweights=dweight, dbiases=dbias, bias=bias if relu else mean, relu=relu, rows=rows, columns=x.shape[3])]
+
+
+def cross_entropy(table, prediction, labels, permutation, counters, gradient, losses, hits):
+    rows = len(prediction)
+    return [table.task(tasks.cross_entropy, "loss", x=prediction, labels=labels, permutation=permutation, counters=counters,
+                      dx=gradient, losses=losses, hits=hits, rows=rows, columns=prediction.size // rows)]
+
+
+def sgd_update(table, parameter, gradient, learning_rates, counters, weight_decay, clip):
+    return _update(table, tasks.sgd, parameter, gradient, learning_rates, counters, weight_decay, clip)
+
+
+def momentum_update(table, parameter, velocity, gradient, learning_rates, counters, weight_decay, clip, momentum):
+    return _update(table, tasks.momentum, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=velocity,
+                   momentum=momentum)
+
+
+def rmsprop_update(table, parameter, square, gradient, learning_rates, counters, weight_decay, clip):
+    return _update(table, tasks.rmsprop, parameter, gradient, learning_rates, counters, weight_decay, clip, square=square)
+
+
+def adam_update(table, parameter, mean, square, gradient, learning_rates, counters, weight_decay, clip):
+    return _update(table, tasks.adam, parameter, gradient, learning_rates, counters, weight_decay, clip, mean=mean,
+                   square=square)
+
+
+def advance(table, counters, batch):
+    return [table.task(tasks.advance, "update", counters=counters, batch=batch)]
+
+
+OPERATIONS = {function.__name__: function for function in (
+    load_batch, pad_forward, flatten_forward, flatten_backward, conv2d_forward, conv2d_backward, add_forward, relu_backward,
+    batchnorm_forward, batchnorm_backward, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+
+FORWARD, BACKWARD, SHAPES = "convolution forward", "convolution backward", "shortcuts and shapes"
+
+
+class Table:
+    """Tasks that a team works through, of operations on arrays of one type.
+
+    tasks: TASK array; steps: see Team.run; labels: categories of time; arrays: all that the tasks have addresses of, which must
+    stay alive.
+    """
+
+    def __init__(self, threads, dtype):
+        self.threads, self.dtype, self.arrays, self._made = threads, np.dtype(dtype), [], []
+        self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
+        self._used = self._most = 0   # numbers of scratch, of an operation and of the one with most
+
+    def add(self, name, operands):
+        """Add the tasks of an operation; False if it is not done by tasks."""
+        self._used = 0
+        arrays = {role: value for role, value in operands.items() if isinstance(value, np.ndarray)}
+        covered = name in OPERATIONS and self.dtype in FLOATS and all(
+            array.flags.c_contiguous and (array.dtype == self.dtype or role in OTHER_TYPES) for role, array in arrays.items())
+        made = OPERATIONS[name](self, **operands) if covered else None
+        self._made += made or []
+        return made is not None
+
+    def array(self, size):
+        """Scratch for this many numbers, until the end of the operation."""
+        scratch = Scratch(self._used)
+        self._used += -(-size // 32) * 32   # so that threads share no cache line
+        self._most = max(self._most, self._used)
+        return scratch
+
+    def task(self, function, label, own=0, waits=True, **fields):
+        """A task; arrays become addresses and None becomes 0. own: numbers of scratch for each thread; waits: see Team.run."""
+        if own:
+            apart = -(-own // 32) * 32
+            fields |= {"scratch": self.array(apart * self.threads), "scratch_numbers": apart}
+        self.arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
+        return label, waits, function, {"product": self._product, **fields}
+
+    @functools.cached_property
+    def tasks(self):
+        begin = self.scratch.ctypes.data
+
+        def number(value):
+            if isinstance(value, Scratch):
+                return begin + self.dtype.itemsize * value.place
+            return value.ctypes.data if isinstance(value, np.ndarray) else value or 0
+
+        rows = np.zeros(len(self._made), tasks.TASK)
+        for row, (*_, fields) in zip(rows, self._made, strict=True):
+            for name, value in fields.items():
+                row[name] = number(value)
+        return rows
+
+    @functools.cached_property
+    def scratch(self):
+        memory = np.zeros(self.dtype.itemsize * self._most + LINE, np.uint8)
+        return memory[-memory.ctypes.data % LINE:]
+
+    @functools.cached_property
+    def steps(self):
+        rows = self.tasks.ctypes.data + self.tasks.itemsize * np.arange(len(self._made))
+        return np.array([(self.labels.index(label), waits, tasks.address(function, self.dtype), row)
+                         for (label, waits, function, _), row in zip(self._made, rows, strict=True)])
+
+    @functools.cached_property
+    def labels(self):
+        return sorted({label for label, *_ in self._made})
+
+
+@dataclasses.dataclass(frozen=True)
+class Scratch:
+    """Memory of a table, from this number on."""
+
+    place: int
+
+
+def _has_few_windows(windows, weight, index):
+    return index is None and windows.count <= MOST_WINDOWS and weight.size <= MOST_WEIGHTS
+
+
+def _fits(windows, weight, padding, bias):
+    return padding == 0 and bias is not None and weight.size <= min(MOST_WEIGHTS, RESIDENT_WEIGHTS)
+
+
+def _turn(table, label, x, y, batch, rows, columns):
+    return table.task(tasks.turn, label, x=x, y=y, batch=batch, rows=rows, columns=columns)
+
+
+def _images(x, weight, y, stride, relu, index):
+    """The fields of a convolution in both directions."""
+    batch, height, width, channels = x.shape
+    return {"x": x, "y": y, "index": index, "batch": batch, "height": height, "width": width, "channels": channels,
+            "filters": len(weight), "kernel": weight.shape[1], "stride": stride, "rows": y.shape[1], "columns": y.shape[2],
+            "relu": relu, "pool": index is not None}
+
+
+def _geometry(windows, shape):
+    """The fields of windows over images of this shape."""
+    batch, height, width, channels = shape
+    return {"batch": batch, "height": height, "width": width, "channels": channels, "rows": windows.out[0],
+            "columns": windows.out[1], "kernel": windows.size[0], "taps": windows.size[1], "top": windows.begin[0],
+            "left": windows.begin[1], "stride": windows.stride}
+
+
+def _taken(windows, weight):
+    """As _geometry, of the taps that windows.taken leaves: a window over each filter."""
+    filters, kernel, _, channels = weight.shape
+    return {"batch": filters, "height": kernel, "width": kernel, "channels": channels, "rows": 1, "columns": 1,
+            "kernel": windows.size[0], "taps": windows.size[1], "top": windows.taps[0].start, "left": windows.taps[1].start,
+            "stride": 1}
+
+
+def _gathered(table, label, windows, x, weight):
+    """(tasks, the windows as a matrix, the weights as a matrix)"""
+    found, seen, matrix = [], x, weight
+    if not windows.are_pixels:
+        seen = table.array(windows.count * windows.width)
+        found.append(table.task(tasks.gather, label, x=x, y=seen, **_geometry(windows, x.shape)))
+    if not windows.complete:
+        matrix = table.array(len(weight) * windows.width)
+        found.append(table.task(tasks.gather, label, x=weight, y=matrix, **_taken(windows, weight)))
+    return found, seen, matrix
+
+
+def _forward_by_matrix(table, windows, x, weight, y, relu, bias):
+    """y = the matrix of windows times that of weights, transposed: the right factor is then that with fewer rows."""
+    count, width, filters = windows.count, windows.width, len(weight)
+    found, seen, matrix = _gathered(table, FORWARD, windows, x, weight)
+    turned, product = table.array(count * width), table.array(y.size)
+    return [*found, _turn(table, FORWARD, seen, turned, 1, count, width),
+            table.task(tasks.multiply, FORWARD, x=matrix, row=width, term=1, weight=turned, terms=width, y=product,
+                       rows=filters, columns=count),
+            table.task(tasks.finish, FORWARD, x=product, bias=bias, y=y, rows=count, columns=filters, relu=relu)]
+
+
+def _backward_by_matrix(table, windows, x, weight, y, dy, dweight, relu, dbias, dx):
+    count, width, filters = windows.count, windows.width, len(weight)
+    found, seen, matrix = _gathered(table, BACKWARD, windows, x, weight)
+    passed = table.array(dy.size) if relu else dy
+    sums = dweight if windows.complete else table.array(filters * width)
+    pixels = dx if windows.are_pixels or dx is None else table.array(count * width)
+    if relu or dbias is not None:
+        found.append(table.task(tasks.pass_gradient, BACKWARD, y=y, dy=dy, dx=passed, dbiases=dbias, rows=count,
+                                columns=filters, relu=relu))
+    found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=1, term=filters, weight=seen, terms=count, y=sums,
+                            rows=filters, columns=width))
+    if sums is not dweight:
+        found.append(table.task(tasks.scatter, BACKWARD, x=sums, dx=dweight, **_taken(windows, weight)))
+    if dx is not None:
+        found.append(table.task(tasks.multiply, BACKWARD, x=passed, row=filters, term=1, weight=matrix, terms=filters, y=pixels,
+                                rows=count, columns=width))
+    if pixels is not dx:
+        found.append(table.task(tasks.scatter, BACKWARD, x=pixels, dx=dx, **_geometry(windows, x.shape)))
+    return found
+
+
+def _update(table, rule, parameter, gradient, learning_rates, counters, weight_decay, clip, **more):
+    return [table.task(rule, "update", y=parameter, x=gradient, rates=learning_rates, counters=counters, columns=parameter.size,
+                       weight_decay=weight_decay, clip=clip, **more)]

@@ -1,0 +1,121 @@
+"""95 % intervals of accuracies and of differences of two accuracies, and the digits that an interval carries.
+
+An accuracy on n images has Wilson's score interval (E. B. Wilson, Journal of the American Statistical Association 22, 1927).
+The difference of two accuracies on the same images depends only on the images that one of the two alone gets right: Bonett and
+Price's interval (Journal of Educational and Behavioral Statistics 37, 2012). On different images, or where the answers are not
+kept, it is Newcombe's hybrid score interval (Statistics in Medicine 17, 1998, method 10).
+"""
+
+import dataclasses
+import math
+
+import scipy.special
+
+from ladder.pages import charts, templates
+
+CONFIDENCE = 0.95
+Z = float(scipy.special.ndtri((1 + CONFIDENCE) / 2))
+MOST_DECIMALS = 3
+FORMULAS = {True: "Bonett and Price’s interval of a paired difference", False: "Newcombe’s interval of an unpaired difference"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One accuracy minus another, as a fraction; paired: whether it is counted image by image, on the same images.
+
+    won: images that only the first gets right, lost: only the other; None where it is not paired.
+    """
+
+    value: float
+    interval: tuple
+    paired: bool
+    won: int | None = None
+    lost: int | None = None
+
+    @property
+    def luck(self):
+        """Whether the interval contains 0: whether the same images could as well have been in the other's favour."""
+        return self.interval[0] <= 0 <= self.interval[1]
+
+
+def wilson(accuracy, n):
+    """(low, high) of an accuracy on n images."""
+    middle = (accuracy + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    reach = Z / (1 + Z * Z / n) * math.sqrt(accuracy * (1 - accuracy) / n + Z * Z / (4 * n * n))
+    return (0.0 if accuracy == 0 else middle - reach), (1.0 if accuracy == 1 else middle + reach)
+
+
+def paired(won, lost, n):
+    """The Difference of two accuracies on the same n images, `won` right by the first alone, `lost` by the other alone."""
+    more, fewer = (won + 1) / (n + 2), (lost + 1) / (n + 2)
+    reach = Z * math.sqrt((more + fewer - (more - fewer) ** 2) / (n + 2))
+    interval = max(-1.0, more - fewer - reach), min(1.0, more - fewer + reach)
+    return Difference((won - lost) / n, interval, True, won, lost)
+
+
+def unpaired(first, n, other, m):
+    """The Difference of an accuracy on n images and another one on m."""
+    (low, high), (least, most) = wilson(first, n), wilson(other, m)
+    value = first - other
+    interval = value - math.hypot(first - low, most - other), value + math.hypot(high - first, other - least)
+    return Difference(value, interval, False)
+
+
+# In words.
+
+def decimals(interval):
+    """Decimals of a value in percent that its interval carries: two digits of half its width up to 35, else one.
+
+    The rule of the Particle Data Group (Review of Particle Physics, Introduction, 5.3): 0.17 and 1.2, but 0.8 and 5.
+    """
+    half = 50 * (interval[1] - interval[0])
+    if half <= 0:
+        return MOST_DECIMALS
+    exponent = math.floor(math.log10(half))
+    leading = round(half / 10.0 ** exponent, 2)
+    return min(max(0, (1 if leading < 3.55 else 0) - exponent), MOST_DECIMALS)
+
+
+def points(value, digits):
+    """A difference in percentage points with its sign: '+0.3', '−1.2', '0.0'."""
+    text = f"{100 * value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def share(accuracy, n):
+    """An accuracy on n images: {"value", "interval", "text": '98.6 %', "interval_text": '96.8 to 99.4'}."""
+    interval = wilson(accuracy, n)
+    digits = decimals(interval)
+    low, high = (f"{100 * end:.{digits}f}" for end in interval)
+    return {"value": accuracy, "interval": list(interval), "text": templates.percent(accuracy, digits),
+            "interval_text": f"{low} to {high}"}
+
+
+def told(difference):
+    """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula"}."""
+    digits = decimals(difference.interval)
+    low, high = (points(end, digits) for end in difference.interval)
+    return {"points": points(difference.value, digits), "interval_text": f"{low} to {high}", "luck": difference.luck,
+            "luck_text": "could be luck" if difference.luck else "more than luck", "formula": FORMULAS[difference.paired]}
+
+
+def chart(rows):
+    """Accuracies with their intervals on one axis that covers them.
+
+    rows: [{"value", "interval", ...}] as fractions; a row with "floor": True is a control so far below the others that it would
+    leave them no room: it does not stretch the axis. Returns {"rows": the same with "at", "left" and "right" in percent of the
+    axis, and "off": whether the value lies below it, "ticks": [{"at", "text"}]}, tick texts in percent.
+    """
+    setting = [row for row in rows if not row.get("floor")] or rows
+    low, high = min(row["interval"][0] for row in setting), max(row["interval"][1] for row in setting)
+    margin = max(0.1 * (high - low), 0.005)
+    low, high = max(0.0, low - margin), min(1.0, high + margin)
+
+    def at(value):
+        return round((min(max(value, low), high) - low) / (high - low) * 100, 2)
+
+    return {
+        "rows": [{**row, "at": at(row["value"]), "left": at(row["interval"][0]), "right": at(row["interval"][1]),
+                  "off": row["value"] < low} for row in rows],
+        "ticks": [{"at": at(value / 100), "text": f"{text} %"} for value, text in charts.ticks(low * 100, high * 100, 4)],
+    }

@@ -1,0 +1,37 @@
+"""The copies of an artifact's files in results/. Standard library only.
+
+They have the same bytes, except that the links of a page lead from results/, two folders above that of the artifact.
+"""
+
+import pathlib
+
+from ladder.store import disk
+
+BELOW, HERE = b'href="../../', b'href="'
+
+
+def published(path):
+    """The bytes that the copy of an artifact's file has."""
+    path = pathlib.Path(path)
+    content = path.read_bytes()
+    return content.replace(BELOW, HERE) if path.suffix == ".html" else content
+
+
+def publish(folder, copy):
+    """Write `copy` from the file of its name in an artifact's folder."""
+    disk.write_atomically(pathlib.Path(copy), published(pathlib.Path(folder, pathlib.Path(copy).name)))
+
+
+def is_published(folder, copy):
+    """Whether `copy` is what `publish` would write; False where a file is missing or cannot be read."""
+    try:
+        return pathlib.Path(copy).read_bytes() == published(pathlib.Path(folder, pathlib.Path(copy).name))
+    except OSError:
+        return False
+
+
+def is_index_older(results):
+    """Whether a page in the folder `results` is newer than its index.html, or has none beside it."""
+    pages = {path.name: path.stat().st_mtime for path in pathlib.Path(results).glob("*.html")}
+    index = pages.pop("index.html", 0)
+    return any(made > index for made in pages.values())

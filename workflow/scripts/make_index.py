@@ -1,0 +1,27 @@
+"""Write results/index.html: the latest run, the accuracies of all runs by time, and every page. Nothing is run for it.
+
+The exit status is 0, or 2 with a one-line message if the page cannot be written.
+"""
+
+import argparse
+import pathlib
+import sys
+
+from ladder.errors import UserError
+from ladder.pages import index, output
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
+    arguments = parser.parse_args()
+    try:
+        output.write(arguments.results / index.NAME, index.page(arguments.results))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,6 +3,7 @@
 Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
 """
 
+import dataclasses
 import itertools
 import re
 
@@ -13,7 +14,7 @@ import cuda_emulator
 from compiled import compiled
 from cuda_emulator import KERNELS
 from kernel_checks import normal, poisoned
-from ladder.arithmetic.multipliers import MULTIPLIERS, to_tf32
+from ladder.arithmetic.multipliers import MULTIPLIERS, kernel_defines, to_tf32
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_gemm, gpu_tensor
@@ -32,8 +33,8 @@ from rung_checks import (
 RUNG = "gpu_tensor"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 NETWORK = networks.build("autoencoder")
-# Of three products of 8 terms, each term may be cut at the last bit of the largest one, twice what rounding it would cost, and the
-# sum again; two roundings are those of the operands' small parts.
+# Of three products of 8 terms, each term may be cut at the last bit of the largest one, twice what rounding it would cost, and
+# the sum again; two roundings are those of the operands' small parts.
 ROUNDINGS = 3 * 2 * 10 // 8 + 2
 
 # (batch, height, width, channels, filters, kernel, padding), stride
@@ -80,52 +81,57 @@ def test_conv2d_in_large_tiles(shape, stride):
 
 @pytest.mark.usefixtures("sums")
 def test_three_products_are_a_thousand_times_as_accurate_as_one():
-    errors = {}
-    for multiplier in ("exact", "tf32"):
-        conv = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
-        given = {} if multiplier == "exact" else {"multiplier": MULTIPLIERS[multiplier]}
-        y = forward(conv, **given)
-        exact = conv.forward(conv.x, conv.weight, conv.bias)
-        errors[multiplier] = np.abs(y - exact).max() / np.abs(exact).max()
+    conv = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
+    exact = conv.forward(conv.x, conv.weight, conv.bias)
+    errors = {name: np.abs(forward(conv, name) - exact).max() / np.abs(exact).max() for name in ("exact", "tf32")}
     assert errors["exact"] < 1e-6 and 1e-4 < errors["tf32"] < 1e-3
 
 
 @pytest.mark.usefixtures("sums")
 def test_the_multiplier_tf32_is_the_product_of_rounded_operands():
     """But for the rounding of sums, which is 2^-11 of the operands' and less: another way of rounding them would show."""
-    conv = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
-    rounded = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
+    conv, rounded = (Convolution((2, 6, 6, 16, 16, 3, 1), normal) for _ in range(2))
     rounded.x, rounded.weight, rounded.dy = (to_tf32(value) for value in (conv.x, conv.weight, conv.dy))
-    tf32 = MULTIPLIERS["tf32"]
-    y = forward(conv, multiplier=tf32)
+    y = forward(conv, "tf32")
     assert np.abs(y - rounded.forward(rounded.x, rounded.weight, conv.bias)).max() < 1e-5 * np.abs(y).max()
 
     dx = poisoned(conv.x.shape)
-    run_step(gpu_tensor.conv2d_input_grad, {"dy": conv.dy, "weight": conv.weight}, {"dx": dx}, padding=1, stride=1, multiplier=tf32)
+    run_step(multiplied(gpu_tensor.conv2d_input_grad, "tf32"), {"dy": conv.dy, "weight": conv.weight}, {"dx": dx}, padding=1,
+             stride=1)
     assert np.abs(dx - rounded.input_grad(rounded.dy, rounded.weight)).max() < 1e-5 * np.abs(dx).max()
 
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    run_step(gpu_tensor.conv2d_weight_grad, {"x": conv.x, "dy": conv.dy}, {"dweight": dweight, "dbias": dbias}, padding=1, stride=1,
-             multiplier=tf32)
+    run_step(multiplied(gpu_tensor.conv2d_weight_grad, "tf32"), {"x": conv.x, "dy": conv.dy},
+             {"dweight": dweight, "dbias": dbias}, padding=1, stride=1)
     assert np.abs(dweight - rounded.weight_grad(rounded.x, rounded.dy)).max() < 1e-5 * np.abs(dweight).max()
-    assert np.abs(dbias - conv.dy.astype(float).sum(axis=(0, 1, 2))).max() < 1e-5 * np.abs(dbias).max()   # a sum, not a product
+    assert np.abs(dbias - conv.dy.astype(float).sum(axis=(0, 1, 2))).max() < 1e-5 * np.abs(dbias).max()   # a sum, no product
 
 
-def forward(conv, **attributes):
+def multiplied(launches, name):
+    """The launches with the definitions that a plan adds for a multiplier."""
+    defines = kernel_defines(MULTIPLIERS[name])
+
+    def launch(step, build):
+        step = dataclasses.replace(step, attributes={**step.attributes, "multiplier": MULTIPLIERS[name]})
+        return tuple(dataclasses.replace(one, defines=(*one.defines, *defines)) for one in launches(step, build))
+
+    return launch
+
+
+def forward(conv, name):
     y = poisoned(conv.output)
-    run_step(gpu_tensor.conv2d_forward, {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y}, padding=conv.padding,
-             stride=conv.stride, relu=False, **attributes)
+    run_step(multiplied(gpu_tensor.conv2d_forward, name), {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
+             padding=conv.padding, stride=conv.stride, relu=False)
     return y
 
 
-def test_other_multipliers_and_narrow_layers_are_launched_as_gpu_gemm_does():
-    am16 = {"multiplier": MULTIPLIERS["am16"]}
-    for shape, attributes in (((2, 6, 6, 16, 16, 3, 1), am16), ((2, 6, 6, 8, 3, 3, 1), {})):
-        conv = Convolution(shape, normal)
-        arrays = {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": poisoned(conv.output)}
-        options = {"padding": 1, "stride": 1, "relu": False, "orders": ("forward",), **attributes}
-        made, wanted = (run_step(rung.conv2d_forward, *arrays, **options) for rung in (gpu_tensor, gpu_gemm))
-        assert [launch.defines for launch in made] == [launch.defines for launch in wanted]
+@pytest.mark.parametrize("shape, name", [((2, 6, 6, 16, 16, 3, 1), "am16"), ((2, 6, 6, 8, 3, 3, 1), "exact")])
+def test_other_multipliers_and_narrow_layers_are_launched_as_gpu_gemm_does(shape, name):
+    conv = Convolution(shape, normal)
+    arrays = {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": poisoned(conv.output)}
+    made, wanted = (run_step(multiplied(rung.conv2d_forward, name), *arrays, ("forward",), padding=1, stride=1, relu=False)
+                    for rung in (gpu_tensor, gpu_gemm))
+    assert [launch.defines for launch in made] == [launch.defines for launch in wanted]
 
 
 def test_the_largest_layers_use_the_large_tile():

@@ -45,7 +45,7 @@ def training_plan(variant, network, batch=64):
 
 
 def kernel_folder(rung):
-    """The folder below kernels/ of a rung's own kernels; gpu_gemm and gpu_tensor compile those of gpu_opt_v1 with other tiles."""
+    """The folder below kernels/ of a rung's kernels; gpu_gemm and gpu_tensor compile those of gpu_opt_v1 for other tiles."""
     return "gpu_opt_v1" if rung in ("gpu_gemm", "gpu_tensor") else rung
 
 

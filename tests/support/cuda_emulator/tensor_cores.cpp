@@ -82,9 +82,14 @@ float truncated_sum(const double* terms, int count, int exponent) {
 }
 
 float sum(const double* terms, int count) {
-    double plain = 0.0;
-    for (int i = 0; i < count; i++) plain += terms[i];
-    if (!std::isfinite(plain)) return static_cast<float>(plain);
+    double plain = 0.0, lost = 0.0;   // D. Knuth's TwoSum: what each addition loses, in sum its magnitude
+    for (int i = 0; i < count; i++) {
+        double before = plain;
+        plain += terms[i];
+        double added = plain - before;
+        lost += std::fabs((before - (plain - added)) + (terms[i] - added));
+    }
+    if (!std::isfinite(plain) || (lost == 0.0 && !running->truncates)) return static_cast<float>(plain);
     int exponent = largest_exponent(terms, count);
     if (exponent == INT32_MIN) return static_cast<float>(plain);
     return running->truncates ? truncated_sum(terms, count, exponent) : rounded_sum(terms, count, exponent);

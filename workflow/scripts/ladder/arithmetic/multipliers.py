@@ -1,7 +1,7 @@
 """Approximate multipliers: bit-exact models of simplified hardware for the product of two float32 numbers.
 
-A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and the last three add the exponents, take the sign as the exclusive or
-of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
+A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and the last three add the exponents, take the sign as the exclusive
+or of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
 
     an operand is infinite or NaN         the exact float32 product; a NaN is always 0x7fc00000
     an operand is zero or subnormal       +0
@@ -9,9 +9,9 @@ of the signs and approximate (1 + x)(1 + y). They share their special cases, in 
     the result's exponent is too large    infinity with the product's sign
 
 The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
-nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. `tf32` and `bf16` are
-what tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from zero
-and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN.
+nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. `tf32` and `bf16`
+are what tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from
+zero and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN.
 
     mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
                                                                      logarithms, 1962

@@ -1,7 +1,7 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
-They multiply TF32. An exact product is made of three of them, with nearly float32's accuracy; with the multiplier tf32 it is one.
-Steps with another multiplier, and those too narrow for a warp, are gpu_gemm's.
+They multiply TF32. An exact product is made of three of them, with nearly float32's accuracy; with the multiplier tf32 it is
+one. Steps with another multiplier, and those too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses

@@ -88,9 +88,9 @@ struct Windows {
                 if (!wide) advance(tap_i, tap_j, tap_c, 1);
             }
         }
-        advance(i, j, c, Tile::K);
+        advance(i, j, c, STEP);
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::M + PADDED]) { Share::store(held, tile); }
+    __device__ __forceinline__ void store(float (*tile)[Tile::M_PITCH]) { Share::store(held, tile); }
 };
 
 // B of forward: a filter's weights are contiguous along k.
@@ -114,9 +114,9 @@ struct Filters {
             for (int e = 0; e < 4; e++) held[pass][e] = !wide && there && k + e < length ? from[e] : 0.0f;
             if (wide && there && k < length) ::load(held[pass], from);
         }
-        k += Tile::K;
+        k += STEP;
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    __device__ __forceinline__ void store(float (*tile)[Tile::N_PITCH]) { Share::store(held, tile); }
 };
 
 // ---- operands along their lines
@@ -143,7 +143,7 @@ struct Taps {
             for (filter += Share::K_PER_PASS; filter >= filters; filter -= filters) tap++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    __device__ __forceinline__ void store(float (*tile)[Tile::N_PITCH]) { Share::store(held, tile); }
 };
 
 // A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
@@ -169,7 +169,7 @@ struct Gradients {
             pixel += Share::K_PER_PASS;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::M + PADDED]) {
+    __device__ __forceinline__ void store(float (*tile)[Tile::M_PITCH]) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++)
 #pragma unroll
@@ -234,7 +234,7 @@ struct Patches {
                 if (++out_row == out_height) out_row = 0, image++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    __device__ __forceinline__ void store(float (*tile)[Tile::N_PITCH]) { Share::store(held, tile); }
 };
 
 // ---- the three directions
@@ -247,21 +247,23 @@ constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
                                       int first_m, int first_n) {
-    bool wide = columns % 4 == 0;
+    bool wide = columns % Tile::NEIGHBOURS == 0;
 #pragma unroll
     for (int i = 0; i < Tile::M_THREAD; i++) {
         int m = first_m + Tile::m_of(i);
         if (m >= rows) continue;
 #pragma unroll
-        for (int j = 0; j < Tile::N_THREAD; j += 4) {
+        for (int j = 0; j < Tile::N_THREAD; j += Tile::NEIGHBOURS) {
             int n = first_n + Tile::n_of(j);
             float* to = c + m * columns + n;
-            float quad[4] = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
-            if (wide && n < columns) store(to, quad);
+            float neighbours[Tile::NEIGHBOURS];
+#pragma unroll
+            for (int e = 0; e < Tile::NEIGHBOURS; e++) neighbours[e] = sum[i][j + e];
+            if (wide && n < columns) store(to, neighbours);
             if (!wide)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    if (n + e < columns) to[e] = quad[e];
+                for (int e = 0; e < Tile::NEIGHBOURS; e++)
+                    if (n + e < columns) to[e] = neighbours[e];
         }
     }
 }
@@ -277,7 +279,7 @@ __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x,
     Windows<Tile, false, wide> a(x, conv, first_pixel);
     Filters<Tile, wide> b(weight, conv, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K, sum);
+    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + STEP - 1) / STEP, sum);
 
 #pragma unroll
     for (int j = 0; j < Tile::N_THREAD; j++) {
@@ -302,7 +304,7 @@ __device__ __forceinline__ void conv2d_input_grad_tile(const float* __restrict__
     Windows<Tile, true, wide_dy> a(dy, conv, first_pixel);
     Taps<Tile, wide_weight> b(weight, conv, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + Tile::K - 1) / Tile::K, sum);
+    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + STEP - 1) / STEP, sum);
     write<Tile>(sum, dx, conv.batch * conv.height * conv.width, conv.channels, first_pixel, first_channel);
 }
 
@@ -322,7 +324,7 @@ __device__ __forceinline__ void conv2d_weight_grad_tile(const float* __restrict_
     Gradients<Tile, wide_dy> a(dy, conv, first_filter, first_pixel, last_pixel);
     Patches<Tile, wide_x> b(x, conv, first_column, first_pixel, last_pixel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (last_pixel - first_pixel + Tile::K - 1) / Tile::K, sum);
+    multiply<Tile>(a, b, (last_pixel - first_pixel + STEP - 1) / STEP, sum);
 
     float* mine = partials + blockIdx.z * partials_per_split(weights, conv.filters);
     write<Tile>(sum, mine, conv.filters, columns, first_filter, first_column);

@@ -5,6 +5,7 @@
 // memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
 // multiply-add.
+// Rung: gpu_tensor, over gpu_gemm, multiplies by tensor cores (common/tensor_tile.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
@@ -32,7 +33,7 @@
 #define THREAD_N 4
 #define WIDE 1
 #endif
-using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+#include "common/tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,

@@ -4,6 +4,7 @@
 // memory and in registers, 16-byte accesses, unrolled loops. With a stride above 1, only 1 in stride x stride of a pixel's
 // products is not zero; the others are computed too. The gradient of a ReLU behind the convolution is already in dy.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
+// Rung: gpu_tensor, over gpu_gemm, multiplies by tensor cores (common/tensor_tile.cuh).
 //
 // Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
 // weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at
@@ -30,7 +31,7 @@
 #define WIDE_DY 1
 #define WIDE_WEIGHT 1
 #endif
-using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+#include "common/tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,

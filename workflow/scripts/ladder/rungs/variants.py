@@ -15,7 +15,6 @@ import platform
 
 from ladder.machine import driver
 
-OLDEST_GPU = 75   # compute capability 7.5: sm_75
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
 DEFAULT_ON_GPU = "gpu_opt_v2"
 RECORD = "parity.json"   # in results/
@@ -23,10 +22,14 @@ RECORD = "parity.json"   # in results/
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates."""
+    """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
+
+    oldest: the least compute capability of a GPU that runs it, 80 for 8.0.
+    """
 
     executor: str
     technique: str
+    oldest: int = 75
 
 
 VARIANTS = {
@@ -41,6 +44,8 @@ VARIANTS = {
                                   "gradients added by the update, up to 8x8 products per thread"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread"),
+    "gpu_tensor": Variant("cuda", "products on tensor cores: three of TF32 for one of float32, or one where the multiplier is "
+                                  "tf32", oldest=80),
 }
 
 
@@ -81,7 +86,7 @@ def available():
 
 def unavailable(variant):
     """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
-    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)()
+    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _too_old(variant)
     if reason is None:
         return None
     others = [name for name, other in VARIANTS.items() if other.executor in ("numpy", "numba") and name != variant
@@ -100,9 +105,17 @@ def no_gpu():
     if newest and toolkit > newest[0]:
         return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
                 "at most; update the driver")
+    return _older_than(min(variant.oldest for variant in VARIANTS.values()))
+
+
+def _too_old(variant):
+    return _older_than(VARIANTS[variant].oldest) if VARIANTS[variant].executor == "cuda" else None
+
+
+def _older_than(oldest):
     gpu = driver.gpu()
-    if int(gpu.architecture.removeprefix("sm_")) < OLDEST_GPU:
-        return f"needs a GPU of sm_{OLDEST_GPU} or newer, and the {gpu.name} here is {gpu.architecture}"
+    if int(gpu.architecture.removeprefix("sm_")) < oldest:
+        return f"needs a GPU of sm_{oldest} or newer, and the {gpu.name} here is {gpu.architecture}"
     return None
 
 

@@ -88,7 +88,7 @@ struct Windows {
                 if (!wide) advance(tap_i, tap_j, tap_c, 1);
             }
         }
-        advance(i, j, c, STEP);
+        advance(i, j, c, Tile::K);
     }
     __device__ __forceinline__ void store(float (*tile)[Tile::M_PITCH]) { Share::store(held, tile); }
 };
@@ -114,7 +114,7 @@ struct Filters {
             for (int e = 0; e < 4; e++) held[pass][e] = !wide && there && k + e < length ? from[e] : 0.0f;
             if (wide && there && k < length) ::load(held[pass], from);
         }
-        k += STEP;
+        k += Tile::K;
     }
     __device__ __forceinline__ void store(float (*tile)[Tile::N_PITCH]) { Share::store(held, tile); }
 };
@@ -279,7 +279,7 @@ __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x,
     Windows<Tile, false, wide> a(x, conv, first_pixel);
     Filters<Tile, wide> b(weight, conv, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + STEP - 1) / STEP, sum);
+    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K, sum);
 
 #pragma unroll
     for (int j = 0; j < Tile::N_THREAD; j++) {
@@ -304,7 +304,7 @@ __device__ __forceinline__ void conv2d_input_grad_tile(const float* __restrict__
     Windows<Tile, true, wide_dy> a(dy, conv, first_pixel);
     Taps<Tile, wide_weight> b(weight, conv, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + STEP - 1) / STEP, sum);
+    multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + Tile::K - 1) / Tile::K, sum);
     write<Tile>(sum, dx, conv.batch * conv.height * conv.width, conv.channels, first_pixel, first_channel);
 }
 
@@ -324,7 +324,7 @@ __device__ __forceinline__ void conv2d_weight_grad_tile(const float* __restrict_
     Gradients<Tile, wide_dy> a(dy, conv, first_filter, first_pixel, last_pixel);
     Patches<Tile, wide_x> b(x, conv, first_column, first_pixel, last_pixel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
-    multiply<Tile>(a, b, (last_pixel - first_pixel + STEP - 1) / STEP, sum);
+    multiply<Tile>(a, b, (last_pixel - first_pixel + Tile::K - 1) / Tile::K, sum);
 
     float* mine = partials + blockIdx.z * partials_per_split(weights, conv.filters);
     write<Tile>(sum, mine, conv.filters, columns, first_filter, first_column);

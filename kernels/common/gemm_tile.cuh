@@ -13,12 +13,10 @@
 #include "common/multiplier.cuh"
 #include "common/vector.cuh"
 
-constexpr int STEP = 8;   // along k
-
 // A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
 template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
-    static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
     // Four more floats per line keep the 16-byte alignment and avoid bank conflicts when a tile is written along k.
     static constexpr int M_PITCH = M + 4, N_PITCH = N + 4;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
@@ -42,14 +40,14 @@ struct GemmTile {
     static __device__ __forceinline__ int n_of(int j) { return j / 4 * (COLUMNS * 4) + column() * 4 + j % 4; }
 
     // sum += the products of one step.
-    static __device__ __forceinline__ void add_step(const float (&a_tile)[STEP][M_PITCH], const float (&b_tile)[STEP][N_PITCH],
+    static __device__ __forceinline__ void add_step(const float (&a_tile)[K][M_PITCH], const float (&b_tile)[K][N_PITCH],
                                                     float (&sum)[M_THREAD][N_THREAD]) {
         // A simulated product is 5 to 15 instructions: eight steps of 64 would overflow the instruction cache and compile for
         // long.
-        constexpr int UNROLLED = multipliers::IS_EXACT<multipliers::Chosen> ? STEP : 1;
+        constexpr int UNROLLED = multipliers::IS_EXACT<multipliers::Chosen> ? K : 1;
         int first_row = row() * 4, first_column = column() * 4;
 #pragma unroll UNROLLED
-        for (int k = 0; k < STEP; k++) {
+        for (int k = 0; k < K; k++) {
             float a_piece[M_THREAD / 4][4], b_piece[N_THREAD / 4][4];
 #pragma unroll
             for (int quad = 0; quad < M_THREAD / 4; quad++) load(a_piece[quad], &a_tile[k][quad * ROWS * 4 + first_row]);
@@ -100,8 +98,8 @@ struct AlongLines {
 // sum += the first 8 * steps products of a and b, for the elements of C that this thread keeps.
 template <class Tile, class A, class B>
 __device__ __forceinline__ void multiply(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    __shared__ __align__(16) float a_tile[2][STEP][Tile::M_PITCH];
-    __shared__ __align__(16) float b_tile[2][STEP][Tile::N_PITCH];
+    __shared__ __align__(16) float a_tile[2][Tile::K][Tile::M_PITCH];
+    __shared__ __align__(16) float b_tile[2][Tile::K][Tile::N_PITCH];
     a.load();
     b.load();
     a.store(a_tile[0]);

@@ -49,13 +49,14 @@ def passed(argument, arrays):
 
 
 def training_plan(variant, network, batch=64):
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch,
+                             multipliers=plan.made_for(variant))
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 
 def kernel_folder(rung):
-    """The folder below kernels/ of a rung's kernels; gpu_gemm and gpu_tensor compile those of gpu_opt_v1 for other tiles."""
-    return "gpu_opt_v1" if rung in ("gpu_gemm", "gpu_tensor") else rung
+    """The folder below kernels/ of a rung's kernels; some rungs compile those of gpu_opt_v1 for other tiles."""
+    return rung if (cuda_emulator.KERNELS / rung).is_dir() else "gpu_opt_v1"
 
 
 def launches_of(made, rung):
@@ -73,8 +74,8 @@ def convolution_launches(rung, shape, stride=1):
     step = Step("step", "layer", roles, roles, {"padding": conv.padding, "stride": stride, "relu": False,
                                                  "kernel": conv.kernel})
     return {(launch.source, launch.defines)
-            for function in (rung.conv2d_forward, rung.conv2d_input_grad, rung.conv2d_weight_grad)
-            for launch in function(step, Shapes(dict(arrays)))}
+            for operation in ("conv2d_forward", "conv2d_input_grad", "conv2d_weight_grad")
+            for launch in rung.LAUNCHES[operation](step, Shapes(dict(arrays)))}
 
 
 class Convolution:

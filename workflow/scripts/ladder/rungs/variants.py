@@ -1,8 +1,9 @@
 """The ladder: all rungs, the executor of each, and whether this machine can run it. Standard library only.
 
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
-results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that fails its check before
-the first use (training/first_use.py) is passed over for the next one: the other GPU rungs from the top of the ladder, then cpu.
+results/parity.json for each precision. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that
+fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU, from
+the top of the ladder, then cpu. None has a lower precision than is asked for.
 """
 
 import dataclasses
@@ -15,8 +16,9 @@ import platform
 
 from ladder.machine import driver
 
+OLDEST_GPU = 75   # compute capability 7.5: sm_75
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
-DEFAULT_ON_GPU = "gpu_opt_v2"
+DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_opt_v2"}   # by precision
 RECORD = "parity.json"   # in results/
 
 
@@ -24,12 +26,14 @@ RECORD = "parity.json"   # in results/
 class Variant:
     """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
 
-    oldest: the least compute capability of a GPU that runs it, 80 for 8.0.
+    oldest: the least compute capability of a GPU that runs it, 80 for 8.0; precision: key of multipliers.PRECISIONS, what the
+    rung is made for. A rung for float32 can round the operands of its products to any; another takes no plan but its own.
     """
 
     executor: str
     technique: str
-    oldest: int = 75
+    oldest: int = OLDEST_GPU
+    precision: str = "float32"
 
 
 VARIANTS = {
@@ -44,8 +48,8 @@ VARIANTS = {
                                   "gradients added by the update, up to 8x8 products per thread"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread"),
-    "gpu_tensor": Variant("cuda", "products on tensor cores: three of TF32 for one of float32, or one where the multiplier is "
-                                  "tf32", oldest=80),
+    "gpu_3xtf32": Variant("cuda", "products on tensor cores: three of TF32 operands for one of float32", oldest=80),
+    "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", oldest=80, precision="tf32"),
 }
 
 
@@ -64,13 +68,22 @@ def rung(variant):
     return importlib.import_module(f"ladder.rungs.{variant}")
 
 
-def candidates(results="results"):
+def candidates(precision, results="results"):
     """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
-    fastest = _recorded(pathlib.Path(results, RECORD))
+    fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     found = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    rungs = [DEFAULT_ON_GPU, *reversed(VARIANTS)] if no_gpu() is None else []
-    return found | {variant: advice for variant in [*filter(uses_gpu, rungs), "cpu"] if variant not in found}
+    rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(VARIANTS))] if no_gpu() is None else []
+    return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _too_old(variant)}
+
+
+def _runs_on_any_gpu(variant):
+    """Whether it is worth a try before anything was measured: which GPU gains by tensor cores, only a measurement tells."""
+    return uses_gpu(variant) and VARIANTS[variant].oldest == OLDEST_GPU
+
+
+def _fits(variant, precision):
+    return VARIANTS[variant].precision in ("float32", precision)
 
 
 def machine():
@@ -105,7 +118,7 @@ def no_gpu():
     if newest and toolkit > newest[0]:
         return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
                 "at most; update the driver")
-    return _older_than(min(variant.oldest for variant in VARIANTS.values()))
+    return _older_than(OLDEST_GPU)
 
 
 def _too_old(variant):
@@ -131,12 +144,13 @@ def _cupy_toolkit():
     return next((major for major in CUPY_FOR if f"cupy-cuda{major}x" in packages), 0)
 
 
-def _recorded(path):
-    """The fastest variant recorded for this machine if it can run now, else None."""
+def _recorded(path, precision):
+    """The fastest variant of this precision recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text())
-        fits = record["machine"] == machine() and unavailable(record["fastest"]) is None
-        return record["fastest"] if fits else None
+        fastest = record["fastest"][precision]
+        fits = record["machine"] == machine() and unavailable(fastest) is None and _fits(fastest, precision)
+        return fastest if fits else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -1,18 +1,16 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
-They multiply TF32. An exact product is made of three of them, with nearly float32's accuracy; with the multiplier tf32 it is
-one. Steps with another multiplier, and those too narrow for a warp, are gpu_gemm's.
+They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and those
+too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses
 
 from ladder.rungs import gpu_gemm, gpu_opt_v1
 from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.gpu_gemm import LARGE_TILES, PATTERNS
+from ladder.rungs.gpu_gemm import LARGE_TILES, PATTERNS, UPDATES_TOGETHER
 
-__all__ = ["LAUNCHES", "PATTERNS"]
-
-ON_TENSOR_CORES = ("exact", "tf32")   # multipliers
+__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,25 +56,21 @@ def weight_tile(filters, columns, wide):
     return NARROW if columns <= NARROW.n else SQUARE
 
 
-def multiplies_on_tensor_cores(step):
-    """Whether tensor cores can make the products of a step."""
-    multiplier = step.attributes.get("multiplier")
-    return multiplier is None or multiplier.name in ON_TENSOR_CORES
+def launches(multiplier):
+    """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
+    return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
+                                    for operation, tile_for in TILES.items()}}
 
 
-def conv2d_forward(step, build, tile_for=pixel_tile):
-    return gpu_opt_v1.conv2d_forward(step, build, tile_for if multiplies_on_tensor_cores(step) else gpu_gemm.pixel_tile)
+def on_tensor_cores(operation, multiplier, tile_for):
+    def launch(step, build):
+        asked = step.attributes.get("multiplier")
+        if (asked.name if asked else "exact") != multiplier:
+            return gpu_gemm.LAUNCHES[operation](step, build)
+        return getattr(gpu_opt_v1, operation)(step, build, tile_for)
+
+    return launch
 
 
-def conv2d_input_grad(step, build, tile_for=pixel_tile):
-    return gpu_opt_v1.conv2d_input_grad(step, build, tile_for if multiplies_on_tensor_cores(step) else gpu_gemm.pixel_tile)
-
-
-def conv2d_weight_grad(step, build, tile_for=weight_tile):
-    return gpu_opt_v1.conv2d_weight_grad(step, build, tile_for if multiplies_on_tensor_cores(step) else gpu_gemm.weight_tile)
-
-
-LAUNCHES = {
-    **gpu_gemm.LAUNCHES,
-    **{function.__name__: function for function in (conv2d_forward, conv2d_input_grad, conv2d_weight_grad)},
-}
+TILES = {"conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
+LAUNCHES = launches("exact")

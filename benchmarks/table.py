@@ -199,8 +199,9 @@ def per_second(name):
 
 
 def note(record):
-    text = (f"One training step of {CASE.batch} images with Adam; predicted for an H200 (4.3 TB/s; {per_second('fp32')} TFLOP/s "
-            f"in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of TF32). ")
+    text = (f"One training step of {CASE.batch} images with Adam; predicted for an H200 (4.3 TB/s; {per_second('fp32')} "
+            f"TFLOP/s in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of "
+            f"TF32, {per_second('bf16')} in bfloat16). ")
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

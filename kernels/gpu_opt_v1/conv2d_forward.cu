@@ -5,8 +5,8 @@
 // memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
 // multiply-add.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tensor_tile.cuh), three times for a float32 product;
-// gpu_tf32 once, where TF32 is asked for.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at

@@ -4,8 +4,8 @@
 // memory and in registers, 16-byte accesses, unrolled loops. With a stride above 1, only 1 in stride x stride of a pixel's
 // products is not zero; the others are computed too. The gradient of a ReLU behind the convolution is already in dy.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tensor_tile.cuh), three times for a float32 product;
-// gpu_tf32 once, where TF32 is asked for.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
 // Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
 // weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at

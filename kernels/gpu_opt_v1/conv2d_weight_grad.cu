@@ -4,8 +4,8 @@
 // shared memory and in registers, 16-byte accesses, unrolled loops; the pixels, along which the sums run, are split over blocks
 // (split-K), so that a small weight still fills the GPU; the bias gradient is summed from the tiles of dy already loaded.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
-// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tensor_tile.cuh), three times for a float32 product;
-// gpu_tf32 once, where TF32 is asked for.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); dy (batch, out_height, out_width, filters) with out_height =
 // (height + 2 padding - kernel) / stride + 1; dweight (filters, kernel, kernel, channels); dbias (filters); partials (splits,

@@ -70,7 +70,7 @@ def test_the_largest_layers_use_the_large_tile():
         assert {(layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")} <= made
 
 
-COMPILED = compiled_launches(RUNG, gpu_3xtf32)
+COMPILED = compiled_launches(RUNG, LAUNCHES, "exact")
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")

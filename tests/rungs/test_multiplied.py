@@ -126,7 +126,7 @@ def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(run
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_every_launch_is_one_that_the_gpu_accepts(architecture):
     """The multiplier that needs most registers on every rung, and all multipliers on the rung with the largest tile."""
-    choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], [*MULTIPLIERS.values(), *FORMATS.values()])]
+    choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], ALL[:-1])]
     for rung, multiplier in choices:
         settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=64,
                                  optimizer=Optimizer("momentum"), multipliers=ByDirection.everywhere(multiplier), loss_scale=2)

@@ -150,7 +150,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
      "fp16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
-    ("precision", "bf16", "precision is bf16, but must be float32, tf32 or bfloat16"),
+    ("precision", "bf16", "precision is 'bf16', but must be float32, tf32 or bfloat16"),
     ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
      "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
@@ -243,7 +243,7 @@ def test_names_of_multipliers_in_versions(raw, tmp_path):
 def test_a_lower_precision_and_a_multiplier_exclude_each_other(raw, key, name):
     with pytest.raises(UserError) as caught:
         config.load(raw | {"precision": "tf32", key: name})
-    assert str(caught.value) == (f"config: precision is tf32, but {key} is {name}, which says what products are too; set "
+    assert str(caught.value) == (f"config: precision is tf32, but {key} is {name!r}, which says what products are too; set "
                                  f"precision to float32, or {key} to exact")
     config.load(raw | {key: name})
     config.load(raw | {"precision": "tf32", "test_multiplier": "exact"})

@@ -1,7 +1,7 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
-They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and those
-too narrow for a warp, are gpu_gemm's.
+They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and
+those too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses

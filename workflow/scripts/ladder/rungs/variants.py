@@ -2,8 +2,8 @@
 
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
 results/parity.json for each precision. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that
-fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU, from
-the top of the ladder, then cpu. None has a lower precision than is asked for.
+fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU,
+from the top of the ladder, then cpu. None has a lower precision than is asked for.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from ladder.machine import driver
 
 OLDEST_GPU = 75   # compute capability 7.5: sm_75
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
-DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_opt_v2"}   # by precision
+DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16"}   # by precision
 RECORD = "parity.json"   # in results/
 
 
@@ -50,6 +50,8 @@ VARIANTS = {
                                 "with 8x8 of them per thread"),
     "gpu_3xtf32": Variant("cuda", "products on tensor cores: three of TF32 operands for one of float32", oldest=80),
     "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", oldest=80, precision="tf32"),
+    "gpu_bf16": Variant("cuda", "bfloat16 operands, 2 bytes each in shared memory, read as matrices (ldmatrix), for precision "
+                                "bfloat16", oldest=80, precision="bfloat16"),
 }
 
 

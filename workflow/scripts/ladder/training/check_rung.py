@@ -2,7 +2,8 @@
 
 Both rungs make a few updates with the run's batch size and a few with a smaller one, as at the end of an epoch, by the parity
 protocols; then both compute the output and the features of some images. Steps with Adam that are recorded and replayed have to
-give the bytes of single ones. Both rungs multiply with the precision that the rung is made for. A batch that would take the cpu rung long is smaller.
+give the bytes of single ones. Both rungs multiply with the precision that the rung is made for. A batch that would take the cpu
+rung long is smaller.
 """
 
 import json

@@ -16,7 +16,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
-from ladder.workflow import config as configuration  # noqa: E402  (after sys.path)
+from ladder.rungs import variants  # noqa: E402  (after sys.path)
+from ladder.workflow import config as configuration  # noqa: E402
 
 PAGE = ROOT / "docs" / "configuration.md"
 COLUMNS = 100
@@ -40,6 +41,8 @@ def page():
     """The text of docs/configuration.md."""
     text = (ROOT / "config.yaml").read_text()
     defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
+    documented = [name for name in rules["variant"]["enum"] if name == "auto" or variants.VARIANTS[name].role != "own"]
+    rules = {**rules, "variant": {**rules["variant"], "enum": documented}}
     return "\n".join([OPENING, *sections(text.split("\n\n", 1)[1], defaults, rules)])
 
 

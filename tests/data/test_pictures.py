@@ -262,6 +262,16 @@ def test_a_picture_keeps_a_small_copy_of_what_was_given():
     assert taken.remarks == ("scaled", "cropped around its centre")
 
 
+def test_a_garment_is_trimmed_scaled_to_the_whole_image_and_centred():
+    sheet = Image.new("L", (300, 200), 250)
+    sheet.paste(40, (100, 50, 160, 170))   # 60 x 120, dark on light
+    pixels, steps = pictures.fit(sheet.convert("RGB"), "fashion_mnist")
+    assert pixels.shape == (28, 28, 1) and steps == ("inverted", "its ink cut out", "scaled to 28 pixels", "centred")
+    rows, columns = (np.flatnonzero(pixels[..., 0].max(axis=axis) > 127) for axis in (1, 0))
+    assert (rows[0], rows[-1], columns[0], columns[-1]) == (0, 27, 7, 20)
+    assert "One picture is one garment." in pictures.rule("fashion_mnist")
+
+
 @pytest.mark.parametrize("dataset, words", [("mnist", ["inverted", "20 pixels", "centre of mass", "28 × 28"]),
                                             ("digits", ["inverted", "8 × 8 or 32 × 32", "enlarged to 32 × 32"]),
                                             ("cifar10", ["cropped around its centre", "32 × 32"])])

@@ -18,10 +18,10 @@ from ladder.store import artifacts
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "answered_by", "test_loss",
-        "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion",
-        "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
-        "ablation", "test_scores", "program", "reproduce"]
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "answered_by",
+        "test_loss", "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
+        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
+        "seeds", "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -387,6 +387,23 @@ def test_the_steps_of_a_point_are_told(lenet):
 def test_a_training_better_than_the_test_is_said_to_overfit(lenet):
     text = text_of(page_of(lenet))
     assert "if the training curve is far better than the dashed test line, the network overfits and needs more data" in text
+
+
+@pytest.mark.parametrize("patience, most, said", [
+    (0, 5, "The loss was smallest after epoch 3 of 5; the weights are those of the last."),
+    (2, 5, "It made all 5 epochs; the weights are those of epoch 3, where that loss was smallest. As the same images have "
+           "chosen the epoch, their scores are slightly optimistic."),
+    (2, 9, "The training stopped after epoch 5 of 9, because that loss had not fallen for 2 epochs; the weights are those of "
+           "epoch 3, where that loss was smallest. As the same images"),
+])
+def test_what_was_measured_on_the_hold_out_images_is_told(tmp_path, monkeypatch, patience, most, said):
+    run = synthetic_run.make(tmp_path, network="lenet_5", holdout=180, patience=patience, epochs=5)
+    monkeypatch.setitem(run["train"].metrics, "epochs_at_most", most)
+    text = text_of(page_of(run))
+    assert "After every epoch the loss and the accuracy were measured on the 180 hold-out images, which the training does " \
+           "not read, in 4.2 s altogether. " + said in text
+    assert "Dashed: the network on the hold-out images after each epoch." in text
+    assert "hold-out loss" in text and f"{run['train'].metrics['held_out']['loss'][0]:.6g}" in text
 
 
 def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):

@@ -26,7 +26,7 @@ from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.variants import VARIANTS
 from ladder.training import parity, plan
-from rung_checks import kernel_folder
+from rung_checks import SMALL, kernel_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -37,8 +37,6 @@ LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in 
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}
 FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
-# Largest deviation of small networks, where no rounding error changes the sign of a ReLU's input, by precision.
-SMALL = {"float32": 5e-5, "tf32": 5e-4, "bfloat16": 5e-3}
 # Largest deviation of an output, of its largest value: another order of a sum can move an operand to the next number.
 OUTPUT = {"float32": 1e-5, "tf32": 5e-4, "bfloat16": 4e-3}
 AUGMENTED = plan.Augmentation(flip=True, crop=2)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from ladder.arithmetic import multipliers
+from ladder.errors import UserError
 from ladder.machine import driver
 from ladder.rungs import variants
 
@@ -151,3 +152,38 @@ def test_without_numba_the_sequential_rung_is_not_offered(machine):
     assert variants.unavailable("cpu_sequential") == (
         "variant cpu_sequential needs Numba, not installed here (pip install -r envs/cpu.txt); set variant to auto or cpu")
     assert "auto or cpu" in variants.unavailable("gpu_basic")
+
+
+def test_a_row_in_a_folder_of_kernels_is_an_own_rung(tmp_path):
+    for name in ("mine", "another", "without_row"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine/rung.toml").write_text('technique = "less"\nbelow = "gpu_basic"\n')
+    (tmp_path / "another/rung.toml").write_text('below = "mine"\ntechnique = "more"\n')
+    found = variants._own_rungs(tmp_path)
+    assert list(found.items()) == [("another", variants.Variant("cuda", "more", "mine", "own")),
+                                   ("mine", variants.Variant("cuda", "less", "gpu_basic", "own"))]
+
+
+@pytest.mark.parametrize("row, fault", [
+    (b'technique = "less"', "it must have the texts technique and below, and nothing else"),
+    (b'technique = "less"\nbelow = 1', "it must have the texts technique and below, and nothing else"),
+    (b'technique = "less"\nbelow = "gpu_basic"\nrole = "rung"', "it must have the texts technique and below, and nothing else"),
+    (b"technique = less", "Invalid value"), (b"\xff", "can't decode byte 0xff"), (b"#" * 10**5, "10,000 at most"),
+])
+def test_a_row_that_cannot_be_read_is_named_in_one_line(tmp_path, row, fault):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/rung.toml").write_bytes(row)
+    with pytest.raises(UserError) as refused:
+        variants._own_rungs(tmp_path)
+    text = str(refused.value)
+    assert "mine/rung.toml" in text and fault in text and "\n" not in text and len(text) < 300
+
+
+@pytest.mark.parametrize("role", ["lesson", "own"])
+def test_auto_takes_neither_a_lesson_nor_an_own_rung(machine, tmp_path, monkeypatch, role):
+    machine(H200, "cupy")
+    monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic", role))
+    record(tmp_path, "other")
+    assert variants.uses_gpu("other") and "other" not in variants.candidates(tmp_path)
+    monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic"))
+    assert next(iter(variants.candidates(tmp_path))) == "other"

@@ -54,7 +54,7 @@ def test_the_schema_lists_the_available_choices():
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["enum"] == list(networks.NETWORKS)
-    assert properties["dataset"]["enum"] == ["digits", "mnist", "cifar10"] and set(FACTS) == {"digits", "mnist", "cifar10"}
+    assert set(properties["dataset"]["enum"]) == set(FACTS)
 
 
 def test_the_number_of_digits_is_the_one_that_the_limits_assume():
@@ -107,6 +107,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("patience", 3, "patience is 3, but there is no hold-out set to measure the loss on; set holdout to a number of training "
+     "images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
     ("autoencoder_filters", [8] * 6, "6 times a 2x2 pooling, which images of 32x32 do not survive; at most 5"),
     ("epochs", 10 ** 72, "epochs is 1" + 72 * "0" + ", but must be a whole number at least 0 and at most 1,000,000,000"),
@@ -146,7 +148,9 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
     ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
-    ("mnist_urls", ["file:///a"], "a list of 4"),
+    ("mnist_urls", ["file:///a"], "a list of 4"), ("fashion_mnist_urls", ["file:///a"] * 3, "a list of 4"),
+    ("svhn_urls", ["file:///a"], "a list of 2, each an http, https or file address"),
+    ("cifar100_urls", ["ftp://x"], "an http, https or file address"), ("dataset", "cifar1000", "did you mean cifar100?"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
      "fp16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),

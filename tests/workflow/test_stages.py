@@ -107,6 +107,8 @@ def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
     assert changed(settings, holdout=100) == set(stages.chain(settings)) - {"initial"}
     assert "holdout" not in stages.chain(settings)["data"].spec["params"]
     assert stages.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
+    assert changed(settings, patience=3) == set()
+    assert changed(held_out, patience=3) == {"train", "features", "svm", "map", "report"}
     assert changed(held_out, test_limit=20) == set() and "data" in changed(held_out, holdout=101)
 
 

@@ -930,6 +930,14 @@ def test_the_history_is_written_anew_each_time_and_names_runs(project):
         assert "results/history.html: 2 reports" in project.snakemake("results/history.html")
 
 
+def test_a_page_of_all_runs_has_those_of_the_same_command(project):
+    output = project.snakemake("--cores", "2", "results/history.html", "report", "--config", "name=second")
+    assert project.ran() == ["report"] and "results/history.html: 2 reports" in output
+    output = project.snakemake("--cores", "2", "results/index.html", "results/report.html", "--config", "name=third")
+    assert project.ran() == ["report"]
+    assert output.index(": copied from results/report/") < output.index("results/index.html: the latest run")
+
+
 def test_missing_pictures_are_named_before_any_training(fresh):
     for config, words in ((("--config", "predict=no such folder"), "there is no no such folder"), ((), "which pictures?")):
         output = fresh.snakemake("results/predictions.html", *config)

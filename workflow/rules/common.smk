@@ -297,6 +297,17 @@ def this_command(wildcards):
     return [command_started()]
 
 
+def after_runs(wildcards):
+    """Input function of pages on the content of results/: the pages of runs that this command makes too come first."""
+    pages = {
+        page
+        for role, found in FIXED.items()
+        for page in found
+        if COMMAND.targets & {role, *found}
+    }
+    return this_command(wildcards) + sorted(pages)
+
+
 def manifests(*wanted):
     if asked_for_lists():
         keep_failed_runs()

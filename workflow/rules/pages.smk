@@ -107,7 +107,7 @@ use rule publish as publish_parity with:
 
 rule diff:
     input:
-        this_command,
+        after_runs,
     output:
         update("results/diff.html"),
     log:
@@ -126,7 +126,7 @@ rule diff:
 
 rule history:
     input:
-        this_command,
+        after_runs,
     output:
         update("results/history.html"),
     log:
@@ -139,6 +139,23 @@ rule history:
     shell:
         "python3 workflow/scripts/make_history.py --output {output}"
         ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+
+
+# Made at the end of every command that makes a page, too.
+rule index:
+    input:
+        after_runs,
+    output:
+        update("results/index.html"),
+    log:
+        "logs/index.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    message:
+        "{output}: the latest run and all pages"
+    shell:
+        'python3 workflow/scripts/make_index.py 2>> "$LADDER_ERRORS" | tee {log:q}'
 
 
 rule predictions:

@@ -1,15 +1,16 @@
 """Stage `data`: the images, labels and class names of a dataset.
 
 params: dataset, train_limit; holdout or test_limit; cifar10_sha256 with cifar10.
-options: urls (a JSON list: mirrors of cifar10, or the four files of mnist) and downloads (the folder of downloaded files),
-both for these two datasets only.
+options: urls (a JSON list: mirrors of a dataset that is one file, else an address for each file) and downloads (the folder of
+downloaded files), for datasets that are downloaded.
 Writes train_images.npy, test_images.npy uint8 (N, height, width, channels) and train_labels.npy, test_labels.npy uint8 (N,);
 with holdout, test_images.npy and test_labels.npy are the hold-out set of training rows, and the test set is not read.
 """
 
 import json
 
-from ladder.data import datasets
+from ladder.data import datasets, official
+from ladder.data.facts import FACTS
 from ladder.errors import UserError
 from ladder.progress import log
 from ladder.workflow import stage_script
@@ -34,7 +35,9 @@ def _load(params, options, with_test=True):
         return datasets.cifar10(json.loads(options["urls"]), options["downloads"], params["cifar10_sha256"], with_test)
     if params["dataset"] == "mnist":
         return datasets.mnist(json.loads(options["urls"]), options["downloads"], with_test)
-    raise UserError(f"dataset {params['dataset']} is not known; choose digits, cifar10 or mnist")
+    if params["dataset"] in official.FILES:
+        return official.load(params["dataset"], json.loads(options["urls"]), options["downloads"], with_test)
+    raise UserError(f"dataset {params['dataset']} is not known; choose {', '.join(FACTS)}")
 
 
 if __name__ == "__main__":

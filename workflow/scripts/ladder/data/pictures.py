@@ -54,16 +54,19 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Digit:
-    """Preprocessing of a dataset's digits: scaled to `box` pixels, centred in grid x grid by their centre of mass (of_mass) or
-    their bounding box, then enlarged to the dataset's size."""
+    """Preprocessing of a dataset's digits, or of what else it shows (what): scaled to `box` pixels, centred in grid x grid by
+    their centre of mass (of_mass) or their bounding box, then enlarged to the dataset's size."""
 
     box: int
     grid: int
     of_mass: bool
+    what: str = "digit"
 
 
 # MNIST's: yann.lecun.com/exdb/mnist. scikit-learn's digits: bitmaps that the digit fills, averaged to 8x8.
 DIGITS = {"mnist": Digit(20, 28, True), "digits": Digit(8, 8, False)}
+# Fashion-MNIST's garments are preprocessed likewise (Xiao, Rasul and Vollgraf, 2017): trimmed, scaled, inverted, centred.
+LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 
 
 # Finding.
@@ -186,8 +189,8 @@ def _to_rgb(image):
 def fit(image, dataset):
     """(uint8 (H, W, C) of the dataset's shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
     height, width, channels = FACTS[dataset].shape
-    if dataset in DIGITS:
-        grey, steps = _digit(_grey(image), DIGITS[dataset], (height, width))
+    if dataset in LIGHT_ON_DARK:
+        grey, steps = _digit(_grey(image), LIGHT_ON_DARK[dataset], (height, width))
         return np.repeat(grey[..., None], channels, axis=2), steps
     fitted, steps = _photograph(image, (width, height))
     pixels = np.asarray(fitted if channels == 3 else fitted.convert("L"))
@@ -197,17 +200,17 @@ def fit(image, dataset):
 def rule(dataset):
     """Description of `fit` for the dataset, as sentences for a page."""
     height, width, _ = FACTS[dataset].shape
-    if dataset not in DIGITS:
+    if dataset not in LIGHT_ON_DARK:
         return (f"Each picture is scaled until its shorter side has {min(height, width)} pixels, and cropped around its centre "
                 f"to {width} × {height}.")
-    digit = DIGITS[dataset]
+    digit = LIGHT_ON_DARK[dataset]
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
     enlarged = f", which is enlarged to {width} × {height} like the dataset's own" if digit.grid != width else ""
-    return (f"The network knows light digits on a dark background. Each picture is converted to grey, and inverted if its "
-            f"border is brighter than the digit. Its ink (pixels that differ from the border by more than {100 * NOISE:.0f} % "
-            f"of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
+    return (f"The network knows light {digit.what}s on a dark background. Each picture is converted to grey, and inverted if "
+            f"its border is brighter than the {digit.what}. Its ink (pixels that differ from the border by more than "
+            f"{100 * NOISE:.0f} % of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
             f"{digit.grid} × {digit.grid}{enlarged}. A picture of exactly {_sizes(digit, width)} pixels is used as it is, "
-            "inverted if necessary. One picture is one digit.")
+            f"inverted if necessary. One picture is one {digit.what}.")
 
 
 def _sizes(digit, width):
@@ -256,7 +259,7 @@ def _cut(ink):
     """The bounding box of ink (H, W), 0 to 1, with noise removed."""
     strongest = ink.max()
     if strongest < FAINTEST:
-        raise PictureError("blank: nothing on it stands out as a digit")
+        raise PictureError("blank: nothing on it stands out from its background")
     ink = np.clip(ink / strongest - NOISE, 0, None) / (1 - NOISE)
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
     return ink[rows[0]:rows[-1] + 1, columns[0]:columns[-1] + 1]

@@ -27,7 +27,7 @@ def summary(inputs, version, params=None):
     loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
     are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
     answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
-    many training images.
+    many training images; held_out: see report_sections.held_out.
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -56,6 +56,7 @@ def summary(inputs, version, params=None):
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
         "curves": report_sections.curves(inputs),
+        "held_out": report_sections.held_out(inputs),
         "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),

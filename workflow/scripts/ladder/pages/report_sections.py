@@ -201,9 +201,10 @@ BY = ("step", "epoch", "seconds")   # what the curves of a training can be drawn
 
 
 def loss_curve(inputs, average_image):
-    """The training loss by step with a reference line: the loss of the average image, or the network's loss on test images.
+    """The training loss by step with that on the hold-out images after each epoch, if there are any, and a reference line.
 
-    None if nothing was trained.
+    That is the loss of the average image, or without hold-out images the network's loss on test images. None if nothing was
+    trained.
     """
     if "train" not in inputs:
         return None
@@ -213,7 +214,7 @@ def loss_curve(inputs, average_image):
         level = (_scored_images(inputs), inputs["evaluate"].metrics["loss"])
     sums = train.tensors("history.safetensors")["losses"] * batch_sizes(train, inputs["data"].metrics["train"])
     what = "cross-entropy" if "evaluate" in inputs else "mean squared error"
-    return _curve(inputs, f"Loss, {what}", sums, charts.loss_axis, level, "{:.4g}".format)
+    return _curve(inputs, f"Loss, {what}", sums, charts.loss_axis, level, "{:.4g}".format, "held_out_losses")
 
 
 def accuracy_curve(inputs):
@@ -221,7 +222,8 @@ def accuracy_curve(inputs):
     if "evaluate" not in inputs or "train" not in inputs:
         return None
     hits, tested = inputs["train"].tensors("history.safetensors")["hits"], headline(inputs)
-    return _curve(inputs, "Accuracy", hits, charts.share_axis, (_scored_images(inputs), tested["value"]), templates.percent)
+    return _curve(inputs, "Accuracy", hits, charts.share_axis, (_scored_images(inputs), tested["value"]), templates.percent,
+                  "held_out_hits")
 
 
 def curves(inputs):
@@ -237,21 +239,42 @@ def curves(inputs):
             **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart}}
 
 
+def held_out(inputs):
+    """What the training measured on hold-out images after each epoch, JSON-able; None without any.
+
+    {"step": steps made, "loss", "accuracy": None if the network does not classify, "best_epoch": with the smallest loss, the
+    first of equals, "patience", "stopped": whether the training ended early, "epochs_at_most", "seconds": of measuring}.
+    """
+    found = inputs["train"].metrics.get("held_out") if "train" in inputs else None
+    if found is None:
+        return None
+    metrics, params = inputs["train"].metrics, inputs["train"].manifest["spec"]["params"]
+    steps = inputs["train"].tensors("history.safetensors")["held_out_steps"]
+    return {"step": steps.tolist(), **found, "patience": params["patience"],
+            "epochs_at_most": metrics["epochs_at_most"], "stopped": metrics["epochs"] < metrics["epochs_at_most"]}
+
+
 def _scored_images(inputs):
     return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 
 
-def _curve(inputs, title, sums, axis, level, text):
+def _curve(inputs, title, sums, axis, level, text, measured):
     """A chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps.
 
-    level: (name, value) of a reference line or None. Returns a chart of charts.lines with "window", steps in a point, "kind".
+    level: (name, value) of a reference line or None; measured: name of the history of the hold-out images, whose curve takes
+    the place of a reference line on the same images. Returns a chart of charts.lines with "window", steps in a point, "kind".
     """
     images, steps = inputs["data"].metrics["train"], len(sums)
     sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
     by = paces(inputs["train"], images)
     points = [((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum())) for window in windows]
     series = [{"name": "training", "label": "training", "series": 1, "by": by, "points": points}]
-    if level:
+    if found := held_out(inputs):
+        values = inputs["train"].tensors("history.safetensors")[measured]
+        values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
+        series.append({"name": "hold-out", "label": f"hold-out {text(values[-1])}", "series": 2, "by": by,
+                       "points": list(zip(found["step"], map(float, values), strict=True))})
+    if level and not (found and level[0] == _scored_images(inputs)):
         name, value = level
         series.append({"name": name, "label": f"{name} {text(value)}", "series": "level", "by": by,
                        "points": [(0, value), (steps, value)]})

@@ -55,7 +55,8 @@ def compare(network, names, batch, run):
             rung["fault"] = _fault(error)
             log.info("%s: %s", variant, rung["fault"])
         rungs.append(rung)
-    passed = sorted((rung for rung in rungs if rung.get("passed")), key=lambda rung: rung["step"], reverse=True)
+    passed = [rung for rung in rungs if rung.get("passed") and variants.is_for_auto(rung["variant"])]
+    passed.sort(key=lambda rung: rung["step"], reverse=True)   # of a precision, the fastest is the last
     return {
         "machine": variants.machine(), "network": network.name, "batch": batch, "rungs": rungs,
         "unavailable": {name: variants.unavailable(name) for name in variants.VARIANTS if name not in names},

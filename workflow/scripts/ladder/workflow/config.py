@@ -369,6 +369,9 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    if config["patience"] and not config["holdout"]:
+        raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
+                        "holdout to a number of training images, or patience to 0")
     left = _training_images(config)
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"

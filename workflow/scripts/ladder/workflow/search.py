@@ -21,11 +21,12 @@ HOLDOUT = 0.1     # the default, as a share of the training images
 DRAWS = 100       # draws per run of the budget, at most, to find different runs
 DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
-FIXED = {"dataset", "train_limit", "test_limit", "holdout", "cifar10_urls", "cifar10_sha256", "mnist_urls", "name", "tags",
-         "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
+URLS = {f"{dataset}_urls" for dataset in FACTS}
+FIXED = {"dataset", "train_limit", "test_limit", "holdout", *URLS, "cifar10_sha256", "name", "tags", "compare", "multipliers",
+         "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
-                "keep", "confirm", "mnist_urls"}
+                "keep", "confirm", *(URLS - {"cifar10_urls"})}
 
 
 @dataclasses.dataclass(frozen=True)

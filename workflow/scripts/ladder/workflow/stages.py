@@ -340,6 +340,7 @@ def _train(config, classifies):
     keys += [] if classifies else ["gradient_scale"]
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
+    keys += ["patience"] if config["holdout"] else []
     return {**_pick(config, *keys), **_multiplier(config)}
 
 

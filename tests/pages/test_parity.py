@@ -34,7 +34,7 @@ def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(
                "parity": {**first["parity"], "momentum": {**first["parity"]["momentum"], "tolerance": 1e-3}}}
     made = {**summary, "rungs": [*summary["rungs"], rounded], "fastest": {"float32": "cpu", "tf32": "gpu_tf32"}}
     text = text_of(parity_page.page(made, "2026-01-31T12:34:56Z"))
-    assert "The fastest rung that passed is cpu. The fastest rung that passed at precision tf32 is gpu_tf32. From now on" in text
+    assert "rung that passed is cpu. The fastest rung that passed at precision tf32 is gpu_tf32. From now on" in text
     assert "Rungs for a lower precision (gpu_tf32) round the operands of products, and so does the cpu rung" in text
     assert text.count("at most 1e-03") == 1 and text.count("at most 5e-05") == 1
     assert "lower precision" not in text_of(parity_page.page(summary, "2026-01-31T12:34:56Z"))

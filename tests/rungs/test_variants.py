@@ -184,6 +184,6 @@ def test_auto_takes_neither_a_lesson_nor_an_own_rung(machine, tmp_path, monkeypa
     machine(H200, "cupy")
     monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic", role))
     record(tmp_path, "other")
-    assert variants.uses_gpu("other") and "other" not in variants.candidates(tmp_path)
+    assert variants.uses_gpu("other") and "other" not in variants.candidates("float32", tmp_path)
     monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic"))
-    assert next(iter(variants.candidates(tmp_path))) == "other"
+    assert next(iter(variants.candidates("float32", tmp_path))) == "other"

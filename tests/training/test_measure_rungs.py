@@ -131,7 +131,8 @@ def test_a_rung_that_ends_its_process_leaves_the_others_alone(monkeypatch, tmp_p
     with measure_rungs.apart({"network": "small"}, 4, 1) as run:
         found = measure_rungs.compare(NETWORK, names, 4, run)
     assert [rung.get("fault") for rung in found["rungs"]] == [
-        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None]
+        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None,
+        None]
     assert found["fastest"] == {"float32": "gpu_opt_v2", "tf32": "gpu_tf32"}
     processes = [rung["process"] for rung in found["rungs"] if "process" in rung]
     assert len(set(processes)) == 2   # after a failure it is a new one

@@ -46,7 +46,7 @@ CLASSIFYING = {
 }
 
 # The least tolerance where operands are rounded: another order of a sum can move one of them to the next number.
-ROUNDED = {"float32": 0, "tf32": 1e-3, "bfloat16": 5e-3}
+ROUNDED = {"float32": 0, "tf32": 1e-3, "bfloat16": 2e-3}
 
 
 def protocols(network, precision="float32"):

@@ -167,6 +167,30 @@ def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_
     assert network.needed_for(network.features) == network.layers[:-1]
 
 
+@pytest.mark.parametrize("depth, parameters", [(11, 9_231_114), (16, 14_728_266)])
+def test_vgg_has_the_published_size_of_the_cifar_form_but_for_the_biases_before_normalisations(depth, parameters):
+    """As counted where each convolution has a bias, which the normalisation after it would subtract again."""
+    network = networks.build(f"vgg{depth}")
+    filters = [layer.output_shape[2] for layer in network.layers if layer.kind == "conv2d"]
+    assert len(filters) + 3 == depth   # with three dense layers in place of the one here
+    assert network.parameter_count == parameters - sum(filters)
+    assert network.layer("flat").output_shape == (1, 1, 512)
+
+
+def test_alexnet_has_the_filters_of_one_tower_and_its_dense_layers_read_4x4_pixels():
+    network = networks.build("alexnet")
+    convolutions = ((5, 3, 64), (5, 64, 192), (3, 192, 384), (3, 384, 256), (3, 256, 256))
+    assert network.parameter_count == sum(convolution(*of) for of in convolutions) + dense(4 * 4 * 256, 4096, 4096, 10)
+    assert [layer.name for layer in network.layers if layer.kind == "dropout"] == ["drop6", "drop7"]
+    assert [layer.name for layer in network.layers if layer.kind == "lrn"] == ["lrn1", "lrn2"]
+
+
+@pytest.mark.parametrize("name", ["vgg11", "vgg16"])
+def test_vgg_pads_smaller_images(name):
+    network = networks.build(name, MNIST)
+    assert network.layer("padded").output_shape == (32, 32, 1) and network.layer("flat").output_shape == (1, 1, 512)
+
+
 def test_lenet_5_pads_smaller_images():
     assert networks.build("lenet_5", (12, 12, 1)).layer("flat").output_shape == (1, 1, 400)
 

@@ -406,6 +406,12 @@ def test_what_was_measured_on_the_hold_out_images_is_told(tmp_path, monkeypatch,
     assert "hold-out loss" in text and f"{run['train'].metrics['held_out']['loss'][0]:.6g}" in text
 
 
+def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch):
+    assert "Went on" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].manifest, "notes", {"goes_on_from": "t0", "after_step": 1234})
+    assert "Went onafter step 1,234from t0, whose steps are the first of this training" in text_of(page_of(digits))
+
+
 def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):
     soft, bad = "Soft edges are normal", "The network has not learned to reconstruct yet"
     text = text_of(page_of(digits))

@@ -46,6 +46,7 @@ RUNS = [
     {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
+    {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]

@@ -21,7 +21,11 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.store import first_use as checks, manifests as kept
+from ladder.store import (
+    first_use as checks,
+    manifests as kept,
+    shorter as shorter_trainings,
+)
 from ladder.training import first_use
 from ladder.workflow import (
     array_libraries,
@@ -41,6 +45,7 @@ FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
     "network": ["results/network.html"],
+    "gradients": ["results/gradients.html", "results/gradients.json"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
     "multipliers": [
         "results/multipliers.html",
@@ -126,6 +131,7 @@ def load_settings():
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
             "network": stages.network_page(settings),
+            "gradients": stages.gradients_page(settings),
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
             "search": stages.comparison(
@@ -420,6 +426,22 @@ def options(*keys, **others):
     return texts
 
 
+def training_options(wildcards):
+    """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
+    shorter = goes_on_from(wildcards.version)
+    folder = f"results/train/{shorter}" if shorter else ""
+    given = options("data_residency", "plan", "multiplier", "monitor")(wildcards)
+    return f"{given} --option goes_on_from={folder}"
+
+
+@functools.cache
+def goes_on_from(version):
+    """The version of the finished training that this one goes on from, None if there is none or the user forces the stage."""
+    if version in remade():
+        return None
+    return shorter_trainings.find(BY_VERSION[version].spec, version)
+
+
 def remake(wildcards):
     """--remake if the user forces the stage; without it a stage uses an artifact that another run has finished meanwhile."""
     return "--remake" if wildcards.version in remade() else ""
@@ -452,7 +474,9 @@ def why(wildcards):
         return "asked for"
     if damage(keyed.version):
         return f"damaged: {damage(keyed.version)}"
-    return stages.why(keyed) or "made again"
+    shorter = goes_on_from(keyed.version)
+    going_on = f", goes on from {shorter}" if shorter else ""
+    return (stages.why(keyed) or "made again") + going_on
 
 
 def reached():

@@ -8,6 +8,7 @@ localrules:  # not inherited by derived rules
     publish_multipliers,
     publish_search,
     publish_network,
+    publish_gradients,
     publish_parity,
 
 
@@ -88,6 +89,18 @@ use rule publish as publish_network with:
         "logs/publish_network.log",
     params:
         folder=CHAIN["network"].folder,
+
+
+use rule publish as publish_gradients with:
+    input:
+        made("gradients"),
+        outdated("gradients"),
+    output:
+        update(FIXED["gradients"]),
+    log:
+        "logs/publish_gradients.log",
+    params:
+        folder=CHAIN["gradients"].folder,
 
 
 use rule publish as publish_parity with:

@@ -40,7 +40,8 @@ def _step_bars(ran):
     """Bars of the time of a step, with notes of the speed relative to the cpu rung."""
     slowest = max((rung["step"] for rung in ran), default=1)
     reference = next((rung["step"] for rung in ran if rung["variant"] == REFERENCE), None)
-    return [{"name": rung["variant"], "length": round(100 * rung["step"] / slowest, 2), "text": milliseconds(rung["step"]),
+    return [{"name": rung["variant"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
+             "text": milliseconds(rung["step"]),
              "note": f"{reference / rung['step']:.2g}× {REFERENCE}" if reference else ""} for rung in ran]
 
 

@@ -14,7 +14,17 @@ from ladder import sources
 from ladder.classifiers import metrics
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
+from ladder.pages import (
+    evaluations,
+    feature_sections,
+    intervals,
+    report_sections,
+    reproduce,
+    roles,
+    rule_graph,
+    templates,
+    verdicts,
+)
 from ladder.store import lineage
 
 
@@ -78,7 +88,8 @@ def summary(inputs, version, params=None):
         "test_scores": evaluations.test_scores(inputs),
         "program": program.state(sources.ROOT),
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
+                      "network_file": reproduce.network_file(params)},
     }
 
 
@@ -128,6 +139,7 @@ def context(inputs, numbers):
         "average_image": average_image,
         "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
         "fit": report_sections.fit(inputs),
+        "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
@@ -150,6 +162,7 @@ def context(inputs, numbers):
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
+        "rule_graph": rule_graph.graph(numbers["reproduce"]["stages"]),
     }
 
 
@@ -231,7 +244,7 @@ def _settings(inputs):
     """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
-        params = one.manifest["spec"]["params"]
+        params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
         main = role.partition("_")[0]
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]

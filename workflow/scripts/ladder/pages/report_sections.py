@@ -364,7 +364,7 @@ def classes(inputs):
         return round(100 * (value - cut) / (1 - cut), 2)
 
     totals = dict(zip(metrics["per_class"], map(sum, metrics["confusion"]), strict=True))
-    rows = [{"name": name, "length": place(value), "text": templates.percent(value),
+    rows = [{"name": name, "value": value, "length": place(value), "text": templates.percent(value),
              "note": f"of {totals[name]:,}", "mark": place(control[name]) if control else None,
              "mark_text": templates.percent(control[name]) if control else None}
             for name, value in sorted(found.items(), key=lambda item: -item[1])]

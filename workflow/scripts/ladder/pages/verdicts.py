@@ -67,10 +67,11 @@ def sentence(inputs, found, networks, dataset):
     n = data.metrics["test"]
     told = intervals.share(own.metrics["accuracy"], n)
     against = [_against(control) for control in found["controls"]]
-    concluded = conclusion(inputs, found)
+    concluded, space = conclusion(inputs, found), templates.NARROW_SPACE
     return (f"{_subject(inputs, networks)} classifies {told['text']} of {n:,} "
-            f"{metrics.scored_on(data.manifest['spec']['params'])} images of {dataset} correctly (95 % interval "
-            f"{told['interval_text']} %): {templates.listed(against)}{f'; {concluded}' if concluded else ''}.")
+            f"{metrics.scored_on(data.manifest['spec']['params'])} images of {dataset} correctly "
+            f"(95{space}% interval {told['interval_text']}{space}%): {templates.listed(against)}"
+            f"{f'; {concluded}' if concluded else ''}.")
 
 
 def _subject(inputs, networks):

@@ -4,6 +4,8 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 """
 
 import functools
+import hashlib
+import json
 import pathlib
 import re
 
@@ -16,7 +18,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
 # Defaults that a stage's parameters omit.
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.
@@ -90,6 +92,8 @@ def settings(roles):
             found |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
             found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if table := manifest["spec"]["params"].get("table"):   # of a network of a person's own
+                found["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
             if role == "initial" and (file := start_file(manifest)):
                 found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):

@@ -233,6 +233,12 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
     return build.plan()
 
 
+def step_bytes(network, variant, batch, optimizer):
+    """Bytes of the buffers of a training step of `batch` images, without the data set; optimizer: its name."""
+    settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer))
+    return sum(training_plan(settings, Dataset(batch, "uint8"), Length(1, 1)).bytes_by_purpose().values())
+
+
 def trained_layers(network):
     """The layers that the output depends on, in execution order."""
     return network.needed_for(network.layers[-1].name)

@@ -61,6 +61,11 @@ class Training:
         return self._fetch(self._values)
 
     @property
+    def averages(self):
+        """Name -> float32 array with the optimizer's running averages."""
+        return self._fetch(self._state[len(self._values):])
+
+    @property
     def kept(self):
         """The values that the run is for, as `values`: with patience those of the best epoch, else the current ones."""
         return self.held_out.best if self.held_out and self.held_out.patience else self.values
@@ -153,14 +158,23 @@ class Training:
         if not {*self._state, *(f"history.{name}" for name in self.history), *measured} <= tensors.keys():
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
-        for name in self._state:
-            self.executor.fill(self._shared[name], tensors[name])
-        self.history = {name: tensors[f"history.{name}"].copy() for name in self.history}
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.executor.seconds = state["by_operation"]
+        history = {name: tensors[f"history.{name}"] for name in self.history}
+        self.go_on(tensors, history, state["step"], state["seconds"], state["by_operation"])
         if self.held_out:
             self.held_out.restore(tensors)
         return True
+
+    def go_on(self, tensors, history, step, seconds, by_operation):
+        """Continue after `step` steps.
+
+        tensors: name -> values and running averages; history: name -> numbers of these steps; seconds, by_operation: spent on
+        them, in all and by category.
+        """
+        for name in self._state:
+            self.executor.fill(self._shared[name], tensors[name])
+        for name, values in self.history.items():
+            values[:step] = history[name][:step]
+        self.step, self.seconds, self.executor.seconds = step, seconds, dict(by_operation)
 
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""

@@ -1,16 +1,12 @@
 """The configuration: values are converted to their types and checked before anything is hashed."""
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import itertools
 import math
 import pathlib
-import sys
-import unicodedata
 
-import jsonschema
 import yaml
 
 from ladder import files
@@ -18,11 +14,13 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.errors import UserError, excerpt
-from ladder.machine import runtime
+from ladder.machine import driver, runtime
 from ladder.network import networks
+from ladder.progress import size
 from ladder.rungs import variants
-from ladder.training import first_use
-from ladder.workflow import array_libraries, stages
+from ladder.training import first_use, plan
+from ladder.workflow import array_libraries, network_files, stages
+from ladder.workflow.values import coerce, describe, nearest
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
@@ -32,7 +30,6 @@ ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
 MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
-UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
 MOST_VALUES, MOST_LEVELS = 20_000, 10   # of one key: the number of its values, and how deep they are nested
 
 
@@ -96,9 +93,11 @@ def _check_size(key, value):
 
 def resolve(config):
     """The loaded `config` with `auto` and `all` resolved on this machine: the settings that versions are computed from."""
+    variant = chosen_variant(config)[0]
+    _check_memory(config, variant)
     return {
         **config,
-        "variant": chosen_variant(config)[0],
+        "variant": variant,
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
@@ -264,100 +263,6 @@ def load_schema():
     return schema
 
 
-def coerce(key, value, rule):
-    """`value` of `key` converted to the type that `rule` (a JSON schema) requires; raises UserError if that is impossible."""
-    read = value
-    if rule.get("type") == "array":
-        read = [coerce(key, item, rule["items"]) for item in _as_list(value)]
-    if "properties" in rule and isinstance(value, dict):
-        for name in value:
-            if name not in rule["properties"]:
-                raise UserError(f"config: {key} has no {excerpt(str(name))}{nearest(name, rule['properties'])}")
-        return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
-    for alternative in rule.get("anyOf", [rule]):
-        for reading in _readings(read, alternative):
-            if jsonschema.Draft202012Validator(alternative).is_valid(reading):
-                return reading
-    shown = "empty" if value in (None, "", []) else excerpt(value)
-    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
-
-
-def describe(rule):
-    """The values that a JSON schema allows, in words: its `expected`, else its type and limits."""
-    if "expected" in rule:
-        return rule["expected"]
-    if "anyOf" in rule:
-        return " or ".join(describe(alternative) for alternative in rule["anyOf"])
-    if _choices(rule):
-        *most, last = map(str, _choices(rule))
-        return f"{', '.join(most)} or {last}" if most else last
-    if rule["type"] == "array":
-        return f"a list{_length(rule)}, each {describe(rule['items'])}{', none twice' if rule.get('uniqueItems') else ''}"
-    limits = " and ".join(f"{words} {rule[name]:{',' if rule[name] < 1e12 else 'g'}}" for name, words in (
-        ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
-        if name in rule)
-    kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(rule["type"], rule["type"])
-    return f"{kind} {limits}".strip()
-
-
-def _length(rule):
-    """How many elements an array may have, in words."""
-    least, most = rule.get("minItems", 0), rule.get("maxItems")
-    if most is None:
-        return f" of at least {least}" if least else ""
-    return f" of {most}" if least == most else f" of {least} to {most}" if least else f" of at most {most}"
-
-
-def _readings(value, rule):
-    """Possible readings of `value` for `rule`; the schema decides which are valid."""
-    if _choices(rule):
-        return [choice for choice in _choices(rule) if choice == value]
-    match rule["type"]:
-        case "integer" | "number":
-            return _numbers(value, rule["type"])
-        case "boolean":
-            words = {"true": True, "yes": True, "false": False, "no": False}
-            word = value.lower() if isinstance(value, str) else ""
-            return [value] if isinstance(value, bool) else [words[word]] if word in words else []
-        case "null":
-            return [None] if value in (None, "null") else []
-        case "object":
-            return [value] if isinstance(value, dict) else []
-        case "string":   # without line breaks and what Python makes of bytes that are no text
-            return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
-    return [value]
-
-
-def _numbers(value, kind):
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return []
-    try:
-        number = int(value) if isinstance(value, str) else value
-    except ValueError:
-        try:
-            number = float(value)
-        except ValueError:
-            return []
-    if not abs(number) <= sys.float_info.max:   # infinite, not a number, or an integer that no float can hold
-        return []
-    if kind == "integer":
-        return [int(number)] if number == int(number) else []
-    return [float(number)]
-
-
-def _choices(rule):
-    """The fixed values of a rule, in all its alternatives."""
-    alternatives = rule.get("anyOf", [rule])
-    return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
-
-
-def nearest(value, choices):
-    """'; did you mean x?' with the closest of the choices, '' if none is close."""
-    text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    found = difflib.get_close_matches(text, choices, n=1, cutoff=0.7)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
 def _check_together(config):
     """Check combinations of keys."""
     facts = FACTS[config["dataset"]]
@@ -393,6 +298,22 @@ def _check_training(config):
     key = "epochs" if config["steps"] == "none" else "steps"
     if training == "patches_then_gradient" and not config[key]:
         raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")
+
+
+def _check_memory(config, variant):
+    """Check that a training step of a person's own network fits this machine, before anything runs."""
+    if not network_files.is_file(config["network"]) or runtime.jobs_run_elsewhere() or variants.unavailable(variant):
+        return
+    network, batch = networks.from_params(stages.network_params(config)), config["batch_size"]
+    on_gpu = variants.uses_gpu(variant)
+    most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
+    needed, one, two = (plan.step_bytes(network, variant, images, config["optimizer"]) for images in (batch, 1, 2))
+    if needed <= most:
+        return
+    fits = batch - -(-(needed - most) // (two - one))
+    advice = f"batch_size {fits} or less fits" if fits > 0 else f"its {network.parameter_count:,} parameters alone are too many"
+    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed)}, but this {where} "
+                    f"has {size(most)}; {advice}")
 
 
 def _training_images(config):

@@ -14,7 +14,7 @@ from ladder.data.facts import FACTS
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.workflow import config as configuration
-from ladder.workflow import stages
+from ladder.workflow import stages, values
 
 BUDGET = 20
 HOLDOUT = 0.1     # the default, as a share of the training images
@@ -150,13 +150,13 @@ def _values(key, rule):
     """The Choices or Range of a key, with values in the types of the configuration."""
     schema = configuration.load_schema()["properties"]
     if key not in schema:
-        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{configuration.nearest(key, schema)}")
+        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, schema)}")
     if key in FIXED:
         raise UserError(f"config: search cannot vary {key}: all its runs are scored on the same images")
     if isinstance(rule, list):
         if not rule:
             raise UserError(f"config: search names no value for {key}")
-        return Choices(tuple(configuration.coerce(key, value, schema[key]) for value in rule))
+        return Choices(tuple(values.coerce(key, value, schema[key]) for value in rule))
     return _range(key, rule, schema[key])
 
 
@@ -164,8 +164,8 @@ def _range(key, rule, schema):
     named = f"search.keys.{key}"
     if not isinstance(rule, dict) or not {"min", "max"} <= rule.keys():
         raise UserError(f"config: {named} must be a list of values, or a range: {{min: 1, max: 9, scale: log}}")
-    low, high = (configuration.coerce(key, rule[end], schema) for end in ("min", "max"))
-    rule = configuration.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
+    low, high = (values.coerce(key, rule[end], schema) for end in ("min", "max"))
+    rule = values.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
     log = rule.get("scale", "linear") == "log"

@@ -1,4 +1,4 @@
-"""The stages, and the version of each artifact: a hash of everything that may change its bytes. Standard library only.
+"""The stages, and the version of each artifact: a hash of everything that may change its bytes.
 
 An artifact lives in results/<stage>/<version>/. Its version is a hash of the stage's parameters, the text of its source
 files, and its parents' versions. A chain holds the artifacts of one configuration by role; most stages have one role,
@@ -20,6 +20,7 @@ from ladder.machine import libraries
 from ladder.network import networks
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
+from ladder.workflow import network_files
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
@@ -47,6 +48,7 @@ RULES = {
     "multipliers": "compare_multipliers",
     "search": "search_runs",
     "network": "draw_network",
+    "gradients": "check_gradients",
     "parity": "check_parity",
 }
 PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
@@ -67,7 +69,7 @@ def stage_sources(stage, params):
     include the pages' templates, all templates.
     """
     found = script_sources(stage)
-    variants = [params["variant"]] if "variant" in params else params.get("variants", [])
+    variants = [*params.get("variants", []), *([params["variant"]] if "variant" in params else [])]
     rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in found]
     return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
 
@@ -280,7 +282,11 @@ OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
 
 
 def network_params(config):
-    """The parameters of networks.from_params: the network's name, input and options."""
+    """The parameters of networks.from_params: the network's name, input and options, or the table in a person's own file."""
+    if network_files.is_file(config["network"]):
+        facts = FACTS[config["dataset"]]
+        params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
+        return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
     facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
     options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
@@ -290,6 +296,12 @@ def network_params(config):
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
     return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+
+
+def gradients_page(config):
+    """The check of the network's backward pass, which is part of no chain."""
+    params = {**network_params(config), **_pick(config, "variant"), "variants": ["cpu_sequential"]}   # of the reference
+    return _keyed("gradients", "gradients", params)
 
 
 def parity(config, variants, machine):

@@ -50,7 +50,7 @@ COMPILED = compiled_launches(RUNG, gpu_bf16.LAUNCHES, "bfloat16")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source, defines", COMPILED, ids=str)
 def test_every_gpu_from_sm_80_on_can_run_it_as_the_rung_claims(source, defines, architecture):
-    check_compiled(source, defines, architecture, "m16n8k16.row.col.f32.bf16", products=1)
+    check_compiled(source, defines, architecture, "m16n8k16.row.col.f32.bf16", products=1, by_matrices=True)
 
 
 def test_every_file_is_launched():

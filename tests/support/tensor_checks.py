@@ -107,16 +107,18 @@ def compiled_launches(rung, launches, name):
     return sorted(launch for launch in found if any(define.startswith("WARP_M") for define in launch[1]))
 
 
-def check_compiled(source, defines, architecture, instruction, products):
+def check_compiled(source, defines, architecture, instruction, products, by_matrices=False):
     """No spills, two blocks of 256 threads on a multiprocessor, and in a step the instructions that the tile needs.
 
-    products: of a pair of fragments.
+    products: of a pair of fragments; by_matrices: whether ldmatrix reads the fragments, four 8x8 matrices at a time.
     """
     made = compiled(source, defines, architecture)
     sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", " ".join(defines))}
-    pairs = sizes["WARP_M"] // 16 * (sizes["WARP_N"] // 8)
+    down, across = sizes["WARP_M"] // 16, sizes["WARP_N"] // 8
+    pairs = down * across
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
     assert made.ptx.count(f"mma.sync.aligned.{instruction}") == pairs * products
     assert made.ptx.count("mma.sync") == pairs * products
+    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2 if by_matrices else 0)

@@ -166,8 +166,11 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("image_size", [2, 32], "image_size is 2, but must be"), ("image_channels", 4, "image_channels is 4, but must be 3 or 1"),
     ("test_share", 0, "test_share is 0, but must be a number above 0 and below 1"), ("test_share", 1, "test_share is 1"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
-     "fp16, tf32, bf16 or the file of a table; did you mean am32?"),
+     "fp16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("precision", "bf16", "precision is 'bf16', but must be float32, tf32 or bfloat16"),
+    ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
+     "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
 ])
@@ -252,6 +255,27 @@ def test_names_of_multipliers_in_versions(raw, tmp_path):
     found = resolved(test_multiplier=str(table))
     assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
     assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
+
+
+@pytest.mark.parametrize("key, name", [("multiplier", "am32"), ("test_multiplier", "fp16")])
+def test_a_lower_precision_and_a_multiplier_exclude_each_other(raw, key, name):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {"precision": "tf32", key: name})
+    assert str(caught.value) == (f"config: precision is tf32, but {key} is {name!r}, which says what products are too; set "
+                                 f"precision to float32, or {key} to exact")
+    config.load(raw | {key: name})
+    config.load(raw | {"precision": "tf32", "test_multiplier": "exact"})
+
+
+@pytest.mark.parametrize("variant", variants.VARIANTS)
+def test_a_rung_runs_at_the_precision_that_it_is_made_for_and_one_of_float32_at_any(raw, variant):
+    made_for = variants.VARIANTS[variant].precision
+    for precision in multipliers.PRECISIONS:
+        if made_for in ("float32", precision):
+            config.load(raw | {"variant": variant, "precision": precision})
+        else:
+            with pytest.raises(UserError, match=f"set precision to {made_for}, or variant to auto"):
+                config.load(raw | {"variant": variant, "precision": precision})
 
 
 def test_options_of_the_features_apply_one_after_another(raw):

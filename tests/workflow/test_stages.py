@@ -401,6 +401,16 @@ def test_a_multiplier_counts_where_it_makes_products(settings):
     assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
 
 
+def test_a_precision_counts_where_products_are_made(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert changed(lenet, precision="tf32") == {"train", "evaluate", "report"}
+    assert changed(settings, precision="bfloat16") == {
+        "train", "features", "svm", "map", "features_random", "svm_random", "report"}
+    made = stages.chain(settings | {"precision": "tf32"})
+    assert made["train"].spec["params"]["precision"] == made["features"].spec["params"]["precision"] == "tf32"
+    assert "precision" not in stages.chain(settings)["train"].spec["params"]
+
+
 def test_addresses_identify_the_archive_only_without_a_checksum(settings):
     cifar10 = settings | {"dataset": "cifar10"}
     assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()

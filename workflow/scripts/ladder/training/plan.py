@@ -13,14 +13,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, ByDirection, kernel_defines
+from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, PRECISIONS, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.patterns import Gradient
-from ladder.rungs.variants import rung
+from ladder.rungs.variants import VARIANTS, rung
 from ladder.training import limits
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
@@ -192,6 +192,11 @@ class Settings:
     multipliers: ByDirection = EXACT
     loss_scale: float = 1
     frozen: tuple = ()
+
+
+def made_for(variant):
+    """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
+    return PRECISIONS[VARIANTS[variant].precision]
 
 
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):

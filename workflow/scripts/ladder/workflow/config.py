@@ -115,7 +115,8 @@ def resolve(config):
 
 def chosen_variant(config):
     """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
-    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
+    plan = first_use.described(stages.network_params(config), config["batch_size"])
+    return first_use.choose(config["variant"], config["precision"], plan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,6 +291,7 @@ def _check_together(config):
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
     _check_training(config)
     _check_features(config)
+    _check_precision(config)
 
 
 def _check_training(config):
@@ -354,6 +356,19 @@ def _check_maps(config, layer, shape):
     for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
         if config["features_pca"] != "none" and config["features_pca"] > most:
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
+
+
+def _check_precision(config):
+    """Check that one key alone says what products are, and that the rung forms such products."""
+    precision, variant = config["precision"], config["variant"]
+    for key in ("multiplier", "test_multiplier"):
+        if precision != "float32" and config[key] not in ("exact", "same"):
+            raise UserError(f"config: precision is {precision}, but {key} is {excerpt(config[key])}, which says what products "
+                            f"are too; set precision to float32, or {key} to exact")
+    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    if made_for not in ("float32", precision):
+        raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
+                        f"{made_for}, or variant to auto")
 
 
 def _multipliers(config):

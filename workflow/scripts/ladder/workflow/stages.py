@@ -387,17 +387,21 @@ def _train(config, classifies):
 
 
 def _multiplier(config):
-    """The training's multiplier; empty if it is exact. float16 needs loss scaling."""
+    """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
     name, used = config["multiplier_identity"], config["multiplier_in"]
     if name == "exact" or not used:
-        return {}
+        return _precision(config)
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
 
 
 def _tested_multiplier(config):
     name = config["test_multiplier_identity"]
-    return {} if name == "exact" else {"multiplier": name}
+    return _precision(config) if name == "exact" else {"multiplier": name}
+
+
+def _precision(config):
+    return {} if config["precision"] == "float32" else _pick(config, "precision")
 
 
 # Feature options that enter the version only when enabled; the values mean "off".

@@ -34,15 +34,20 @@ def main():
             sys.exit(f"{', '.join(stale)} changed since they were counted; run: python benchmarks/count.py")
         return
     try:
-        for rung in arguments.rungs or gpu_rungs():
+        for rung in arguments.rungs or counted_rungs():
             made, counts, row = of_rung(rung, record["launches"])
             print("\n".join(described(rung, made, counts, row)), flush=True)
-            if variants.VARIANTS[rung].role != "own":
+            if rung in counted_rungs():
                 record["launches"] |= counts
                 record["rungs"][rung] = row
                 write(record)
     except UserError as error:
         sys.exit(str(error))
+
+
+def counted_rungs():
+    """The project's rungs that the model is for: it has no rate of tensor cores yet."""
+    return [rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own" and variants.VARIANTS[rung].oldest < 80]
 
 
 def of_rung(rung, known):
@@ -55,7 +60,7 @@ def of_rung(rung, known):
 def outdated(record):
     """The rungs of which a launch is not in the record, or whose row is not the one that the record's counts give."""
     found = []
-    for rung in (rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own"):
+    for rung in counted_rungs():
         made = step_plan(rung, BATCH)
         keys = {counting.key(launch, made) for launch in plan_checks.launches(made)}
         if not keys <= record["launches"].keys() or counting.summary(made, record["launches"]) != record["rungs"].get(rung):
@@ -73,7 +78,7 @@ def described(rung, made, counts, row):
     for one in sorted(launches, key=lambda one: -prediction.seconds(gpu, one))[:SHOWN]:
         times = prediction.seconds_by_resource(gpu, one)
         yield (f"    {one['kernel']}: " + ", ".join(f"{name} {1e6 * time:.0f}" for name, time in times.items())
-               + f" us; {one['registers'][gpu.name]} registers, occupancy {100 * prediction.occupancy(gpu, one):.0f} %")
+               + f" us; {one['registers']} registers, occupancy {100 * prediction.occupancy(gpu, one):.0f} %")
 
 
 def write(record):

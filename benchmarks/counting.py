@@ -65,20 +65,17 @@ def count_plan(made, known):
 def counted(launch, made):
     """The counts of a launch as JSON holds them: per warp, on average over the blocks that ran."""
     threads, blocks = math.prod(launch.block), math.prod(launch.grid)
-    compiled = {gpu.name: _compiled(launch.source, launch.defines, gpu.architecture) for gpu in prediction.GPUS}
-    of = {name: one.kernels[launch.entry] for name, one in compiled.items()}
-    shared = {name: one.static_shared_bytes + launch.shared_bytes for name, one in of.items()}
-    resident = {gpu.name: prediction.resident_blocks(gpu, threads, of[gpu.name].registers, shared[gpu.name])
-                for gpu in prediction.GPUS}
-    h200 = prediction.H200.name
-    lines = prediction.cache_lines(prediction.H200, resident[h200], shared[h200])
+    resources = _compiled(launch.source, launch.defines).kernels[launch.entry]
+    shared = resources.static_shared_bytes + launch.shared_bytes
+    resident = {gpu.name: prediction.resident_blocks(gpu, threads, resources.registers, shared) for gpu in prediction.GPUS}
+    lines = prediction.cache_lines(prediction.H200, resident[prediction.H200.name], shared)
     found = _run(launch, made, lines)
     warps = found["warps"]
     per_warp = {name: {what: count / warps for what, count in found[place].items()} for place, name in PLACES.items()}
     per_warp["missed"] = found["missed"] / warps
     return {
         "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, made),
-        "registers": {name: one.registers for name, one in of.items()}, "shared_bytes": shared[h200], "resident": resident,
+        "registers": resources.registers, "shared_bytes": shared, "resident": resident,
         "body": vars(_bodies(launch.source, launch.defines)[launch.entry]), "per_warp": per_warp,
     }
 
@@ -98,13 +95,13 @@ def _run(launch, made, lines):
 
 
 @functools.cache
-def _compiled(source, defines, architecture):
-    return nvrtc.compile_file(nvrtc.KERNELS / source, architecture, defines)
+def _compiled(source, defines):
+    return nvrtc.compile_file(nvrtc.KERNELS / source, prediction.H200.architecture, defines)
 
 
 @functools.cache
 def _bodies(source, defines):
-    return disassembly.bodies(_compiled(source, defines, prediction.H200.architecture).cubin)
+    return disassembly.bodies(_compiled(source, defines).cubin)
 
 
 def summary(made, counts):
@@ -127,7 +124,7 @@ def summary(made, counts):
         "wavefronts": shared["wavefronts"], "conflicts": shared["wavefronts"] - shared["least"],
         "products_of_issued": sum(count * one["body"]["products"] / one["body"]["instructions"]
                                   for count, one in zip(issued, launches, strict=True)) / sum(issued),
-        "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"][gpu.name],
+        "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"],
                     "occupancy": prediction.occupancy(gpu, busiest),
                     "waves": {str(one.multiprocessors): prediction.waves(one, busiest) for one in prediction.GPUS}},
         "bound_by": max(bounds, key=bounds.get), "microseconds": 1e6 * sum(max(one.values()) for one in times),

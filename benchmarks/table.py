@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
 import results  # noqa: E402
 import roofline  # noqa: E402
-from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs  # noqa: E402
+from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
@@ -29,7 +29,7 @@ from sections import race_name  # noqa: E402
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
 CASE, COUNTS = HEADLINES[0], HERE / "counts.json"
 HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "floor us", "predicted us", "bound by", "median us (spread)", "MHz",
-         "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
+        "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
 COUNTED_HEAD = ("rung", "predicted us", "sectors used", "level 2 MB", "wavefronts", "bank conflicts", "multiply",
                 "the launch that takes longest", "registers", "occupancy", "waves on 132, 108, 128, 28")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of PyTorch",
@@ -192,24 +192,28 @@ def deviations(record, case, variant):
 def step_plan(variant, batch):
     """One training step with Adam."""
     settings = plan.Settings(network=networks.build(CASE.name), variant=variant, batch_size=batch,
-                             optimizer=optimizers.Optimizer("adam"))
+                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant))
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
 def row(variant, made, counts, measured, record):
     """counts: the rung's row of counts.json or None; measured: the results of the rung and of the one below, or None."""
     launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
+    ceilings = roofline.H200[products(variant)]
     cells = (variant, variants.VARIANTS[variant].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
-             f"{1e6 * roofline.plan_seconds(made, roofline.H200):.0f}",
+             f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}",
              *((f"{counts['microseconds']:.0f}", counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
     return cells + (measured_cells(variant, made, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
 
 
 def measured_cells(variant, made, measured, below, record):
     seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
-    products = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
-    measured_ceilings = {**products, "fp32": ceilings["fp32_flop_per_second"]} if ceilings else products
-    ceiling = measured_ceilings.get(measured["precision"])
+    measured_ceilings = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
+    if "tf32" in measured_ceilings:
+        measured_ceilings = {**measured_ceilings, roofline.THREE_PRODUCTS: measured_ceilings["tf32"] / 3}
+    if ceilings:
+        measured_ceilings = {**measured_ceilings, "fp32": ceilings["fp32_flop_per_second"]}
+    ceiling = measured_ceilings.get(products(variant))
     return (
         spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
         f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
@@ -218,9 +222,14 @@ def measured_cells(variant, made, measured, below, record):
     )
 
 
+def per_second(name):
+    return f"{roofline.H200[name].flop / 1e12:.0f}"
+
+
 def note(record):
-    text = (f"One training step of {CASE.batch} images with Adam, float32. Floor and prediction are for an H200 (67 TFLOP/s, "
-            "4.3 TB/s); the prediction is made from what was counted without a GPU. ")
+    text = (f"One training step of {CASE.batch} images with Adam. Floors are for an H200 (4.3 TB/s; {per_second('fp32')} "
+            f"TFLOP/s in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of "
+            f"TF32, {per_second('bf16')} in bfloat16), and predictions, made from what was counted without a GPU. ")
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

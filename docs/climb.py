@@ -90,7 +90,7 @@ def counts_row(rung, record):
     times, loads = prediction.seconds_by_resource(gpu, one), one["per_warp"]["global_loads"]
     return (rung, f"{record['rungs'][rung]['microseconds']:.0f}", f"{1e6 * max(times.values()):.0f}",
             *(f"{1e6 * seconds:.0f}" for seconds in times.values()), percent(loads["bytes"] / (32 * loads["sectors"])),
-            percent(one["body"]["products"] / one["body"]["instructions"]), str(one["registers"][gpu.name]),
+            percent(one["body"]["products"] / one["body"]["instructions"]), str(one["registers"]),
             percent(prediction.occupancy(gpu, one)))
 
 

@@ -6,7 +6,6 @@ import runpy
 
 import pytest
 
-from ladder.rungs.variants import VARIANTS, uses_gpu
 from ladder.sources import ROOT
 from ladder.workflow import stages
 
@@ -25,9 +24,9 @@ def test_the_lines_and_counts_of_the_course_are_those_of_the_source():
     climb = runpy.run_path(str(ROOT / "docs/climb.py"))
     text = (ROOT / "docs/climb.md").read_text()
     assert text == climb["page"](), "run `make docs`"
-    rungs = [name for name, variant in VARIANTS.items() if variant.role != "own" and name != "cpu"]
+    rungs = ["cpu_sequential", *climb["count"].counted_rungs()]
     assert set(re.findall(r"<!-- lines: (\w+) -->", text)) == set(rungs)
-    assert set(re.findall(r"<!-- counts: (\w+) -->", text)) == set(filter(uses_gpu, rungs))
+    assert set(re.findall(r"<!-- counts: (\w+) -->", text)) == set(rungs[1:])
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -153,6 +153,16 @@ def test_every_text_has_contrast(chromium, page, scheme):
     assert chromium.value(FAINT_TEXTS) == []
 
 
+@pytest.mark.parametrize("width, height", [(1280, 800), (390, 844)])
+@pytest.mark.parametrize("name", ["few", "many", "search", "diff", "multipliers"])
+def test_the_first_screen_holds_the_verdict_and_its_chart(chromium, pages, name, width, height):
+    chromium.open(pages(name), width, height)
+    bottoms = """["h1", ".lead", "header .intervals"].map(name =>
+      document.querySelector(name).getBoundingClientRect().bottom)"""
+    title, verdict, chart = chromium.value(bottoms)
+    assert 0 < title < verdict < chart <= height
+
+
 def test_the_contents_lead_to_their_sections(chromium, page):
     assert check_contents(chromium, page) >= 1
 

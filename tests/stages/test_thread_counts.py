@@ -46,6 +46,8 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "train": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
     "train, winners": (train_network.make, {**WTA, **TRAINING, "gradient_scale": "batch"}, OPTIONS),
     "train, labels": (train_network.make, {**CNN, **TRAINING, "optimizer": "momentum", "momentum": 0.9}, OPTIONS),
+    "train, patience": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean", "batch_size": 1300,
+                                             "learning_rate": 0.1, "patience": 1}, OPTIONS),
     "train, sequential": (train_network.make, {**CNN, **TRAINING, "variant": "cpu_sequential", "batch_size": 8}, OPTIONS),
     "patches": (fit_patches.make, PATCHES, OPTIONS),
     "patches, patch_net": (fit_patches.make, PATCH_NET, OPTIONS),

@@ -66,7 +66,7 @@ def module(tmp_path_factory):
 
 
 def count(module, name, n=1, threads=32, blocks=1, sample=(0,), lines=64, enough=10**6):
-    x, y = (emulator_executor.zeros(Buffer((32 * 64,), "workspace")) for _ in "xy")
+    x, y = (emulator_executor.zeros(Buffer(array, (32 * 64,), "float32", "workspace")) for array in "xy")
     return module.get_function(name).count((blocks,), (threads,), (x, y, np.int32(n)), 0, list(sample), lines, enough)
 
 

@@ -77,7 +77,7 @@ def launch(**changes):
     no_global = {"requests": 0, "sectors": 0, "lines": 0, "bytes": 0}
     no_shared = {"requests": 0, "wavefronts": 0, "least": 0}
     return {
-        "kernel": "a.cu a", "blocks": 264, "threads": 128, "bytes": 0, "registers": {"H200": 32}, "shared_bytes": 0,
+        "kernel": "a.cu a", "blocks": 264, "threads": 128, "bytes": 0, "registers": 32, "shared_bytes": 0,
         "resident": {gpu.name: 2 for gpu in prediction.GPUS},
         "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_loads": 0},
         "per_warp": {"missed": 0, "global_stores": no_global, "shared_loads": no_shared, "shared_stores": no_shared,

@@ -164,10 +164,7 @@
       button("+", "Zoom in", () => this.zoom(1 / ZOOM));
       button("−", "Zoom out", () => this.zoom(ZOOM));
       button("reset", "The whole chart again", () => this.draw());
-      const save = bar.appendChild(element("select", ""));
-      save.setAttribute("aria-label", "Save the chart");
-      save.append(new Option("save", ""), ...["SVG", "PNG", "CSV"].map(format => new Option(format)));
-      save.addEventListener("change", () => { this.save(save.value); save.value = ""; });
+      bar.append(saving.menu({title: this.data.title, svg: () => this.svg, csv: () => this.csv}));
     }
 
     // The points of the chart: {x, y, series, index}, x on the chosen axis.
@@ -421,55 +418,18 @@
     // Saving: the whole chart in the colours of paper, with its title.
 
     get svg() {
-      const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-size"];
-      const light = document.body.appendChild(element("div", "light hidden"));
-      const copy = light.appendChild(this.still.cloneNode(true));
-      copy.style.display = "block";
-      for (const one of copy.querySelectorAll("*")) {
-        const style = getComputedStyle(one);
-        STYLES.forEach(name => one.setAttribute(name, style.getPropertyValue(name)));
-      }
-      const [width, height] = copy.getAttribute("viewBox").split(" ").slice(2).map(Number);
-      const paper = getComputedStyle(light).getPropertyValue("--paper");
-      const ink = getComputedStyle(light).getPropertyValue("--ink");
-      light.remove();
-      copy.removeAttribute("style");
-      copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-      copy.setAttribute("viewBox", `-16 -32 ${width + 32} ${height + 48}`);
-      copy.setAttribute("width", width + 32);
-      copy.setAttribute("height", height + 48);
-      copy.setAttribute("font-family", "Helvetica, Arial, sans-serif");
-      copy.insertAdjacentHTML("afterbegin", `<rect x="-16" y="-32" width="${width + 32}" height="${height + 48}" fill="${paper}"/>`);
-      copy.insertAdjacentHTML("beforeend", `<text x="0" y="-12" font-size="15" font-weight="600" fill="${ink}"></text>`);
-      copy.lastChild.textContent = this.data.title;
-      return new XMLSerializer().serializeToString(copy);
+      return saving.onPaper(this.box, style => {
+        const [width, height] = this.still.getAttribute("viewBox").split(" ").slice(2).map(Number);
+        return saving.file(saving.styled(this.still).childNodes, width, height, this.data.title, style);
+      });
     }
 
     get csv() {
-      const cell = value => /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
-      const rows = this.data.series.flatMap(series => series.x.map((x, index) =>
-        [series.run?.[index] ?? series.name, ...this.data.by.map((_, by) => x * (series.by?.[by] ?? 1)), series.y[index]]));
-      return [["series", ...this.data.by, this.data.y.label], ...rows].map(row => row.map(cell).join(",")).join("\n") + "\n";
-    }
-
-    async save(format) {
-      const name = `${this.data.title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format.toLowerCase()}`;
-      if (format === "CSV") return download(new Blob([this.csv], {type: "text/csv"}), name);
-      if (format === "SVG") return download(new Blob([this.svg], {type: "image/svg+xml"}), name);
-      const image = new Image();
-      image.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
-      await image.decode();
-      const canvas = Object.assign(document.createElement("canvas"), {width: 2 * image.width, height: 2 * image.height});
-      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob(blob => download(blob, name));
+      const {series, by, y} = this.data;
+      return saving.csv([["series", ...by, y.label], ...series.flatMap(one => one.x.map((x, index) =>
+        [one.run?.[index] ?? one.name, ...by.map((_, number) => x * (one.by?.[number] ?? 1)), one.y[index]]))]);
     }
   }
-
-  const download = (blob, name) => {
-    const link = Object.assign(document.createElement("a"), {href: URL.createObjectURL(blob), download: name});
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  };
 
   // The names of the series are switches of their colours.
   const names = [...document.querySelectorAll("[data-series] [data-run]")];

@@ -30,11 +30,16 @@ struct Entered {
     uintptr_t block;
     uint64_t iteration;
 };
-static std::vector<std::vector<Entered>> paths;                                // of each thread of a block
-static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;               // head -> its blocks
+struct Path {
+    std::vector<Entered> entered;
+    uint64_t moment;   // a number for the iterations of the loops that hold the last block; 0: not known
+};
+static std::vector<Path> paths;                                     // of each thread of a block
+static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;   // head -> its blocks
 
 static void enter(uintptr_t block) {
-    auto& path = paths[current->linear];
+    paths[current->linear].moment = 0;
+    auto& path = paths[current->linear].entered;
     for (size_t i = path.size(); i-- > 0;) {
         if (path[i].block != block) continue;
         auto& loop = loops[block];
@@ -47,17 +52,23 @@ static void enter(uintptr_t block) {
     path.push_back({block, 0});
 }
 
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
 // A number for the place `address` in the iterations of the loops that hold the current block.
 static uint64_t moment(uintptr_t address) {
-    uint64_t hash = address;
-    auto& path = paths[current->linear];
-    for (const Entered& entered : path) {
-        auto loop = loops.find(entered.block);
-        if (loop == loops.end() || !loop->second.count(path.back().block)) continue;
-        for (uint64_t word : {uint64_t(entered.block), entered.iteration})
-            hash = (hash ^ word) * 0x9e3779b97f4a7c15u, hash ^= hash >> 29;
+    Path& path = paths[current->linear];
+    if (!path.moment) {
+        path.moment = 1;
+        for (const Entered& entered : path.entered) {
+            auto loop = loops.find(entered.block);
+            if (loop != loops.end() && loop->second.count(path.entered.back().block))
+                path.moment = mixed(mixed(path.moment, entered.block), entered.iteration);
+        }
     }
-    return hash;
+    return mixed(path.moment, address);
 }
 
 // ---- requests: one access of a warp
@@ -79,14 +90,21 @@ static bool is_shared(const unsigned char* pointer) {
     return pointer >= dynamic_shared() && pointer < dynamic_shared() + running->shared_bytes;
 }
 
+static bool enough() { return running->counts->accesses >= running->counts->enough; }
+
 void count_access(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
-    if (on_a_stack(target) || (!is_shared(pointer) && pointer >= __ehdr_start && pointer < _end)) return;
+    bool on_stack = static_cast<const char*>(target) >= current->stack &&
+                    static_cast<const char*>(target) < current->stack + STACK_BYTES;
+    if (on_stack) return;
+    bool shared = is_shared(pointer);
+    if (!shared && pointer >= __ehdr_start && pointer < _end) return;   // a constant
     running->counts->accesses++;
+    if (running->counts->learns && enough()) fail(describe("enough", Place{}, ""));
     if (running->counts->learns) return;
     unsigned warp = current->linear / WARP;
     auto [found, is_new] = numbers[warp].try_emplace(moment(address), requests[warp].size());
-    if (is_new) requests[warp].push_back({{}, 0, uint8_t(bytes), write, is_shared(pointer)});
+    if (is_new) requests[warp].push_back({{}, 0, uint8_t(bytes), write, shared});
     Request& request = requests[warp][found->second];
     request.address[lane()] = reinterpret_cast<uintptr_t>(target);
     request.lanes |= 1u << lane();
@@ -181,8 +199,6 @@ void begin_counts() {
     if (running->counts->learns) loops.clear();
     forget_block();
 }
-
-static bool enough() { return running->counts->accesses >= running->counts->enough; }
 
 static void count_block() {
     Counts& counts = *running->counts;

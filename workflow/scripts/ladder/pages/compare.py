@@ -405,7 +405,7 @@ def _stack(run, times, parts, longest, labels):
     if "all other" in seconds:
         seconds["all other"] = sum(value for name, value in times.items() if name not in named)
     return {"name": run.number, "detail": labels[run.number], "length": round(100 * total / longest, 2),
-            "text": templates.duration(total),
+            "text": templates.duration(total), "numbers": list(seconds.values()),
             "parts": [{**part, "length": round(100 * seconds[part["name"]] / (total or 1), 2),
                        "text": templates.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
 

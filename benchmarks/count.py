@@ -1,7 +1,8 @@
 """Count what every GPU rung's training step asks of a GPU, without one, and predict its time: writes benchmarks/counts.json.
 
     python benchmarks/count.py [RUNG ...]      without names, all; prints a line each, and under it the launches that take most
-    python benchmarks/count.py --check         writes nothing; ends with 1 where a rung changed since it was counted
+    python benchmarks/count.py --check         writes nothing; ends with 1 where a rung changed since it was counted; one that
+                                               was never counted is "not counted" in the tables
 
 docs/prediction.md has the model. `python benchmarks/table.py` shows the numbers in the ladder's table.
 """
@@ -31,7 +32,7 @@ def main():
     record = counting.read()
     if arguments.check:
         if stale := outdated(record):
-            sys.exit(f"{', '.join(stale)} changed since they were counted; run: python benchmarks/count.py")
+            sys.exit(f"{', '.join(stale)} changed since it was counted; run: python benchmarks/count.py")
         return
     try:
         for rung in arguments.rungs or counted_rungs():
@@ -46,8 +47,13 @@ def main():
 
 
 def counted_rungs():
-    """The project's rungs that the model is for: it has no rate of tensor cores yet."""
-    return [rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own" and variants.VARIANTS[rung].oldest < 80]
+    """The project's rungs that can be counted."""
+    return [rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own" and is_countable(rung)]
+
+
+def is_countable(rung):
+    """Whether the model is for this rung: it has no rate of tensor cores yet."""
+    return variants.VARIANTS[rung].oldest < 80
 
 
 def of_rung(rung, known):
@@ -58,9 +64,9 @@ def of_rung(rung, known):
 
 
 def outdated(record):
-    """The rungs of which a launch is not in the record, or whose row is not the one that the record's counts give."""
+    """The rungs in the record of which a launch is not, or whose row is not the one that the record's counts give."""
     found = []
-    for rung in counted_rungs():
+    for rung in record["rungs"]:
         made = step_plan(rung, BATCH)
         keys = {counting.key(launch, made) for launch in plan_checks.launches(made)}
         if not keys <= record["launches"].keys() or counting.summary(made, record["launches"]) != record["rungs"].get(rung):

@@ -30,7 +30,8 @@ import numpy as np  # noqa: E402  # isort: skip (after ladder)
 RECORD = HERE / "counts.json"
 METHOD = 1   # goes up when the way of counting changes
 BLOCKS = 6   # at most, of a launch, drawn at random
-ENOUGH = 200_000   # accesses of single threads, after which no more blocks run
+# Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
+ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
 PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores"}
 
 
@@ -90,8 +91,19 @@ def _run(launch, made, lines):
     sample = np.random.default_rng(0).permutation(blocks)[:BLOCKS].tolist()
     arrays = {name: emulator_executor.zeros(made.buffers[name]) for name in launch.buffers}
     arguments = [rung_checks.passed(argument, arrays) for argument in launch.arguments]
-    function = emulator_executor.function(launch)
-    return function.count(launch.grid, launch.block, arguments, launch.shared_bytes, sample, lines, ENOUGH)
+    function, total = emulator_executor.function(launch), {}
+    for block in sample:
+        found = function.count(launch.grid, launch.block, arguments, launch.shared_bytes, [block], lines, ENOUGH // BLOCKS)
+        total = _sum(total, found)
+        if total["accesses"] >= (ENOUGH if total["barriers"] else ENOUGH_WARPS):
+            break
+    return total
+
+
+def _sum(one, other):
+    """The counts of two runs together."""
+    return {name: _sum(one.get(name, {}), value) if isinstance(value, dict) else one.get(name, 0) + value
+            for name, value in other.items()}
 
 
 @functools.cache

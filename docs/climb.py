@@ -19,7 +19,7 @@ import count  # noqa: E402
 import counting  # noqa: E402
 import prediction  # noqa: E402
 from ladder.rungs import variants  # noqa: E402
-from table import markdown, percent  # noqa: E402
+from table import NOT_COUNTED, markdown, percent  # noqa: E402
 
 PAGE = ROOT / "docs" / "climb.md"
 RUNGS, EXECUTORS = "workflow/scripts/ladder/rungs", "workflow/scripts/ladder/executors"
@@ -83,6 +83,8 @@ def counts(rung, record):
 
 
 def counts_row(rung, record):
+    if rung not in record["rungs"]:
+        return (rung, NOT_COUNTED, *("" for _ in HEAD[2:]))
     made, gpu = count.step_plan(rung, count.BATCH), prediction.H200
     step = next(step for step in made.steps if step.layer.startswith(LAYER) and "conv2d" in step.operation
                 and step.operation.endswith("forward"))

@@ -74,7 +74,7 @@ def test_the_committed_predictions_are_part_of_the_page():
     config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
               "autoencoder_norm": False, "batch_size": 64, **stages.OFF_IN_NETWORK}
     made = stages.parity(config, ["cpu"], {"host": "a", "gpu": None})
-    assert "gpu_opt_v2" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
+    assert "gpu_basic" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
 
 
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")

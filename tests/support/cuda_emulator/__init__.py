@@ -82,7 +82,7 @@ class Module:
     def __init__(self, source, options):
         self.source, self.options = source, options
         texts = (path.read_text() for path in sorted(with_headers(source)))
-        self.names = [name for text in texts for name in _ENTRY.findall(_COMMENT.sub("", text))]
+        self.names = [name for text in texts for name in _ENTRY.findall(without_comments(text))]
 
     def get_function(self, name):
         """The kernel `name`; raises KeyError if the file and its headers have no such extern "C" __global__ function."""
@@ -393,6 +393,10 @@ def _build(source, names, flags):
     loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
     loaded.shared_arrays = _shared_arrays(library)
     return loaded
+
+
+def without_comments(text):
+    return _COMMENT.sub("", text)
 
 
 def with_headers(path, kernels=KERNELS):

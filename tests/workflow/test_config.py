@@ -151,7 +151,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
      "fp16, tf32, bf16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
-    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+    ("features_flip", "perhaps", "must be true or false or apart"),
+    ("features_flip", "aprt", "did you mean apart?"),
+    ("features_flip", "apart", "features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:

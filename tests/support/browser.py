@@ -112,8 +112,8 @@ class Browser:
             self.events.append(self._message())
 
     def value(self, expression):
-        """The JSON value of a JavaScript expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The JSON value of a JavaScript expression in the page, or of the promise that it is."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")

@@ -174,11 +174,11 @@
     }
 
     draw() {
-      this.plot?.destroy();
-      this.show(null);
       const {data} = this;
       const width = this.live.clientWidth;
-      if (!width) return;
+      if (!width) return;   // on paper, where the SVG is shown: the drawing stays as it is
+      this.plot?.destroy();
+      this.show(null);
       const narrow = width < 480;
       const font = `12px ${css("--sans")}`;
       const pen = document.createElement("canvas").getContext("2d");

@@ -53,6 +53,14 @@ TOO_WIDE = """
   .map(element => element.outerHTML.slice(0, 120))
 """
 
+# What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
+SMALL_TARGETS = """
+[...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input")]
+  .filter(one => one.checkVisibility() && !one.matches(".drop input"))
+  .filter(one => Math.min(one.getBoundingClientRect().height, one.getBoundingClientRect().width) < 44)
+  .map(one => [one.outerHTML.slice(0, 90), one.getBoundingClientRect().width, one.getBoundingClientRect().height])
+"""
+
 # The names of landmarks that two of the page share, and heads of tables without a text.
 UNCLEAR = """
 (() => {
@@ -101,9 +109,10 @@ class Browser:
 
     def open(self, path, width=1280, height=900, scheme="light"):
         """Open a file or an http address at this width (CSS pixels) in the colour scheme light or dark, and wait until it is
-        loaded."""
+        loaded. A narrow window is that of a phone, where fingers are the pointer."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
         address = str(path)

@@ -105,7 +105,7 @@ def context(found):
         "missing": [run for run in found.runs if run.reason and not run.failed],
         "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
         "rows": [_row(found, run, keys) for run in found.ranked], "pictures": _pictures(found, keys),
-        "preset": preset(found), "command": COMMAND.split(" --configfile "),
+        "preset": preset(found), "command": COMMAND,
     }
 
 

@@ -55,7 +55,7 @@ TOO_WIDE = """
 
 # What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
 SMALL_TARGETS = """
-[...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input")]
+[...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input:not(.pick), .tick")]
   .filter(one => one.checkVisibility() && !one.matches(".drop input"))
   .filter(one => Math.min(one.getBoundingClientRect().height, one.getBoundingClientRect().width) < 44)
   .map(one => [one.outerHTML.slice(0, 90), one.getBoundingClientRect().width, one.getBoundingClientRect().height])
@@ -132,9 +132,9 @@ class Browser:
         return [event["params"]["request"]["url"] for event in self.events
                 if event["method"] == "Network.requestWillBeSent"]
 
-    def screenshot(self, path):
-        """The whole page as a PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    def screenshot(self, path, width, height, scale=1):
+        """The beginning of the page, width by height CSS pixels, as a PNG with `scale` pixels for each."""
+        answer = self.call("Page.captureScreenshot", clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale})
         pathlib.Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def call(self, method, **params):

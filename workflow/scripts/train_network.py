@@ -61,10 +61,12 @@ def make(work, inputs, params, options):
     work.write_tensors("history.safetensors", {name: np.concatenate([of[name] for of, _ in parts]) for name in parts[0][0]})
     if shorter.is_kept(params, run.step % run.length.steps_per_epoch == 0):
         work.write_tensors(shorter.STATE, state(run))
+    work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
-        samples = inputs["normalized"].array("test.npy")[:SAMPLES]
-        work.write_array("reconstructions.npy", reconstruct(part, values, samples, statistics, work.threads))
-    work.metrics = joined([measured for _, measured in parts]) | {
+        images = inputs["normalized"].array("test.npy")
+        work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
+        work.metrics["reconstruction_loss"] = HeldOut(part, images, *common).measure(values)[0]
+    work.metrics |= {
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
@@ -160,6 +162,7 @@ def metrics(run):
         "held_out": held_out_metrics(run.held_out),
         "frozen": list(run.settings.frozen),
         "seconds_by_operation": run.executor.seconds,
+        "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
         "kernels": run.plan.kernel_table,
@@ -180,7 +183,7 @@ def joined(parts):
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        "loss": [loss for part in parts for loss in part["loss"]],
+        **{name: [one for part in parts for one in part[name]] for name in ("loss", "seconds_by_pass")},
         "accuracy": last["accuracy"],
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},

@@ -12,7 +12,8 @@ import yaml
 from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network import networks
@@ -98,11 +99,13 @@ def resolve(config):
     return {
         **config,
         "variant": variant,
+        "features_variant": variant if config["features_variant"] == "same" else config["features_variant"],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "folder_sha256": listing.of(config["folder"]).digest if config["dataset"] == dataset_facts.FOLDER else None,
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
@@ -112,7 +115,8 @@ def resolve(config):
 
 def chosen_variant(config):
     """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
-    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
+    plan = first_use.described(stages.network_params(config), config["batch_size"])
+    return first_use.choose(config["variant"], config["precision"], plan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +152,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
-              or array_libraries.unavailable(settings["array_library"]) or "")
+    reason = (variants.unavailable(settings["variant"]) or variants.unavailable(settings["features_variant"])
+              or backends.unavailable(settings["svm_backend"]) or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
@@ -258,13 +262,14 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    for key in ("variant", "features_variant"):
+        schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
 
 
 def _check_together(config):
     """Check combinations of keys."""
-    facts = FACTS[config["dataset"]]
+    facts = dataset_facts.of(config)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and not facts.classes <= config[key] <= available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
@@ -273,6 +278,10 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    pixels = math.prod(facts.shape)
+    if config["normalization"] == "zca" and pixels > normalization.MOST_WHITENED:
+        raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
+                        f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
     if config["patience"] and not config["holdout"]:
         raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
                         "holdout to a number of training images, or patience to 0")
@@ -282,6 +291,7 @@ def _check_together(config):
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
     _check_training(config)
     _check_features(config)
+    _check_precision(config)
 
 
 def _check_training(config):
@@ -316,7 +326,7 @@ def _check_memory(config, variant):
 
 def _training_images(config):
     """Number of training images without the hold-out set."""
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 
@@ -346,6 +356,19 @@ def _check_maps(config, layer, shape):
     for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
         if config["features_pca"] != "none" and config["features_pca"] > most:
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
+
+
+def _check_precision(config):
+    """Check that one key alone says what products are, and that the rung forms such products."""
+    precision, variant = config["precision"], config["variant"]
+    for key in ("multiplier", "test_multiplier"):
+        if precision != "float32" and config[key] not in ("exact", "same"):
+            raise UserError(f"config: precision is {precision}, but {key} is {excerpt(config[key])}, which says what products "
+                            f"are too; set precision to float32, or {key} to exact")
+    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    if made_for not in ("float32", precision):
+        raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
+                        f"{made_for}, or variant to auto")
 
 
 def _multipliers(config):

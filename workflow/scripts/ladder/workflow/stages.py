@@ -14,7 +14,9 @@ import pathlib
 import string
 
 from ladder import sources
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing
+from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
@@ -305,10 +307,10 @@ OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
 def network_params(config):
     """The parameters of networks.from_params: the network's name, input and options, or the table in a person's own file."""
     if network_files.is_file(config["network"]):
-        facts = FACTS[config["dataset"]]
+        facts = dataset_facts.of(config)
         params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
         return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
-    facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
     options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
@@ -353,6 +355,9 @@ def data_params(config):
     if config["dataset"] == "cifar10":
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
+    if config["dataset"] == FOLDER:
+        own_test = listing.of(config["folder"]).has_test
+        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
     return _pick(config, *keys)
 
 
@@ -382,17 +387,21 @@ def _train(config, classifies):
 
 
 def _multiplier(config):
-    """The training's multiplier; empty if it is exact. float16 needs loss scaling."""
+    """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
     name, used = config["multiplier_identity"], config["multiplier_in"]
     if name == "exact" or not used:
-        return {}
+        return _precision(config)
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
 
 
 def _tested_multiplier(config):
     name = config["test_multiplier_identity"]
-    return {} if name == "exact" else {"multiplier": name}
+    return _precision(config) if name == "exact" else {"multiplier": name}
+
+
+def _precision(config):
+    return {} if config["precision"] == "float32" else _pick(config, "precision")
 
 
 # Feature options that enter the version only when enabled; the values mean "off".
@@ -401,8 +410,8 @@ OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "featur
 
 
 def _features(config, encoder):
-    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
-                                                       "features_flip")}
+    params = {"encoder": "network", **encoder, "variant": config["features_variant"],
+              **_pick(config, "features_layer", "features_standardize", "features_pool", "features_flip")}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
@@ -417,7 +426,7 @@ def _start_features(config, encoder):
 def _pixel_features(config):
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
-    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+    if "features_pca" in on and config["features_pca"] >= math.prod(dataset_facts.of(config).shape):
         on -= {"features_pca"}
     return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
 

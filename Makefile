@@ -2,18 +2,21 @@
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make watch                a page on this machine with the curves of the training that runs
 # make test                 linters and all tests
-# make check RUNG=gpu_basic kernels, launches and training of one rung of the ladder, in seconds
+# make rung NAME=mine FROM=gpu_basic   a rung of your own: a folder, a module and a row to start from, all new files
+# make check RUNG=mine      what is wrong with one rung of the ladder, in a line each, and its tests if it has any
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make docs                 docs/configuration.md, from config.yaml and its schema
+# make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases into envs/*.txt
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
 # MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
-# CONFIG="key=value ..."    settings that records adds, the address of a data set for one
+# KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
+# CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
 # PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
@@ -21,7 +24,7 @@ DEVICE ?= auto
 PORT ?= 8000
 MINUTES ?= 10
 
-.PHONY: report demo watch test check benchmark gpu-check profile records docs pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo watch test rung check benchmark gpu-check profile records docs pictures pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -50,12 +53,13 @@ test: test-environment
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
 	.venv/bin/python -m pytest -n 3 --dist worksteal
 
+rung: test-environment
+	@.venv/bin/python tests/support/new_rung.py "$(NAME)" "$(FROM)" "$(KERNEL)"
+
 check: test-environment
-	@test -f "tests/kernels/test_$(RUNG).py" || { echo "RUNG=$(RUNG): say which rung, as in make check RUNG=gpu_basic; those with" \
-	    "tests are$(patsubst tests/kernels/test_%.py, %,$(wildcard tests/kernels/test_gpu_*.py))"; exit 1; }
-	@echo "$(RUNG): its kernels, compiled and emulated; its launches; its training against the cpu rung's"
-	@.venv/bin/python -m pytest -n 2 --maxschedchunk 1 -k $(RUNG) tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py \
-	    tests/kernels/test_$(RUNG).py
+	@.venv/bin/python tests/support/judge_rung.py "$(RUNG)"
+	@if [ -f "tests/kernels/test_$(RUNG).py" ]; then .venv/bin/python -m pytest -n 2 --maxschedchunk 1 -k "$(RUNG)" \
+	    tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
 	@envs/install cpu test demo $(if $(filter Linux,$(shell uname)),kernels)
@@ -93,6 +97,9 @@ records: environment
 docs:
 	@envs/install cpu
 	.venv/bin/python docs/generate.py
+
+pictures: environment
+	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu

@@ -9,7 +9,7 @@ import pytest
 
 import browser
 from browser import TOO_WIDE
-from ladder.pages import charts, templates
+from ladder.pages import charts, intervals, templates
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 
@@ -33,20 +33,33 @@ def curves(count=2, points=5, **axis):
     return charts.lines("A training", series, y, ("step", "epoch", "seconds"))
 
 
+STYLES = ("uplot/uPlot.min.css", "style.css", "charts.css", "site.css")
+
+
 @pytest.fixture
-def shown(chromium, tmp_path):
-    """Opens a page with one chart, its names and what follows."""
-    def show(of, width=800, after=""):
-        module = templates._environment().get_template("pieces.html").module
-        names = [{"key": one["key"], "name": one["name"], "series": one["series"]} for one in of["data"]["series"]]
-        style = "".join((templates.TEMPLATES / name).read_text() for name in ("uplot/uPlot.min.css", "style.css", "charts.css"))
+def opened(chromium, tmp_path):
+    """Opens a page with this body and the scripts of charts."""
+    def open_page(body, width=800, scheme="light"):
         page = tmp_path / "chart.html"
-        body = f"{module.chart(of, 'A chart')}{module.series_names(names)}{after}"
+        style = "".join((templates.TEMPLATES / name).read_text() for name in STYLES)
         scripts = "".join(map(str, map(templates.script, templates.CHARTS)))
         page.write_text(PAGE.format(style=style, body=body, scripts=scripts))
-        chromium.open(page, width)
+        chromium.open(page, width, scheme=scheme)
         return page
+    return open_page
+
+
+@pytest.fixture
+def shown(opened):
+    """Opens a page with one chart, its names and what follows."""
+    def show(of, width=800, after=""):
+        names = [{"key": one["key"], "name": one["name"], "series": one["series"]} for one in of["data"]["series"]]
+        return opened(f"{pieces().chart(of, 'A chart')}{pieces().series_names(names)}{after}", width)
     return show
+
+
+def pieces():
+    return templates._environment().get_template("pieces.html").module
 
 
 def move(chromium, x, y):
@@ -158,6 +171,11 @@ def test_no_more_than_six_are_in_colour_and_the_others_get_one_on_demand(chromiu
     assert chromium.value(classes) == ["rest", "2", "rest", "4", "5", "6", "rest", "1", "rest"]
 
 
+# The number of drawings after what has changed was laid out and painted.
+CANVASES = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
+  done(document.querySelectorAll('.stage canvas').length))))"""
+SVG = "{http://www.w3.org/2000/svg}"
+BAR = "rgb(71, 123, 192)"   # 82 % accent on light paper
 SAVED = """(async () => {
   const made = [], create = URL.createObjectURL;
   URL.createObjectURL = blob => { made.push(blob); return create.call(URL, blob); };
@@ -170,19 +188,70 @@ SAVED = """(async () => {
 })()"""
 
 
+def saved(chromium):
+    """What the menu of the page's last chart saves: {"svg": its root, "size": of the PNG, "rows": of the CSV}."""
+    chromium.call("Browser.setDownloadBehavior", behavior="deny")
+    answer = chromium.call("Runtime.evaluate", expression=SAVED, awaitPromise=True, returnByValue=True)["result"]["value"]
+    rows = list(csv.DictReader(io.StringIO(answer["csv"])))
+    return {"svg": ET.fromstring(answer["svg"]), "size": answer["png"], "rows": rows}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, shown, scheme):
     page = shown(curves())
     chromium.open(page, 800, scheme=scheme)
-    chromium.call("Browser.setDownloadBehavior", behavior="deny")
-    answer = chromium.call("Runtime.evaluate", expression=SAVED, awaitPromise=True, returnByValue=True)["result"]["value"]
-    root = ET.fromstring(answer["svg"])
-    curve = next(one for one in root.iter("{http://www.w3.org/2000/svg}path") if "curve" in one.get("class"))
-    assert curve.get("stroke") == "rgb(31, 95, 180)" and "A training" in "".join(root.itertext())
-    assert answer["png"] == [2 * int(root.get("width")), 2 * int(root.get("height"))]
-    rows = list(csv.DictReader(io.StringIO(answer["csv"])))
-    assert len(rows) == 10
-    assert rows[1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "20", "loss": "0.0333333"}
+    found = saved(chromium)
+    curve = next(one for one in found["svg"].iter(f"{SVG}path") if "curve" in one.get("class"))
+    assert curve.get("stroke") == "rgb(31, 95, 180)" and "A training" in "".join(found["svg"].itertext())
+    assert found["size"] == [2 * int(found["svg"].get("width")), 2 * int(found["svg"].get("height"))]
+    assert len(found["rows"]) == 10
+    assert found["rows"][1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "20", "loss": "0.0333333"}
+
+
+def rectangles(root, fill):
+    return [{key: float(one.get(key)) for key in ("x", "y", "width", "height")} for one in root.iter(f"{SVG}rect")
+            if one.get("fill") == fill]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bars_are_saved_with_their_lengths_and_numbers(chromium, opened, scheme):
+    seconds = {"data": 1.25, "train, with a comma": 5.0}
+    opened(pieces().bars(templates.bars(seconds, templates.duration), "Time by stage, seconds"), scheme=scheme)
+    found = saved(chromium)
+    short, long = sorted(rectangles(found["svg"], BAR), key=lambda one: one["y"])
+    assert long["width"] == pytest.approx(4 * short["width"], rel=0.01) and long["x"] == pytest.approx(short["x"], abs=0.1)
+    assert {"data", "train, with a comma", "5.0 s", "Time by stage, seconds"} <= texts_of(found["svg"])
+    assert found["rows"] == [{"": name, "Time by stage, seconds": f"{value:g}"} for name, value in seconds.items()]
+    assert found["size"] == [round(2 * float(found["svg"].get(side))) // 2 * 2 for side in ("width", "height")]
+
+
+def test_intervals_are_saved_with_their_places_and_numbers(chromium, opened):
+    rows = [{"key": key, "name": name, "note": "", **intervals.share(value, 1000)}
+            for key, name, value in (("own", "this run", 0.9), ("", "control", 0.8))]
+    of = intervals.chart(rows)
+    opened(pieces().intervals(of))
+    found = saved(chromium)
+    own = next(one for one in rectangles(found["svg"], "rgb(31, 95, 180)") if one["height"] == 3)
+    other = next(one for one in rectangles(found["svg"], "rgb(133, 136, 142)") if one["height"] == 3)
+    scale = own["width"] / (of["rows"][0]["right"] - of["rows"][0]["left"])
+    assert own["x"] - other["x"] == pytest.approx(scale * (of["rows"][0]["left"] - of["rows"][1]["left"]), abs=0.5)
+    assert [float(found["rows"][0][key]) for key in ("value", "low", "high")] == [0.9, *rows[0]["interval"]]
+    assert {"this run", "control"} <= texts_of(found["svg"])
+
+
+def test_heads_that_are_read_from_below_are_saved_so(chromium, opened):
+    rows = [{"name": name, "total": 10, "cells": [{"count": count, "right": right, "named": "", "strength": 50}
+                                                  for count, right in ((8, index == 0), (2, index == 1))]}
+            for index, name in enumerate(("automobile", "ship"))]
+    opened(pieces().confusion(rows, 10, "the network"))
+    found = saved(chromium)
+    heads = [one for one in found["svg"].iter(f"{SVG}text") if one.text == "automobile"]
+    assert ["rotate(-90)" in one.get("transform", "") for one in heads] == [True, False]
+    assert found["rows"][1] == {"true class": "ship", "automobile": "8", "ship": "2"}
+
+
+def texts_of(root):
+    return {one.text.replace("\u202f", " ") for one in root.iter(f"{SVG}text")}
 
 
 def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(chromium, shown):
@@ -191,9 +260,10 @@ def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(ch
     assert chromium.value(visible) == [False, True]
     chromium.call("Emulation.setEmulatedMedia", media="print")
     try:
-        assert chromium.value(visible) == [True, False]
+        assert chromium.value(visible) == [True, False] and chromium.value(CANVASES) == 1
     finally:
         chromium.call("Emulation.setEmulatedMedia", media="")
+    assert chromium.value(CANVASES) == 1, "also after printing"
 
 
 def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):

@@ -253,7 +253,10 @@ def test_the_page_begins_with_what_happened_to_the_accuracy(difference, runs, mo
     read = artifacts.Artifact.array
     monkeypatch.setattr(artifacts.Artifact, "array", lambda one, name: better if one.version == b.version and name ==
                         "predictions.npy" else read(one, name))
-    verdict = diff.context(found)["verdict"]
+    context = diff.context(found)
+    verdict, chart = context["verdict"], context["accuracies"]
+    assert [row["value"] for row in chart["rows"]] == [a.metrics["accuracy"], b.metrics["accuracy"]]
+    assert [row["note"] for row in chart["rows"]] == ["360 test images", "+2.5 points, more than luck"]
     told = intervals.told(intervals.paired(9, 0, 360))
     assert verdict["same_images"] and verdict["points"] == told["points"] == "+2.5"
     assert verdict["interval_text"] == told["interval_text"]

@@ -25,13 +25,35 @@ def test_before_any_training_there_is_nothing(folders):
 def test_the_log_alone_gives_its_epochs_and_monitored_steps(folders):
     (folders[1] / "train/t0.log").write_text(LOG)
     found = live.state(*folders)
-    assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "speed": "1,351"}]
+    assert found["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.25, "accuracy": 0.615, "held_out_loss": None,
+                                "held_out_accuracy": None, "speed": "1,351"}]
     assert (found["steps"], found["losses"], found["accuracies"]) == ([10], [0.5], [0.45]) and not found["done"]
 
 
 def test_a_network_that_does_not_classify_has_no_accuracy(folders):
     (folders[1] / "train/t0.log").write_text("10:00:02 epoch 1/2  loss 0.83909  13 min 30 s  2 images/s\n")
-    assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None, "speed": "2"}]
+    assert live.state(*folders)["epochs"] == [{"epoch": 1, "of": 2, "loss": 0.83909, "accuracy": None,
+                                                 "held_out_loss": None, "held_out_accuracy": None, "speed": "2"}]
+
+
+@pytest.mark.parametrize("line, found", [
+    ("loss 0.25000  accuracy 61.50%  hold-out loss 0.30000  accuracy 58.00%  1.2 s  1351 images/s", (0.615, 0.3, 0.58)),
+    ("loss 0.25000  hold-out loss 0.30000  1.2 s  1351 images/s", (None, 0.3, None)),
+])
+def test_an_epoch_is_shown_with_what_was_measured_on_the_hold_out_images(folders, line, found):
+    (folders[1] / "train/t0.log").write_text(f"10:00:02 epoch 2/3  {line}\n")
+    (shown,) = live.state(*folders)["epochs"]
+    assert (shown["accuracy"], shown["held_out_loss"], shown["held_out_accuracy"]) == found
+    assert shown["loss"] == 0.25 and shown["speed"] == "1351"
+
+
+@pytest.mark.parametrize("file, prefix, joint", [("checkpoint", "history.", "."), ("history", "", "_")])
+def test_the_hold_out_curve_is_that_of_the_checkpoint_and_then_of_the_history(folders, file, prefix, joint):
+    (folders[1] / "train/t0.log").write_text(LOG)
+    artifacts.save_tensors(folders[0] / f"train/t0/{file}.safetensors", {
+        f"{prefix}losses": np.ones(40), f"held_out{joint}steps": np.array([20, 40]),
+        f"held_out{joint}losses": np.array([0.5, 0.25])}, {"state": json.dumps({"step": 40})})
+    assert live.state(*folders)["held_out"] == {"steps": [20, 40], "losses": [0.5, 0.25]}
 
 
 def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
@@ -42,6 +64,7 @@ def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
     found = live.state(*folders)
     assert found["steps"] == list(range(1, 21)) and found["losses"] == pytest.approx(losses[:20].tolist())
     (folders[0] / "train/t0/checkpoint.safetensors").write_bytes(b"half")
+    assert found["held_out"] == live.state(*folders)["held_out"] == {"steps": [], "losses": []}
     assert live.state(*folders)["steps"] == [10]   # the log's
 
 

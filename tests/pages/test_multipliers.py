@@ -13,7 +13,7 @@ import manifest_files
 import synthetic_results
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import multiplier_runs, templates
+from ladder.pages import intervals, multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -83,6 +83,21 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
     assert all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
     assert "None" not in text_of(page) and "nan" not in text_of(page)
     assert f"no result: {REASON}" in text_of(page)
+
+
+def test_the_first_screen_has_exact_and_what_is_furthest_from_it(full, monkeypatch, tmp_path):
+    first = context_of(full)["first"]
+    assert first["of"] == 7 and [row["key"] for row in first["rows"]] == ["own", "", "", "own", ""]
+    lenet = next(row for row in first["rows"] if row["name"] == "LeNet-5, am32")
+    assert lenet["note"] == "−2.20 points (−2.45 to −1.95), more than luck"
+    assert lenet["text"] == f"94.8{templates.NARROW_SPACE}%"
+    assert lenet["left"] < lenet["at"] < lenet["right"]
+    alone = Cells(tmp_path).add("exact", 1, 0.9).add("acc16", 1, 0.8)
+    rows = context_of(alone)["first"]["rows"]
+    assert rows[1]["interval"] == list(intervals.wilson(0.8, 1000)) and rows[1]["note"] == "−10.00 points"
+    monkeypatch.setattr(multipliers_page, "CHARTED", 3)
+    assert [row["name"] for row in context_of(full)["first"]["rows"]] == [
+        "LeNet-300-100, exact", "LeNet-300-100, my_table.npy", "LeNet-5, exact"]
 
 
 def test_the_verdicts_are_summed_up(full):

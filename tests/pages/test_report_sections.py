@@ -64,6 +64,28 @@ def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     assert report_sections.loss_curve(run, 0.07)["still"]["labels"][1]["text"] == "average image 0.07"
 
 
+@pytest.mark.parametrize("network, names", [("lenet_5", ["training", "hold-out"]),
+                                            ("autoencoder", ["training", "hold-out", "average image"])])
+def test_the_hold_out_curve_has_a_point_after_each_epoch_beside_the_training(tmp_path, network, names):
+    run = synthetic_run.make(tmp_path, network=network, holdout=180, epochs=4, controls=())
+    history, shown = run["train"].tensors("history.safetensors"), report_sections.loss_curve(run, 0.07)["data"]["series"]
+    assert [one["name"] for one in shown] == names and shown[1]["series"] == 2   # a colour that is drawn dashed
+    assert shown[1]["x"] == [26, 52, 78, 104] and shown[1]["y"] == pytest.approx(history["held_out_losses"], rel=1e-5)
+    assert shown[1]["by"] == shown[0]["by"] and shown[1]["label"] == f"hold-out {history['held_out_losses'][-1]:.4g}"
+    accuracy = report_sections.accuracy_curve(run)
+    if network == "lenet_5":
+        assert accuracy["data"]["series"][1]["y"] == pytest.approx(history["held_out_hits"] / 180, rel=1e-5)
+        assert [one["name"] for one in accuracy["data"]["series"]] == names
+    found = report_sections.held_out(run)
+    assert found["step"] == shown[1]["x"] and found["loss"] == history["held_out_losses"].tolist()
+    assert (found["best_epoch"], found["patience"], found["stopped"], found["epochs_at_most"]) == (2, 0, False, 4)
+    assert (found["accuracy"] is None) == (network == "autoencoder")
+
+
+def test_without_a_hold_out_set_nothing_was_measured_on_one(lenet):
+    assert report_sections.held_out(lenet) is None
+
+
 def test_the_surest_mistakes_come_first(lenet):
     labels, predictions = np.asarray(lenet["data"].array("test_labels.npy")), lenet["evaluate"].array("predictions.npy")
     probabilities = np.asarray(lenet["evaluate"].array("probabilities.npy"))

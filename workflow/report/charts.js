@@ -48,16 +48,19 @@
     for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(Number((at * step).toPrecision(12)));
     return found;
   };
-  const powers = (low, high) => {
+  const powers = (low, high, decades = 3) => {   // with 2 and 5 times them where there are fewer decades
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-      for (const factor of high < 1000 * low ? [1, 2, 5] : [1]) found.push(Number((factor * 10 ** power).toPrecision(1)));
+      for (const factor of high < 10 ** decades * low ? [1, 2, 5] : [1]) found.push(Number((factor * 10 ** power).toPrecision(1)));
     }
     return found.filter(value => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
   };
   const ticksOf = (axis, kind, low, high, count) => {
     if (axis.ticks) return axis.ticks.map(([value]) => value);
-    if (kind === "log" && low > 0) return powers(low, high).length > 2 ? powers(low, high) : even(low, high, count);
+    if (kind === "log" && low > 0) {
+      const found = powers(low, high, count < 5 ? 1.5 : 3);
+      return found.length > 2 ? found : even(low, high, count);
+    }
     if (kind !== "error") return even(low, high, count);
     const rates = powers(Math.max(1 - high, 2 * axis.least), 1 - low).map(rest => Number((1 - rest).toPrecision(12)));
     const levels = (rates.length > 2 ? rates : even(low, high, count)).filter(value => value < 1 - 1.2 * axis.least);
@@ -164,10 +167,7 @@
       button("+", "Zoom in", () => this.zoom(1 / ZOOM));
       button("−", "Zoom out", () => this.zoom(ZOOM));
       button("reset", "The whole chart again", () => this.draw());
-      const save = bar.appendChild(element("select", ""));
-      save.setAttribute("aria-label", "Save the chart");
-      save.append(new Option("save", ""), ...["SVG", "PNG", "CSV"].map(format => new Option(format)));
-      save.addEventListener("change", () => { this.save(save.value); save.value = ""; });
+      bar.append(saving.menu({title: this.data.title, svg: () => this.svg, csv: () => this.csv}));
     }
 
     // The points of the chart: {x, y, series, index}, x on the chosen axis.
@@ -177,11 +177,11 @@
     }
 
     draw() {
-      this.plot?.destroy();
-      this.show(null);
       const {data} = this;
       const width = this.live.clientWidth;
-      if (!width) return;
+      if (!width) return;   // on paper, where the SVG is shown: the drawing stays as it is
+      this.plot?.destroy();
+      this.show(null);
       const narrow = width < 480;
       const font = `12px ${css("--sans")}`;
       const pen = document.createElement("canvas").getContext("2d");
@@ -421,55 +421,18 @@
     // Saving: the whole chart in the colours of paper, with its title.
 
     get svg() {
-      const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-size"];
-      const light = document.body.appendChild(element("div", "light hidden"));
-      const copy = light.appendChild(this.still.cloneNode(true));
-      copy.style.display = "block";
-      for (const one of copy.querySelectorAll("*")) {
-        const style = getComputedStyle(one);
-        STYLES.forEach(name => one.setAttribute(name, style.getPropertyValue(name)));
-      }
-      const [width, height] = copy.getAttribute("viewBox").split(" ").slice(2).map(Number);
-      const paper = getComputedStyle(light).getPropertyValue("--paper");
-      const ink = getComputedStyle(light).getPropertyValue("--ink");
-      light.remove();
-      copy.removeAttribute("style");
-      copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-      copy.setAttribute("viewBox", `-16 -32 ${width + 32} ${height + 48}`);
-      copy.setAttribute("width", width + 32);
-      copy.setAttribute("height", height + 48);
-      copy.setAttribute("font-family", "Helvetica, Arial, sans-serif");
-      copy.insertAdjacentHTML("afterbegin", `<rect x="-16" y="-32" width="${width + 32}" height="${height + 48}" fill="${paper}"/>`);
-      copy.insertAdjacentHTML("beforeend", `<text x="0" y="-12" font-size="15" font-weight="600" fill="${ink}"></text>`);
-      copy.lastChild.textContent = this.data.title;
-      return new XMLSerializer().serializeToString(copy);
+      return saving.onPaper(this.box, style => {
+        const [width, height] = this.still.getAttribute("viewBox").split(" ").slice(2).map(Number);
+        return saving.file(saving.styled(this.still).childNodes, width, height, this.data.title, style);
+      });
     }
 
     get csv() {
-      const cell = value => /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
-      const rows = this.data.series.flatMap(series => series.x.map((x, index) =>
-        [series.run?.[index] ?? series.name, ...this.data.by.map((_, by) => x * (series.by?.[by] ?? 1)), series.y[index]]));
-      return [["series", ...this.data.by, this.data.y.label], ...rows].map(row => row.map(cell).join(",")).join("\n") + "\n";
-    }
-
-    async save(format) {
-      const name = `${this.data.title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format.toLowerCase()}`;
-      if (format === "CSV") return download(new Blob([this.csv], {type: "text/csv"}), name);
-      if (format === "SVG") return download(new Blob([this.svg], {type: "image/svg+xml"}), name);
-      const image = new Image();
-      image.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
-      await image.decode();
-      const canvas = Object.assign(document.createElement("canvas"), {width: 2 * image.width, height: 2 * image.height});
-      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob(blob => download(blob, name));
+      const {series, by, y} = this.data;
+      return saving.csv([["series", ...by, y.label], ...series.flatMap(one => one.x.map((x, index) =>
+        [one.run?.[index] ?? one.name, ...by.map((_, number) => x * (one.by?.[number] ?? 1)), one.y[index]]))]);
     }
   }
-
-  const download = (blob, name) => {
-    const link = Object.assign(document.createElement("a"), {href: URL.createObjectURL(blob), download: name});
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  };
 
   // The names of the series are switches of their colours.
   const names = [...document.querySelectorAll("[data-series] [data-run]")];

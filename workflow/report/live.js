@@ -1,14 +1,19 @@
 // Asks every two seconds how far the training is, and draws it.
 const $ = id => document.getElementById(id);
 
-function draw({steps, losses}) {
-  const heights = losses.map(loss => Math.log10(Math.max(loss, 1e-12)));
-  const [low, high] = [Math.min(...heights), Math.max(...heights)];
-  const place = (step, at) => [100 * step / steps.at(-1), 98 - 96 * (heights[at] - low) / (high - low || 1)];
-  $("curve").setAttribute("d", steps.length ? `M${steps.map((step, at) => place(step, at).join(" ")).join("L")}` : "");
-  $("top").textContent = steps.length ? Math.max(...losses).toPrecision(3) : "";
-  $("bottom").textContent = steps.length ? Math.min(...losses).toPrecision(3) : "";
+function draw({steps, losses, held_out: held}) {
+  const height = loss => Math.log10(Math.max(loss, 1e-12));
+  const all = [...losses, ...held.losses];
+  const [low, high] = [height(Math.min(...all)), height(Math.max(...all))];
+  const place = (step, loss) => [100 * step / steps.at(-1), 98 - 96 * (height(loss) - low) / (high - low || 1)];
+  const path = curve => curve.steps.length ? `M${curve.steps.map((step, at) => place(step, curve.losses[at]).join(" ")).join("L")}` : "";
+  $("curve").setAttribute("d", path({steps, losses}));
+  $("held").setAttribute("d", path(held));
+  $("top").textContent = all.length ? Math.max(...all).toPrecision(3) : "";
+  $("bottom").textContent = all.length ? Math.min(...all).toPrecision(3) : "";
 }
+
+const share = value => value === null ? "–" : `${(100 * value).toFixed(2)} %`;
 
 async function look() {
   try {
@@ -20,8 +25,8 @@ async function look() {
       draw(found);
       $("rows").replaceChildren(...found.epochs.toReversed().map(one => {
         const row = document.createElement("tr");
-        for (const text of [`${one.epoch} of ${one.of}`, one.loss, one.accuracy === null ? "–" : `${(100 * one.accuracy).toFixed(2)} %`,
-          one.speed]) {
+        for (const text of [`${one.epoch} of ${one.of}`, one.loss, share(one.accuracy), one.held_out_loss ?? "–",
+          share(one.held_out_accuracy), one.speed]) {
           const cell = row.insertCell();
           cell.textContent = text;
           if (cell.cellIndex) cell.className = "right";

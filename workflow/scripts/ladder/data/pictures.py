@@ -3,9 +3,9 @@
 Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, rotated by their EXIF orientation, the first frame of an
 animation, transparency on white, as 8-bit RGB.
 
-Fitting, by dataset. A photograph is scaled to the dataset's shorter side and cropped around its centre. A digit is preprocessed
-like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A picture of exactly the
-dataset's size is used as it is; a digit is inverted if dark on light.
+Fitting, by dataset. A photograph is scaled to the dataset's shorter side (bicubic, antialiased) and cropped around its centre.
+A digit is preprocessed like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A
+picture of exactly the dataset's size is used as it is; a digit is inverted if dark on light.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ import warnings
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from ladder.data.facts import FACTS
+from ladder.data.listing import MOST_BYTES, SUFFIXES, walk
 from ladder.errors import UserError
 from ladder.files import shown
 from ladder.progress import size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng")
-MOST_BYTES = 50_000_000     # of a file
 MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
 MOST_PICTURES = 500         # of one request
+# Pillow warns beyond a larger number of pixels than MOST_PIXELS. Threads cannot change the filters one by one.
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 ORIGINAL = 320  # largest side in pixels of the thumbnail of the original
 WIDEST = 1000   # largest side in pixels of a picture in which ink is searched; larger ones are reduced
@@ -54,16 +54,19 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Digit:
-    """Preprocessing of a dataset's digits: scaled to `box` pixels, centred in grid x grid by their centre of mass (of_mass) or
-    their bounding box, then enlarged to the dataset's size."""
+    """Preprocessing of a dataset's digits, or of what else it shows (what): scaled to `box` pixels, centred in grid x grid by
+    their centre of mass (of_mass) or their bounding box, then enlarged to the dataset's size."""
 
     box: int
     grid: int
     of_mass: bool
+    what: str = "digit"
 
 
 # MNIST's: yann.lecun.com/exdb/mnist. scikit-learn's digits: bitmaps that the digit fills, averaged to 8x8.
 DIGITS = {"mnist": Digit(20, 28, True), "digits": Digit(8, 8, False)}
+# Fashion-MNIST's garments are preprocessed likewise (Xiao, Rasul and Vollgraf, 2017): trimmed, scaled, inverted, centred.
+LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 
 
 # Finding.
@@ -79,7 +82,7 @@ def find(paths):
     found, left_out = {}, {}
     for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
-            for file in _files(path):
+            for file in map(pathlib.Path, walk(path)):
                 (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
                 _check_count(found)
         elif os.path.exists(path):
@@ -99,18 +102,12 @@ def _check_count(found):
         raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
 
 
-def _files(folder):
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (pathlib.Path(parent, name) for name in sorted(names) if not name.startswith("."))
-
-
 # Reading.
 
-def take(source, dataset, name=None):
-    """The Picture of `source`, a path or the bytes of a file, for a dataset; raises PictureError."""
+def take(source, dataset, shape, name=None):
+    """The Picture of `source`, a path or the bytes of a file, for a dataset; shape: of its images; raises PictureError."""
     image, remarks = read(source)
-    pixels, steps = fit(image, dataset)
+    pixels, steps = fit(image, dataset, shape)
     image.thumbnail((ORIGINAL, ORIGINAL))
     return Picture(name or shown(source), pixels, image, (*remarks, *steps))
 
@@ -139,14 +136,12 @@ def _check_bytes(count):
 
 def _decode(file):
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return _opened(Image.open(file, formats=FORMATS))
+        return _opened(Image.open(file, formats=FORMATS))
     except PictureError:
         raise
     except Image.UnidentifiedImageError:
         raise PictureError("not a picture that can be read here (PNG, JPEG, WebP, GIF or BMP)") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except Image.DecompressionBombError:
         raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
     except Exception as error:   # decoders raise many types of errors for damaged files
         raise PictureError(f"damaged or cut short ({' '.join(str(error).split()) or type(error).__name__})") from error
@@ -183,31 +178,31 @@ def _to_rgb(image):
 
 # Fitting.
 
-def fit(image, dataset):
-    """(uint8 (H, W, C) of the dataset's shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
-    height, width, channels = FACTS[dataset].shape
-    if dataset in DIGITS:
-        grey, steps = _digit(_grey(image), DIGITS[dataset], (height, width))
+def fit(image, dataset, shape):
+    """(uint8 (H, W, C) of this shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
+    height, width, channels = shape
+    if dataset in LIGHT_ON_DARK:
+        grey, steps = _digit(_grey(image), LIGHT_ON_DARK[dataset], (height, width))
         return np.repeat(grey[..., None], channels, axis=2), steps
     fitted, steps = _photograph(image, (width, height))
     pixels = np.asarray(fitted if channels == 3 else fitted.convert("L"))
     return pixels.reshape(height, width, channels), steps
 
 
-def rule(dataset):
-    """Description of `fit` for the dataset, as sentences for a page."""
-    height, width, _ = FACTS[dataset].shape
-    if dataset not in DIGITS:
+def rule(dataset, shape):
+    """Description of `fit` for the dataset and the shape of its images, as sentences for a page."""
+    height, width, _ = shape
+    if dataset not in LIGHT_ON_DARK:
         return (f"Each picture is scaled until its shorter side has {min(height, width)} pixels, and cropped around its centre "
                 f"to {width} × {height}.")
-    digit = DIGITS[dataset]
+    digit = LIGHT_ON_DARK[dataset]
     placed = "by its centre of mass" if digit.of_mass else "by its middle"
     enlarged = f", which is enlarged to {width} × {height} like the dataset's own" if digit.grid != width else ""
-    return (f"The network knows light digits on a dark background. Each picture is converted to grey, and inverted if its "
-            f"border is brighter than the digit. Its ink (pixels that differ from the border by more than {100 * NOISE:.0f} % "
-            f"of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
+    return (f"The network knows light {digit.what}s on a dark background. Each picture is converted to grey, and inverted if "
+            f"its border is brighter than the {digit.what}. Its ink (pixels that differ from the border by more than "
+            f"{100 * NOISE:.0f} % of the largest difference) is cut out, scaled to {digit.box} pixels and centred {placed} in "
             f"{digit.grid} × {digit.grid}{enlarged}. A picture of exactly {_sizes(digit, width)} pixels is used as it is, "
-            "inverted if necessary. One picture is one digit.")
+            f"inverted if necessary. One picture is one {digit.what}.")
 
 
 def _sizes(digit, width):
@@ -256,7 +251,7 @@ def _cut(ink):
     """The bounding box of ink (H, W), 0 to 1, with noise removed."""
     strongest = ink.max()
     if strongest < FAINTEST:
-        raise PictureError("blank: nothing on it stands out as a digit")
+        raise PictureError("blank: nothing on it stands out from its background")
     ink = np.clip(ink / strongest - NOISE, 0, None) / (1 - NOISE)
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
     return ink[rows[0]:rows[-1] + 1, columns[0]:columns[-1] + 1]

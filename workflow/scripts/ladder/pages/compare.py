@@ -19,7 +19,7 @@ from ladder.network import networks, weights
 from ladder.pages import charts, feature_sections, intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-CHARTED = 6        # runs whose accuracies are charted on the first screen, the most accurate ones
+CHARTED = 5        # runs whose accuracies are charted on the first screen, the most accurate ones
 COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
 NUMBERS = {        # summary key -> its head in compare.csv and on the page
@@ -405,7 +405,7 @@ def _stack(run, times, parts, longest, labels):
     if "all other" in seconds:
         seconds["all other"] = sum(value for name, value in times.items() if name not in named)
     return {"name": run.number, "detail": labels[run.number], "length": round(100 * total / longest, 2),
-            "text": templates.duration(total),
+            "text": templates.duration(total), "numbers": list(seconds.values()),
             "parts": [{**part, "length": round(100 * seconds[part["name"]] / (total or 1), 2),
                        "text": templates.duration(seconds[part["name"]])} for part in parts if seconds[part["name"]] > 0]}
 

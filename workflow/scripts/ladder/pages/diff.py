@@ -171,7 +171,7 @@ def context(of, up=""):
     """All variables of the template; up: see templates.way_up."""
     manifests = [of.store.manifest(version) for version in (of.a, of.b)]
     settings, machines = _gathered(of, "params"), _machines(of)
-    numbers = _metrics(of)
+    numbers, verdict = _metrics(of), _verdict(of)
     return {
         "title": TITLES.get(of.stage, f"Two versions of {of.stage}"),
         "a": of.a, "b": of.b, "made": [manifest["made"] for manifest in manifests],
@@ -179,7 +179,7 @@ def context(of, up=""):
         "up": up, "links": _links(of, up), "first": of.first,
         "settings": [row for row in settings if not row["same"]], "same_settings": [row for row in settings if row["same"]],
         "sources": [row for row in _gathered(of, "sources") if not row["same"]],
-        "verdict": _verdict(of), "repeats": _repeats(of),
+        "verdict": verdict, "accuracies": _accuracies(verdict), "repeats": _repeats(of),
         "lineage": [_lineage_row(pair) for pair in of.run], "changed": sum(not pair.same for pair in of.run),
         "metrics": [row for row in numbers if not row["same"] and not row["detail"]],
         "details": [row for row in numbers if not row["same"] and row["detail"]],
@@ -234,6 +234,16 @@ def _verdict(of):
              "scored_on": [metrics.scored_on(manifest["spec"]["params"]) for manifest in (data.manifest_a, data.manifest_b)],
              **{side: intervals.share(value, n) for side, value, n in zip("ab", accuracies, tested, strict=True)}}
     return shown if score.same else shown | intervals.told(_difference(of, score, data, accuracies, tested))
+
+
+def _accuracies(verdict):
+    """The two accuracies with their intervals on one axis, as intervals.chart; None without a verdict, or for one score."""
+    if verdict is None or verdict["same"]:
+        return None
+    notes = {"a": f"{verdict['tested'][0]:,} {verdict['scored_on'][0]} images",
+             "b": f"{verdict['points']} points, {verdict['luck_text']}"}
+    return intervals.chart([{"key": "own" if side == "b" else "", "name": side.upper(), "note": notes[side], **verdict[side]}
+                            for side in "ab"])
 
 
 def _difference(of, score, data, accuracies, tested):

@@ -27,6 +27,7 @@ TOLD = {
                     "results/multipliers.html --configfile presets/mnist_multipliers.yaml"),
     "predictions": ("A run's answers for pictures of your own", "results/predictions.html --config predict=FOLDER"),
     "network": ("The network drawn, with its cost by layer", "results/network.html"),
+    "gradients": ("The backward pass of every layer, checked by finite differences", "results/gradients.html"),
     "parity": ("Every rung that this machine can run, checked and timed", "results/parity.html"),
 }
 
@@ -99,7 +100,9 @@ def _sparkline(dataset, some):
     points = [(100 * at / max(1, len(heights) - 1), 90 - 80 * (height - low) / ((high - low) or 1))
               for at, height in enumerate(heights)]
     best = max(shown, key=lambda run: run["summary"]["test_accuracy"])
-    return {"dataset": dataset, "count": len(some), "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
+    rows = [[dataset, run["version"], run["made"], value] for run, value in zip(shown, values, strict=True)]
+    return {"dataset": dataset, "count": len(some), "rows": rows,
+            "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
             "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1), "text": templates.percent(values[-1])},
             "best": {"text": templates.percent(best["summary"]["test_accuracy"]), "link": _row(best)["link"],
                      "made": best["made"]}}

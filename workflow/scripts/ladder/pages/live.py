@@ -13,8 +13,10 @@ import safetensors
 from ladder.pages import templates
 
 POINTS = 400   # maximum of a curve
-EPOCH = re.compile(r"epoch (\d+)/(\d+)  loss ([\d.e+-]+|nan|inf)(?:  accuracy ([\d.]+)%)?.*?([\d.,]+) images/s")
+SCORES = r"loss ([\d.e+-]+|nan|inf)(?:  accuracy ([\d.]+)%)?"
+EPOCH = re.compile(rf"epoch (\d+)/(\d+)  {SCORES}(?:  hold-out {SCORES})?.*?([\d.,]+) images/s")
 STEP = re.compile(r"step: (\d+), loss: ([\d.e+-]+)(?:, accuracy: ([\d.]+)%)?")
+NO_CURVE = {"steps": [], "losses": []}
 
 
 def page():
@@ -25,33 +27,40 @@ def page():
 def state(results, logs):
     """The latest training, JSON-able; None if there is none.
 
-    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "speed"}], "steps": [step], "losses": means up to it,
-    "accuracies": likewise or None}; results, logs: the folders.
+    {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "held_out_loss", "held_out_accuracy", "speed"}], "steps":
+    [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "last": line of the log};
+    results, logs: the folders.
     """
     found = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
     if not found:
         return None
     version, text = found[-1].stem, found[-1].read_text(errors="replace")
     folder = pathlib.Path(results, "train", version)
-    epochs = [{"epoch": int(epoch), "of": int(of), "loss": float(loss), "speed": speed,
-               "accuracy": float(accuracy) / 100 if accuracy else None}
-              for epoch, of, loss, accuracy, speed in EPOCH.findall(text)]
-    steps, losses, hits = _history(folder) or _monitored(text)
+    epochs = [{"epoch": int(epoch), "of": int(of), "loss": float(loss), "speed": speed, "accuracy": _share(accuracy),
+               "held_out_loss": float(held_out) if held_out else None, "held_out_accuracy": _share(share)}
+              for epoch, of, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
+    steps, losses, hits, held_out = _history(folder) or _monitored(text)
     return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps, "losses": losses,
-            "accuracies": hits, "last": text.strip().rpartition("\n")[2]}
+            "accuracies": hits, "held_out": held_out, "last": text.strip().rpartition("\n")[2]}
+
+
+def _share(percent):
+    return float(percent) / 100 if percent else None
 
 
 def _history(folder):
-    """(steps, losses, None) of the newest checkpoint, or of the finished history; None if there is neither."""
+    """(steps, losses, None, hold-out curve) of the newest checkpoint, or of the finished history; None if there is neither."""
     for path in [folder / "history.safetensors", *sorted(folder.glob("checkpoint*.safetensors"), reverse=True)]:
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 names = set(file.keys())
                 losses = file.get_tensor("losses" if "losses" in names else "history.losses")
                 done = json.loads((file.metadata() or {}).get("state", "{}")).get("step", len(losses))
+                held_out = {kind: file.get_tensor(name).tolist() for kind in ("steps", "losses")
+                            for name in (f"held_out_{kind}", f"held_out.{kind}") if name in names}
         except (OSError, safetensors.SafetensorError, KeyError, ValueError):   # not there, or just being replaced
             continue
-        return *_thinned(losses[:done]), None
+        return *_thinned(losses[:done]), None, held_out or NO_CURVE
     return None
 
 
@@ -65,7 +74,7 @@ def _thinned(values):
 
 
 def _monitored(text):
-    """(steps, losses, accuracies or None) of the log's lines within an epoch, where `monitor` asks for them."""
+    """As _history, with accuracies or None, of the log's lines within an epoch, where `monitor` asks for them."""
     lines = STEP.findall(text)
     accuracies = [float(accuracy) / 100 for _, _, accuracy in lines if accuracy]
-    return [int(step) for step, _, _ in lines], [float(loss) for _, loss, _ in lines], accuracies or None
+    return [int(step) for step, _, _ in lines], [float(loss) for _, loss, _ in lines], accuracies or None, NO_CURVE

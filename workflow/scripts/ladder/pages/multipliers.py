@@ -6,13 +6,14 @@ import numpy as np
 
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
-from ladder.pages import charts, multiplier_errors, report_sections, templates
+from ladder.pages import charts, intervals, multiplier_errors, report_sections, templates
 from ladder.pages.multiplier_runs import ORDER, Arm, named, rank, row
-from ladder.pages.spread import spread
+from ladder.pages.spread import SHARES, spread
 from ladder.progress import log
 
 COLOURS = charts.COLOURED   # the first ones belong to the multipliers of ORDER, on every page
 CURVE = 16    # minimum number of points of a curve
+CHARTED = 5   # accuracies on the first screen
 ROOM = 14     # percent of an axis's width that the text of a tick needs
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,8 +36,47 @@ def context(groups):
         "multipliers": len({multiplier for arm in arms for multiplier in (arm.trained, arm.tested)} - {"exact"}),
         "runs": sum(len(group.ran) for group in groups), "missing": sum(len(group.reasons) for group in groups),
         "verdicts": {kind: kinds.count(kind) for kind in ("below", "above", "within")}, "judged": len(kinds),
+        "first": _first(groups, told),
         **_errors(groups, told),
     }
+
+
+def _first(groups, told):
+    """Accuracies with 95 % intervals on one axis, as intervals.chart, and "of": how many there are; None without any.
+
+    Of each network its exact arm, and of the others the CHARTED whose difference from exact is largest, by network.
+    """
+    found = [(group, arm, row(group, arm)) for group in groups for arm in group.cells]
+    chosen = sorted(range(len(found)), key=lambda at: (not found[at][1].exact, -abs(found[at][2]["difference"] or 0)))[:CHARTED]
+    shown = [_first_row(*found[at], told[found[at][1]]["label"], len(groups) > 1) for at in sorted(chosen)]
+    return {**intervals.chart(shown), "of": len(found)} if shown else None
+
+
+def _first_row(group, arm, of, label, several):
+    """A row for intervals.chart; several: whether it has to name its network."""
+    accuracies = group.accuracies(arm)
+    mean = spread(accuracies.values(), SHARES)
+    tested = min(cell.run.tested for cell in group.cells[arm].values())
+    interval = mean.interval or intervals.wilson(mean.mean, tested)
+    digits = intervals.decimals(interval)
+    low, high = (f"{100 * end:.{digits}f}" for end in interval)
+    network = f"{templates.network_title(group.settings['network'])}, " if several else ""
+    return {"key": "own" if arm.exact else "", "name": f"{network}{label}", "note": _against_exact(of, arm),
+            "value": mean.mean, "interval": list(interval), "text": templates.percent(mean.mean, digits),
+            "interval_text": f"{low} to {high}"}
+
+
+def _against_exact(of, arm):
+    """The difference from exact with its interval, and what it shows, for the note of a row."""
+    if arm.exact:
+        return "the usual arithmetic"
+    if of["difference"] is None:
+        return ""
+    if of["difference_low"] is None:
+        return f"{points(of['difference'])} points"
+    interval = of["difference_low"], of["difference_high"]
+    told = intervals.told(intervals.Difference(of["difference"], interval, True))
+    return f"{told['points']} points ({told['interval_text']}), {told['luck_text']}"
 
 
 def colours(arms):
@@ -158,7 +198,8 @@ def _dots(group, there):
     exact = spread(group.accuracies(group.exact).values())
     return {
         "rows": [{"label": one["label"], "series": one["series"], "mean": at(one["row"]["test_accuracy"]),
-                  "dots": [{"at": at(value), "text": f"seed {seed}: {templates.percent(value, 2)}"}
+                  "dots": [{"at": at(value), "seed": seed, "value": value,
+                            "text": f"seed {seed}: {templates.percent(value, 2)}"}
                            for seed, value in sorted(group.accuracies(one["arm"]).items())]} for one in there],
         "ticks": _with_room([{"at": at(value / 100), "text": f"{text}{templates.NARROW_SPACE}%"}
                              for value, text in _percentages(100 * min(values), 100 * max(values))]),

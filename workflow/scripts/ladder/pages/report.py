@@ -14,7 +14,17 @@ from ladder import sources
 from ladder.classifiers import metrics
 from ladder.machine import program
 from ladder.network import weights
-from ladder.pages import evaluations, feature_sections, intervals, report_sections, reproduce, roles, templates, verdicts
+from ladder.pages import (
+    evaluations,
+    feature_sections,
+    intervals,
+    report_sections,
+    reproduce,
+    roles,
+    rule_graph,
+    templates,
+    verdicts,
+)
 from ladder.store import lineage
 
 
@@ -27,7 +37,8 @@ def summary(inputs, version, params=None):
     loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
     are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
     answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
-    many training images.
+    many training images; held_out: see report_sections.held_out.
+    loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -56,6 +67,10 @@ def summary(inputs, version, params=None):
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
         "curves": report_sections.curves(inputs),
+        "held_out": report_sections.held_out(inputs),
+        "loss_change": report_sections.loss_change(inputs),
+        "reconstruction_loss": report_sections.reconstruction_loss(inputs),
+        "seconds_by_pass": train.metrics.get("seconds_by_pass"),
         "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
@@ -77,7 +92,8 @@ def summary(inputs, version, params=None):
         "test_scores": evaluations.test_scores(inputs),
         "program": program.state(sources.ROOT),
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
+                      "network_file": reproduce.network_file(params)},
     }
 
 
@@ -102,6 +118,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "head": report_sections.head(inputs),
+        "without_labels": report_sections.without_labels(inputs),
         "judge": roles.JUDGES.get(lineage.judge(inputs)),
         "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
@@ -122,11 +140,14 @@ def context(inputs, numbers):
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
         "samples": report_sections.samples(data),
+        "skipped": report_sections.skipped(data),
+        "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,
         "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
         "fit": report_sections.fit(inputs),
+        "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
@@ -143,12 +164,14 @@ def context(inputs, numbers):
         "feature_map": feature_sections.feature_map(inputs),
         "stage_times": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()},
                                       templates.duration),
+        "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
+        "rule_graph": rule_graph.graph(numbers["reproduce"]["stages"]),
     }
 
 
@@ -230,7 +253,7 @@ def _settings(inputs):
     """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
-        params = one.manifest["spec"]["params"]
+        params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
         main = role.partition("_")[0]
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]

@@ -13,16 +13,20 @@ import markupsafe
 
 from ladder import progress, sources
 
-CHARTS = ("uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts
+CHARTS = ("saving.js", "uplot/uPlot.iife.min.js", "charts.js")   # the scripts of a page with charts that answer questions
 TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
 NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-all autoencoder",
-            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network"}
-DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST"}   # likewise
+            "autoencoder_classifier": "An autoencoder’s encoder with a head",
+            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network",
+            "alexnet": "AlexNet"}
+DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST",
+            "cifar100": "CIFAR-100", "svhn": "SVHN", "folder": "your pictures"}   # likewise
 # The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
 SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
-        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "parity": "Parity"}
+        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",
+        "parity": "Parity"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 
@@ -58,7 +62,7 @@ def _script_text(name):
 
 def network_title(name):
     """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
-    return NETWORKS.get(name) or re.sub(r"^resnet(?=\d)", "ResNet-", name)
+    return NETWORKS.get(name) or re.sub(r"^vgg(?=\d)", "VGG-", re.sub(r"^resnet(?=\d)", "ResNet-", name))
 
 
 def dataset_title(name):
@@ -90,7 +94,7 @@ def _matched(name, group):
 def bars(values, text, largest=None):
     """Rows of a bar chart of values (name -> number); lengths are in percent of `largest`; text: the format of a value."""
     largest = largest or max(values.values(), default=0) or 1
-    return [{"name": name, "length": round(100 * value / largest, 2), "text": text(value)}
+    return [{"name": name, "value": value, "length": round(100 * value / largest, 2), "text": text(value)}
             for name, value in values.items()]
 
 

@@ -77,6 +77,15 @@ class Launch:
         return named.union(*(argument.buffers for argument in self.arguments if isinstance(argument, Table)))
 
 
+def with_files(launches, files):
+    """A rung's LAUNCHES with the kernels of other files; files: {file below kernels/: the file that takes its place}."""
+    def from_files(function):
+        return lambda step, build: tuple(dataclasses.replace(launch, source=files.get(launch.source, launch.source))
+                                         for launch in function(step, build))
+
+    return {operation: from_files(function) for operation, function in launches.items()}
+
+
 # Outputs of the forward step that the backward step of a layer without parameters reads, besides the gradient: kind -> roles.
 KEPT = {"relu": ("y",), "maxpool2d": ("index",)}
 

@@ -30,6 +30,10 @@ class Inference:
         return cls(network, params["variant"], weights.of_artifact(artifact, network), statistics, threads, until,
                    options["data_residency"], multipliers.from_params(params, options["multiplier"]))
 
+    def use(self, values):
+        """Compute with other values from now on."""
+        self._bound |= values
+
     def batches(self, images, flip=False):
         """Yield (start, float32 activations (n, H, W, C)) for images (N, H, W, C), mirrored left to right with `flip`.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
 
@@ -27,14 +28,14 @@ class Training:
 
     settings: plan.Settings; images: uint8 or float32 (N, H, W, C) as a normalized artifact stores them, with its
     normalization.Statistics; labels: uint8 (N,), for a network that classifies; values: name -> float32 array, the initial
-    values of all weights.shapes(network); data_residency: see executors/create.py. Raises UserError if the batch is larger than
-    the dataset.
+    values of all weights.shapes(network); data_residency: see executors/create.py; held_out: held_out.HeldOut to measure after
+    each epoch, which may end the training early. Raises UserError if the batch is larger than the dataset.
     """
 
-    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None):
+    def __init__(self, settings, images, statistics, values, threads, data_residency="auto", labels=None, held_out=None):
         if settings.batch_size > len(images):
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
-        self.settings, self.images = settings, images
+        self.settings, self.images, self.held_out = settings, images, held_out
         self.executor = executors.create(settings.variant, threads, data_residency)
         steps_per_epoch = -(-len(images) // settings.batch_size)
         self.length = plan.Length(settings.steps or settings.epochs * steps_per_epoch, steps_per_epoch)
@@ -54,11 +55,22 @@ class Training:
         self.step = 0        # steps done
         self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
         self.seconds = 0.0   # training time
+        self._passes = []    # the executor's passes after each whole epoch
 
     @property
     def values(self):
         """Name -> float32 array with the current value of all tensors of the network's weights file."""
         return self._fetch(self._values)
+
+    @property
+    def averages(self):
+        """Name -> float32 array with the optimizer's running averages."""
+        return self._fetch(self._state[len(self._values):])
+
+    @property
+    def kept(self):
+        """The values that the run is for, as `values`: with patience those of the best epoch, else the current ones."""
+        return self.held_out.best if self.held_out and self.held_out.patience else self.values
 
     @property
     def epochs(self):
@@ -68,11 +80,11 @@ class Training:
     @property
     def epoch(self):
         """Number of epochs done."""
-        return self.epochs if self.done else self.step // self.length.steps_per_epoch
+        return self.epochs if self.step == self.length.steps else self.step // self.length.steps_per_epoch
 
     @property
     def done(self):
-        return self.step == self.length.steps
+        return self.step == self.length.steps or bool(self.held_out and self.held_out.stops)
 
     @property
     def losses(self):
@@ -87,14 +99,21 @@ class Training:
         return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
 
     @property
+    def seconds_by_pass(self):
+        """{pass: seconds} of each epoch, the current one included; on a GPU extrapolated from samples."""
+        ends = [{}, *self._passes, *([self.executor.passes] if self.step % self.length.steps_per_epoch else [])]
+        return [{name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
+                for before, after in itertools.pairwise(ends)]
+
+    @property
     def images_seen(self):
         return int(self._sizes(slice(0, self.step)).sum())
 
     def run_epoch(self, checkpoint=None, monitor=0):
         """Train to the end of the epoch or of the run, in the epoch's own order.
 
-        checkpoint: path to save to within long epochs; monitor: steps between log lines with loss and accuracy, 0 for none.
-        Raises RunFailed if the loss is not finite.
+        checkpoint: path to save to within long epochs; monitor: steps between log lines with loss and accuracy, 0 for none;
+        with hold-out images also theirs. At the end these are measured. Raises RunFailed if a loss is not finite.
         """
         epoch, begun = divmod(self.step, self.length.steps_per_epoch)
         last = min(self.length.steps, (epoch + 1) * self.length.steps_per_epoch)
@@ -123,15 +142,21 @@ class Training:
                     self.seconds, looked = self.seconds + now - looked, now
                     if monitor and done % monitor == 0:
                         log.info("%s", self._monitored(slice(max(0, done - monitor), done)))
+                        looked = time.monotonic()
                     if checkpoint and done < last and now - saved > SAVE_AFTER:
                         self.save(checkpoint)
                         saved = looked = time.monotonic()
+        if self.step % self.length.steps_per_epoch == 0:
+            self._passes.append(dict(self.executor.passes))
+        if self.held_out:
+            self.held_out.end_epoch(self.step, self.values)
 
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
-        state = json.dumps(
-            {"of": _owner(path), "step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds})
+        tensors |= self.held_out.tensors() if self.held_out else {}
+        state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
+                            "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
         with disk.replacing(path) as temporary:
             artifacts.save_tensors(temporary, tensors, {"state": state, "sha256": _digest(tensors, state)})
 
@@ -140,15 +165,31 @@ class Training:
         if not path.exists():
             return False
         state, tensors = _read(path)
-        if tensors.keys() != {*self._state, *(f"history.{name}" for name in self.history)}:
+        measured = self.held_out.tensors() if self.held_out else {}
+        if not {*self._state, *(f"history.{name}" for name in self.history), *measured} <= tensors.keys():
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
+        history = {name: tensors[f"history.{name}"] for name in self.history}
+        self.go_on(tensors, history, state["step"], state)
+        if self.held_out:
+            self.held_out.restore(tensors)
+        return True
+
+    def go_on(self, tensors, history, step, spent):
+        """Continue after `step` steps.
+
+        tensors: name -> values and running averages; history: name -> numbers of these steps; spent: on them, {"seconds",
+        "by_operation": {category: seconds}, "by_pass": {pass: seconds} of each epoch}.
+        """
         for name in self._state:
             self.executor.fill(self._shared[name], tensors[name])
-        self.history = {name: tensors[f"history.{name}"].copy() for name in self.history}
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.executor.seconds = state["by_operation"]
-        return True
+        for name, values in self.history.items():
+            values[:step] = history[name][:step]
+        self.step, self.seconds, self.executor.seconds = step, spent["seconds"], dict(spent["by_operation"])
+        totals = [{}]
+        for epoch in spent["by_pass"]:
+            totals.append(totals[-1] | {name: totals[-1].get(name, 0.0) + seconds for name, seconds in epoch.items()})
+        self._passes, self.executor.passes = totals[1:1 + step // self.length.steps_per_epoch], totals[-1]
 
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
@@ -206,11 +247,15 @@ class Training:
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):
-        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps."""
+        """'step: 100, loss: 0.082, accuracy: 45.188%' with the means over these steps, then the same of the hold-out images."""
         sizes = self._sizes(steps)
         text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
         if "hits" in self.history:
             text += f", accuracy: {100 * self.history['hits'][steps].sum() / sizes.sum():.3f}%"
+        if self.held_out:
+            loss, hits = self.held_out.measure(self.values)
+            text += f", hold-out loss: {loss:.3f}"
+            text += "" if hits is None else f", hold-out accuracy: {100 * hits / len(self.held_out.images):.3f}%"
         return text
 
     def _estimate(self, seconds_per_step):

@@ -99,7 +99,7 @@ docs:
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo slurm
+	.venv/bin/python envs/pins.py test gpu demo slurm cluster
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -103,7 +103,7 @@ pictures: environment
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo slurm
+	.venv/bin/python envs/pins.py test gpu demo slurm cluster
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -38,6 +38,7 @@ def summary(inputs, version, params=None):
     are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
     answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
     many training images; held_out: see report_sections.held_out.
+    loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -67,6 +68,9 @@ def summary(inputs, version, params=None):
         "accuracy": train.metrics.get("accuracy"),
         "curves": report_sections.curves(inputs),
         "held_out": report_sections.held_out(inputs),
+        "loss_change": report_sections.loss_change(inputs),
+        "reconstruction_loss": report_sections.reconstruction_loss(inputs),
+        "seconds_by_pass": train.metrics.get("seconds_by_pass"),
         "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
@@ -114,6 +118,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "head": report_sections.head(inputs),
+        "without_labels": report_sections.without_labels(inputs),
         "judge": roles.JUDGES.get(lineage.judge(inputs)),
         "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
@@ -134,6 +140,8 @@ def context(inputs, numbers):
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
         "samples": report_sections.samples(data),
+        "skipped": report_sections.skipped(data),
+        "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,
@@ -156,6 +164,7 @@ def context(inputs, numbers):
         "feature_map": feature_sections.feature_map(inputs),
         "stage_times": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()},
                                       templates.duration),
+        "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),

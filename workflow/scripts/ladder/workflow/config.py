@@ -12,7 +12,8 @@ import yaml
 from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network import networks
@@ -98,11 +99,13 @@ def resolve(config):
     return {
         **config,
         "variant": variant,
+        "features_variant": variant if config["features_variant"] == "same" else config["features_variant"],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "folder_sha256": listing.of(config["folder"]).digest if config["dataset"] == dataset_facts.FOLDER else None,
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
@@ -149,8 +152,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
-              or array_libraries.unavailable(settings["array_library"]) or "")
+    reason = (variants.unavailable(settings["variant"]) or variants.unavailable(settings["features_variant"])
+              or backends.unavailable(settings["svm_backend"]) or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
@@ -259,13 +262,14 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    for key in ("variant", "features_variant"):
+        schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
 
 
 def _check_together(config):
     """Check combinations of keys."""
-    facts = FACTS[config["dataset"]]
+    facts = dataset_facts.of(config)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and not facts.classes <= config[key] <= available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
@@ -274,6 +278,10 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    pixels = math.prod(facts.shape)
+    if config["normalization"] == "zca" and pixels > normalization.MOST_WHITENED:
+        raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
+                        f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
     if config["patience"] and not config["holdout"]:
         raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
                         "holdout to a number of training images, or patience to 0")
@@ -318,7 +326,7 @@ def _check_memory(config, variant):
 
 def _training_images(config):
     """Number of training images without the hold-out set."""
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 
@@ -381,7 +389,7 @@ def _features_layer(config):
     """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
-        return None if network.classifies else network.features
+        return None if network.classifies and network.name not in networks.HEADED else network.features
     return config["features_layer"]
 
 

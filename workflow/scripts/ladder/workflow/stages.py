@@ -375,7 +375,7 @@ def _fit(config):
 
 def _train(config, classifies):
     keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
-            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+            "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
     keys += ["decoder_epochs"] if config["training"] != "gradient" else []
     keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]

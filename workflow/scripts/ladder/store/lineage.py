@@ -17,7 +17,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
         "initial": {"file_sha256": "initial_weights"}, "features": {"variant": "features_variant"}}
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
 DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table"}   # parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.

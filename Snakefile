@@ -93,7 +93,7 @@ use rule stage as prepare_data with:
     pathvars:
         stage="data",
     params:
-        options=options("urls", downloads="results/downloads"),
+        options=options("urls", "folder", downloads="results/downloads"),
 
 
 use rule stage as normalize_images with:

@@ -336,6 +336,18 @@ def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
     assert report_sections.most_mistaken(matrix) == 28 / 126
 
 
+def test_of_many_classes_the_matrix_shows_those_with_the_most_errors():
+    count = report_sections.FEW_CLASSES + 5
+    matrix = np.diag(np.full(count, 9))
+    matrix[5:, 0] = np.arange(count - 5)   # class 5 has no error, 6 has one, ...
+    rows = report_sections.confusion(matrix.tolist(), [f"c{number}" for number in range(count)])
+    assert [row["name"] for row in rows] == ["c0", *(f"c{number}" for number in range(6, count))]
+    assert [len(row["cells"]) for row in rows] == [report_sections.FEW_CLASSES] * report_sections.FEW_CLASSES
+    assert rows[-1]["cells"][0]["count"] == count - 6 and rows[-1]["others"] == 0
+    few = report_sections.confusion(matrix[:3, :3].tolist(), ["a", "b", "c"])
+    assert [row["others"] for row in few] == [None] * 3
+
+
 def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
     text = text_of(digits_page)
     assert "classified as →" in text and "true class ↓" in text
@@ -602,7 +614,7 @@ def test_features_learned_with_labels_are_said_to_be(tmp_path):
 
 
 def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(lenet, digits_page):
-    assert "the output of layer fc2_relu, which was learned with the labels: 8,192 features" in text_of(page_of(lenet))
+    assert "the output of layer fc2_relu, which saw labels in training: 8,192 features" in text_of(page_of(lenet))
     assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
     plain = text_of(digits_page)
     assert "Labels were also used" not in plain and "Only the SVM uses the labels; the network does not." in plain

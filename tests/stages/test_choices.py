@@ -39,8 +39,7 @@ RUNS = [
     {"network": "lenet_5", "training": "gradient", "optimizer": "adam", "multiplier": "am16", "multiplier_in": ["forward"],
      "features_layer": "fc1", "svm_gamma": 0.1},
     {"network": "lenet_5", "multiplier": "fp16", "multiplier_in": ["input_grad"], "test_multiplier": "exact", "steps": 1},
-    {"network": "lenet_5", "multiplier": "tf32", "multiplier_in": ["forward"], "test_multiplier": "bf16", "steps": 1},
-    {"network": "lenet_5", "multiplier": "bf16", "multiplier_in": ["forward"], "test_multiplier": "tf32", "steps": 1},
+    {"network": "lenet_5", "precision": "tf32", "steps": 1}, {"network": "lenet_5", "precision": "bfloat16", "steps": 1},
     {"network": "small_cnn", "multiplier": "mit16", "multiplier_in": ["weight_grad"], "test_multiplier": "acc16", "steps": 1},
     {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
     {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},
@@ -50,6 +49,8 @@ RUNS = [
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]

@@ -31,7 +31,7 @@ WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], 
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
 TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "seed": 1,
             "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
-            "augment_crop": 0}
+            "augment_crop": 0, "augment_rotate": 0, "augment_colour": 0}
 FEATURES = {"encoder": "network", **AUTOENCODER, "features_layer": "latent", "features_standardize": False,
             "features_pool": "none", "features_flip": False}
 PATCHES = {**AUTOENCODER, "array_library": "numpy", "patches_atoms": "kmeans", "patches_samples": [9000, 8500],

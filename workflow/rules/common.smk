@@ -59,6 +59,8 @@ FIXED = {
         "results/best.yaml",
     ],
 }
+# The configuration for the commands that make the runs of a search by TPE.
+TRIALS = "logs/search.json"
 # Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
@@ -111,17 +113,19 @@ def dry_run():
 
 
 def load_settings():
-    """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
+    """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine; the search.Plan."""
     try:
         configuration.check_overrides(overridden())
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
         entries = [entry for listed in lists.values() for entry in listed]
-        searched = search.entries(loaded)
+        searched = search.plan(loaded)
+        entries += searched.entries
         runs = [
             settings,
-            *(entry.settings for entry in (*entries, *searched) if not entry.reason),
+            *(entry.settings for entry in entries if not entry.reason),
+            *searched.probes,
         ]
         _, *chains = [
             (needed, stages.chain(needed))
@@ -135,10 +139,10 @@ def load_settings():
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
             "search": stages.comparison(
-                searched, "search", search=search.params(loaded)
+                searched.entries, "search", search=search.params(loaded)
             ),
         }
-        return [(settings, active), *chains]
+        return [(settings, active), *chains], searched
     except UserError as error:
         sys.exit(str(error))
 
@@ -180,7 +184,7 @@ COMMAND = Command()
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
 if not (runs_elsewhere() or any(map(DRY.fullmatch, sys.argv))):
     os.environ |= {checks.CHECKS: "yes"}
-CHAINS = load_settings()
+CHAINS, SEARCHED = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 BY_VERSION = {
     keyed.version: keyed for _, chain in reversed(CHAINS) for keyed in chain.values()
@@ -375,6 +379,8 @@ def mark_pages_of_other_configurations():
     given = any(option.startswith(("--config", "-C")) for option in sys.argv)
     for role in FIXED.keys() - {"parity"}:
         page, keyed = FIXED[role][0], CHAIN[role]
+        if role == "search" and SEARCHED.next:  # the page is of a later plan
+            continue
         # A list that is empty now was given on an earlier command line.
         if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
             notices.update(page, keyed, given)
@@ -507,6 +513,17 @@ def asked_for_lists():
     """True if only pages of lists of runs are requested: then a failed run does not stop the others."""
     pages = {page for name in (*configuration.LISTS, "search") for page in FIXED[name]}
     return bool(COMMAND.targets) and COMMAND.targets <= pages
+
+
+def trials_options(wildcards):
+    """The options of this command for those that make the runs of a search by TPE: all but the pages of the search."""
+    if COMMAND.forced or COMMAND.forces_all:
+        sys.exit(
+            f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
+        )
+    if not dry_run():
+        stop_unless(places.write, pathlib.Path(TRIALS), json.dumps(config))
+    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
 
 
 @functools.cache

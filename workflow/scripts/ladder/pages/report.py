@@ -121,6 +121,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "head": report_sections.head(inputs),
+        "without_labels": report_sections.without_labels(inputs),
         "judge": roles.JUDGES.get(lineage.judge(inputs)),
         "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
@@ -141,6 +143,8 @@ def context(inputs, numbers):
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
         "samples": report_sections.samples(data),
+        "skipped": report_sections.skipped(data),
+        "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,

@@ -43,6 +43,7 @@ def unwritten(inputs):
     """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
     specs = [one.manifest["spec"]["params"] for one in inputs.values()]
     present = {"features_concatenate": "joined" in inputs, "multiplier": any("multiplier" in params for params in specs),
+               "folder": any("folder_sha256" in params for params in specs),
                "initial_weights": any("file_sha256" in params for params in specs)}
     return [key for key, there in present.items() if there]
 

@@ -14,8 +14,10 @@ from ladder.store import manifests
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
-        "initial": {"file_sha256": "initial_weights"}, "features": {"variant": "features_variant"}}
-UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
+        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
+        "features": {"variant": "features_variant"}}
+# Defaults that a stage's parameters omit.
+UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
 DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
@@ -91,6 +93,8 @@ def settings(roles):
             found |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
             found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if role == "data" and "folder" in found:
+                found["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {found['folder'][:DIGITS]}"
             if table := manifest["spec"]["params"].get("table"):   # of a network of a person's own
                 found["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
             if role == "initial" and (file := start_file(manifest)):

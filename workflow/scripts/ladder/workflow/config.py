@@ -12,7 +12,8 @@ import yaml
 from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network import networks
@@ -105,6 +106,7 @@ def resolve(config):
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "folder_sha256": listing.of(config["folder"]).digest if config["dataset"] == dataset_facts.FOLDER else None,
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
@@ -115,7 +117,8 @@ def resolve(config):
 
 def chosen_variant(config):
     """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
-    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
+    plan = first_use.described(stages.network_params(config), config["batch_size"])
+    return first_use.choose(config["variant"], config["precision"], plan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,7 +283,7 @@ def load_schema():
 
 def _check_together(config):
     """Check combinations of keys."""
-    facts = FACTS[config["dataset"]]
+    facts = dataset_facts.of(config)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and not facts.classes <= config[key] <= available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
@@ -289,6 +292,10 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    pixels = math.prod(facts.shape)
+    if config["normalization"] == "zca" and pixels > normalization.MOST_WHITENED:
+        raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
+                        f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
     if config["patience"] and not config["holdout"]:
         raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
                         "holdout to a number of training images, or patience to 0")
@@ -299,6 +306,7 @@ def _check_together(config):
     _check_targets(config)
     _check_training(config)
     _check_features(config)
+    _check_precision(config)
 
 
 def _check_targets(config):
@@ -342,7 +350,7 @@ def _check_memory(config, variant):
 
 def _training_images(config):
     """Number of training images without the hold-out set."""
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 
@@ -374,6 +382,19 @@ def _check_maps(config, layer, shape):
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
 
 
+def _check_precision(config):
+    """Check that one key alone says what products are, and that the rung forms such products."""
+    precision, variant = config["precision"], config["variant"]
+    for key in ("multiplier", "test_multiplier"):
+        if precision != "float32" and config[key] not in ("exact", "same"):
+            raise UserError(f"config: precision is {precision}, but {key} is {excerpt(config[key])}, which says what products "
+                            f"are too; set precision to float32, or {key} to exact")
+    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    if made_for not in ("float32", precision):
+        raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
+                        f"{made_for}, or variant to auto")
+
+
 def _multipliers(config):
     """The test multiplier as multipliers.find takes it, and the identities of both multipliers in versions."""
     trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
@@ -392,7 +413,7 @@ def _features_layer(config):
     """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
-        return None if network.classifies else network.features
+        return None if network.classifies and network.name not in networks.HEADED else network.features
     return config["features_layer"]
 
 

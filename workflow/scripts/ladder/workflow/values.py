@@ -104,5 +104,5 @@ def _choices(rule):
 def nearest(value, choices):
     """'; did you mean x?' with the closest of the choices, '' if none is close."""
     text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    found = difflib.get_close_matches(text, choices, n=1, cutoff=0.7)
+    found = difflib.get_close_matches(text, map(str, choices), n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""

@@ -188,7 +188,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
      "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
-    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+    ("features_flip", "perhaps", "must be true or false or apart"),
+    ("features_flip", "aprt", "did you mean apart?"),
+    ("features_flip", "apart", "features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:

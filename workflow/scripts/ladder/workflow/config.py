@@ -361,6 +361,9 @@ def _check_features(config):
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is {excerpt(config['features_layer'])}, but {network.name} has no such layer"
                         f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+    if config["features_flip"] == "apart" and "ridge" not in config["evaluations"]:
+        raise UserError("config: features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations, or "
+                        "set features_flip to true")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
 

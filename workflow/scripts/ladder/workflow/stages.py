@@ -166,11 +166,11 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
-    roles["report"] = _keyed("report", "report", run, strict, **roles, **_scores_of_others(config))
+    roles["report"] = _keyed("report", "report", run, strict, **roles, **_reference(config), **_scores_of_others(config))
     return roles
 
 
@@ -184,6 +184,12 @@ def prediction_roles(chain):
         needed.add(keyed.version)
         wanted += (parent for name, parent in keyed.parents.items() if name != "initial")   # the start of a training or a fit
     return [role for role, keyed in chain.items() if keyed.version in needed]
+
+
+def _reference(config):
+    """The same training by another rung, if the run is compared with it: role -> Keyed."""
+    made = chain(config["reference"]) if config["reference"] else {}
+    return {"train_reference": made["train"]} if "train" in made else {}
 
 
 def _scores_of_others(config):

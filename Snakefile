@@ -93,7 +93,7 @@ use rule stage as prepare_data with:
     pathvars:
         stage="data",
     params:
-        options=options("urls", downloads="results/downloads"),
+        options=options("urls", "folder", downloads="results/downloads"),
 
 
 use rule stage as normalize_images with:
@@ -132,7 +132,7 @@ use rule stage as train_network with:
     pathvars:
         stage="train",
     params:
-        options=options("data_residency", "plan", "multiplier", "monitor"),
+        options=training_options,
 
 
 # Evaluation of a network that classifies.
@@ -228,6 +228,11 @@ use rule make_report as search_runs with:
 use rule stage as draw_network with:
     pathvars:
         stage="network",
+
+
+use rule stage as check_gradients with:
+    pathvars:
+        stage="gradients",
 
 
 use rule stage as check_parity with:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
 import results  # noqa: E402
 import roofline  # noqa: E402
-from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs  # noqa: E402
+from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products  # noqa: E402
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
@@ -165,23 +165,27 @@ def deviations(record, case, variant):
 def step_plan(variant, batch):
     """One training step with Adam."""
     settings = plan.Settings(network=networks.build(CASE.name), variant=variant, batch_size=batch,
-                             optimizer=optimizers.Optimizer("adam"))
+                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant))
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
 def row(variant, made, measured, below, record):
     launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
+    ceilings = roofline.H200[products(variant)]
     cells = (variant, variants.VARIANTS[variant].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
-             f"{made.flop / moved:.0f}", roofline.bound_by(made, roofline.H200),
-             f"{1e6 * roofline.plan_seconds(made, roofline.H200):.0f}")
+             f"{made.flop / moved:.0f}", roofline.bound_by(made, ceilings),
+             f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}")
     return cells + (measured_cells(variant, made, measured, below, record) if measured else (NOT_MEASURED,) * 7)
 
 
 def measured_cells(variant, made, measured, below, record):
     seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
-    products = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
-    measured_ceilings = {**products, "fp32": ceilings["fp32_flop_per_second"]} if ceilings else products
-    ceiling = measured_ceilings.get(measured["precision"])
+    measured_ceilings = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
+    if "tf32" in measured_ceilings:
+        measured_ceilings = {**measured_ceilings, roofline.THREE_PRODUCTS: measured_ceilings["tf32"] / 3}
+    if ceilings:
+        measured_ceilings = {**measured_ceilings, "fp32": ceilings["fp32_flop_per_second"]}
+    ceiling = measured_ceilings.get(products(variant))
     return (
         spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
         f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
@@ -190,8 +194,14 @@ def measured_cells(variant, made, measured, below, record):
     )
 
 
+def per_second(name):
+    return f"{roofline.H200[name].flop / 1e12:.0f}"
+
+
 def note(record):
-    text = f"One training step of {CASE.batch} images with Adam, float32; predicted for an H200 (67 TFLOP/s, 4.3 TB/s). "
+    text = (f"One training step of {CASE.batch} images with Adam; predicted for an H200 (4.3 TB/s; {per_second('fp32')} "
+            f"TFLOP/s in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of "
+            f"TF32, {per_second('bf16')} in bfloat16). ")
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from ladder.rungs import variants  # noqa: E402  (after sys.path)
 from ladder.workflow import config as configuration  # noqa: E402
+from ladder.workflow import values  # noqa: E402
 
 PAGE = ROOT / "docs" / "configuration.md"
 COLUMNS = 100
@@ -42,7 +43,8 @@ def page():
     text = (ROOT / "config.yaml").read_text()
     defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
     documented = [name for name in rules["variant"]["enum"] if name == "auto" or variants.VARIANTS[name].role != "own"]
-    rules = {**rules, "variant": {**rules["variant"], "enum": documented}}
+    rules = {**rules, "variant": {**rules["variant"], "enum": documented},
+             "features_variant": {**rules["features_variant"], "enum": ["same", *documented[1:]]}}
     return "\n".join([OPENING, *sections(text.split("\n\n", 1)[1], defaults, rules)])
 
 
@@ -71,7 +73,7 @@ def facts(default, rule):
     first = f"Default: `{shown}`."
     if isinstance(default, list) and len(first) > COLUMNS:
         first = "Default:\n" + "\n".join(f"`{item}`" + ("," if item != default[-1] else ".") for item in default)
-    return first + "\n" + paragraph(f"Allowed: {configuration.describe(rule)}.")
+    return first + "\n" + paragraph(f"Allowed: {values.describe(rule)}.")
 
 
 def paragraph(text, indent="", first=0):

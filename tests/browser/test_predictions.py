@@ -48,7 +48,7 @@ def files(tmp_path_factory):
 def pages(predictors, files, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, predictor in predictors.items():
-        taken, skipped = make_predictions.take(files, predictor.dataset)
+        taken, skipped = make_predictions.take(files, predictor.inputs["data"])
         found = predictions.answers(predictor, taken)
         (folder / f"{name}.html").write_text(predictions.page(
             predictor, found, [*skipped, Skipped(LONG, "the file is empty")], ["notes.txt"]))

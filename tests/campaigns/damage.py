@@ -34,7 +34,7 @@ COMPARED = ("[{training: patches_then_gradient}, {network: lenet_5, features_lay
 COMMAND = ("report", "results/compare.html", "results/network.html", "--config", *TINY, "autoencoder_filters=[6,4]",
            "patches_samples=[500]", "feature_map=true", "evaluations=[linear,ridge,knn]",
            "features_concatenate=[{features_layer: enc1_pool}]", "features_pca=4", "seeds=[2]", f"compare={COMPARED}")
-PAGES = ("report", "compare", "multipliers", "search", "network", "parity")
+PAGES = ("report", "compare", "multipliers", "search", "network", "gradients", "parity")
 MOST = 6
 SILENT = "flip, same time"
 

@@ -174,15 +174,15 @@ def test_a_large_file_and_a_pipe_are_refused_without_reading_them(tmp_path):
 def test_a_photograph_is_scaled_and_cropped_around_its_centre():
     wide = np.zeros((64, 192, 3), np.uint8)
     wide[:, :64], wide[:, 64:128], wide[:, 128:] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
-    pixels, steps = pictures.fit(Image.fromarray(wide), "cifar10")
+    pixels, steps = pictures.fit(Image.fromarray(wide), "cifar10", FACTS["cifar10"].shape)
     assert pixels.shape == (32, 32, 3) and pixels.dtype == np.uint8
     assert (pixels[:, 2:-2] == (0, 255, 0)).all() and steps == ("scaled", "cropped around its centre")
-    assert pictures.fit(Image.fromarray(wide[:, :64]), "cifar10")[1] == ("scaled",)
+    assert pictures.fit(Image.fromarray(wide[:, :64]), "cifar10", FACTS["cifar10"].shape)[1] == ("scaled",)
 
 
 def test_a_photograph_of_the_datasets_size_is_taken_byte_by_byte():
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    pixels, steps = pictures.fit(Image.fromarray(image), "cifar10")
+    pixels, steps = pictures.fit(Image.fromarray(image), "cifar10", FACTS["cifar10"].shape)
     np.testing.assert_array_equal(pixels, image)
     assert steps == ()
 
@@ -191,7 +191,7 @@ def test_a_photograph_of_the_datasets_size_is_taken_byte_by_byte():
 def test_an_image_of_the_digits_is_taken_as_it_is_and_upside_down_in_brightness_too(inverted):
     for image in datasets.digits().test_images[:40]:
         given = 255 - image if inverted else image
-        pixels, steps = pictures.fit(Image.fromarray(given), "digits")
+        pixels, steps = pictures.fit(Image.fromarray(given), "digits", FACTS["digits"].shape)
         np.testing.assert_array_equal(pixels, image)
         assert steps == (("inverted",) if inverted else ())
 
@@ -202,7 +202,7 @@ def test_a_small_digit_is_enlarged_as_the_dataset_enlarges_it():
     small = np.rint(load_digits().images[:50] * 255 / 16).astype(np.uint8)
     expected = datasets._enlarge(load_digits().images[:50].astype(np.int64)).astype(int)
     for image, wanted in zip(small, expected, strict=True):
-        pixels, _ = pictures.fit(Image.fromarray(image).convert("RGB"), "digits")
+        pixels, _ = pictures.fit(Image.fromarray(image).convert("RGB"), "digits", FACTS["digits"].shape)
         assert np.abs(pixels[..., 0] - wanted).max() <= 2   # rounded once more
 
 
@@ -211,7 +211,7 @@ def test_a_small_digit_is_enlarged_as_the_dataset_enlarges_it():
                                          ((60, 60), (5, 5, 50, 50))])
 def test_a_digits_ink_is_light_fills_its_box_and_is_centred(dataset, box, grid, size, place):
     image = digit(size, box=place).convert("RGB")
-    pixels, steps = pictures.fit(image, dataset)
+    pixels, steps = pictures.fit(image, dataset, FACTS[dataset].shape)
     assert pixels.shape == FACTS[dataset].shape and steps[0] == "inverted"
     ink = pixels[..., 0] > 60
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
@@ -224,17 +224,17 @@ def test_a_digits_ink_is_light_fills_its_box_and_is_centred(dataset, box, grid, 
 
 
 def test_the_position_and_the_polarity_of_a_digit_do_not_matter():
-    first, _ = pictures.fit(digit(box=(100, 40, 160, 240)).convert("RGB"), "mnist")
+    first, _ = pictures.fit(digit(box=(100, 40, 160, 240)).convert("RGB"), "mnist", FACTS["mnist"].shape)
     for other in (digit(box=(30, 60, 90, 260)), digit(ink=255, paper=0), digit(ink=90, paper=230),
                   digit(size=(560, 280), box=(400, 40, 460, 240))):
-        np.testing.assert_array_equal(pictures.fit(other.convert("RGB"), "mnist")[0], first)
+        np.testing.assert_array_equal(pictures.fit(other.convert("RGB"), "mnist", FACTS["mnist"].shape)[0], first)
 
 
 def test_shadows_and_noise_of_a_photographed_sheet_are_not_ink():
     random, sheet = np.random.default_rng(0), np.asarray(digit(), np.float64)
     shade = np.linspace(0.85, 1, 280)[:, None]
     photograph = np.clip((0.7 * sheet + 60) * shade + random.normal(0, 4, sheet.shape), 0, 255).astype(np.uint8)
-    clean, photographed = (pictures.fit(image.convert("RGB"), "mnist")[0].astype(int)
+    clean, photographed = (pictures.fit(image.convert("RGB"), "mnist", FACTS["mnist"].shape)[0].astype(int)
                            for image in (digit(), Image.fromarray(photograph)))
     assert np.abs(clean - photographed).mean() < 4 and (photographed[:3] == 0).all()
 
@@ -243,7 +243,7 @@ def test_shadows_and_noise_of_a_photographed_sheet_are_not_ink():
 @pytest.mark.parametrize("level", [0, 128, 255])
 def test_a_blank_sheet_is_no_digit(dataset, level):
     with pytest.raises(PictureError, match="blank"):
-        pictures.fit(Image.new("RGB", (200, 100), (level,) * 3), dataset)
+        pictures.fit(Image.new("RGB", (200, 100), (level,) * 3), dataset, FACTS[dataset].shape)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 2), (6000, 40)])
@@ -251,13 +251,14 @@ def test_a_blank_sheet_is_no_digit(dataset, level):
 def test_any_size_makes_an_image_or_a_fault_in_words(size, dataset):
     image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
     try:
-        assert pictures.fit(image, dataset)[0].shape == FACTS[dataset].shape
+        assert pictures.fit(image, dataset, FACTS[dataset].shape)[0].shape == FACTS[dataset].shape
     except PictureError as fault:
         assert "blank" in str(fault)
 
 
 def test_a_picture_keeps_a_small_copy_of_what_was_given():
-    taken = pictures.take(encoded(Image.fromarray(np.kron(COLOURS, np.ones((20, 20, 1), np.uint8)))), "cifar10", "name")
+    source = encoded(Image.fromarray(np.kron(COLOURS, np.ones((20, 20, 1), np.uint8))))
+    taken = pictures.take(source, "cifar10", FACTS["cifar10"].shape, "name")
     assert taken.name == "name" and max(taken.original.size) == pictures.ORIGINAL
     assert taken.remarks == ("scaled", "cropped around its centre")
 
@@ -265,18 +266,18 @@ def test_a_picture_keeps_a_small_copy_of_what_was_given():
 def test_a_garment_is_trimmed_scaled_to_the_whole_image_and_centred():
     sheet = Image.new("L", (300, 200), 250)
     sheet.paste(40, (100, 50, 160, 170))   # 60 x 120, dark on light
-    pixels, steps = pictures.fit(sheet.convert("RGB"), "fashion_mnist")
+    pixels, steps = pictures.fit(sheet.convert("RGB"), "fashion_mnist", FACTS["fashion_mnist"].shape)
     assert pixels.shape == (28, 28, 1) and steps == ("inverted", "its ink cut out", "scaled to 28 pixels", "centred")
     rows, columns = (np.flatnonzero(pixels[..., 0].max(axis=axis) > 127) for axis in (1, 0))
     assert (rows[0], rows[-1], columns[0], columns[-1]) == (0, 27, 7, 20)
-    assert "One picture is one garment." in pictures.rule("fashion_mnist")
+    assert "One picture is one garment." in pictures.rule("fashion_mnist", FACTS["fashion_mnist"].shape)
 
 
 @pytest.mark.parametrize("dataset, words", [("mnist", ["inverted", "20 pixels", "centre of mass", "28 × 28"]),
                                             ("digits", ["inverted", "8 × 8 or 32 × 32", "enlarged to 32 × 32"]),
                                             ("cifar10", ["cropped around its centre", "32 × 32"])])
 def test_the_rule_is_described(dataset, words):
-    assert all(word in pictures.rule(dataset) for word in words)
+    assert all(word in pictures.rule(dataset, FACTS[dataset].shape) for word in words)
 
 
 # Finding.
@@ -332,4 +333,4 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path):
     with open(path, "wb") as file:
         file.write(encoded(Image.fromarray(COLOURS)))
     found, _ = pictures.find([tmp_path])
-    pictures.take(found[0], "cifar10").name.encode()
+    pictures.take(found[0], "cifar10", FACTS["cifar10"].shape).name.encode()

@@ -158,13 +158,51 @@ def test_the_dense_layer_of_small_cnn_reads_the_output_of_its_convolutions():
     assert network.layer(network.features).output_shape == (1, 1, 128)
 
 
-@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "wta_autoencoder", "patch_net"}))
+@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "wta_autoencoder", "patch_net",
+                                                                  "autoencoder_classifier"}))
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(name, image):
     network = networks.build(name, image, classes=7)
     assert network.classifies and network.layers[-1].kind == "dense"
     assert network.layers[-1].output_shape == (1, 1, 7) and network.layers[-1].inputs == (network.features,)
     assert network.needed_for(network.features) == network.layers[:-1]
+
+
+@pytest.mark.parametrize("depth, parameters", [(11, 9_231_114), (16, 14_728_266)])
+def test_vgg_has_the_published_size_of_the_cifar_form_but_for_the_biases_before_normalisations(depth, parameters):
+    """As counted where each convolution has a bias, which the normalisation after it would subtract again."""
+    network = networks.build(f"vgg{depth}")
+    filters = [layer.output_shape[2] for layer in network.layers if layer.kind == "conv2d"]
+    assert len(filters) + 3 == depth   # with three dense layers in place of the one here
+    assert network.parameter_count == parameters - sum(filters)
+    assert network.layer("flat").output_shape == (1, 1, 512)
+
+
+def test_alexnet_has_the_filters_of_one_tower_and_its_dense_layers_read_4x4_pixels():
+    network = networks.build("alexnet")
+    convolutions = ((5, 3, 64), (5, 64, 192), (3, 192, 384), (3, 384, 256), (3, 256, 256))
+    assert network.parameter_count == sum(convolution(*of) for of in convolutions) + dense(4 * 4 * 256, 4096, 4096, 10)
+    assert [layer.name for layer in network.layers if layer.kind == "dropout"] == ["drop6", "drop7"]
+    assert [layer.name for layer in network.layers if layer.kind == "lrn"] == ["lrn1", "lrn2"]
+
+
+@pytest.mark.parametrize("name", ["vgg11", "vgg16"])
+def test_vgg_pads_smaller_images(name):
+    network = networks.build(name, MNIST)
+    assert network.layer("padded").output_shape == (32, 32, 1) and network.layer("flat").output_shape == (1, 1, 512)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_an_encoder_with_a_head_has_the_autoencoders_encoder_under_its_names(norm):
+    params = {"network": "autoencoder_classifier", "autoencoder_filters": [8, 6], "autoencoder_norm": norm, "head_units": 20,
+              "image": [28, 28, 1], "classes": 7}
+    network, autoencoder = networks.from_params(params), networks.encoder_of(params)
+    encoder = len(network.needed_for("latent"))
+    assert network.layers[:encoder] == autoencoder.layers[:encoder] and network.features == autoencoder.features == "latent"
+    assert network.encoder == autoencoder.encoder and network.fits == autoencoder.fits
+    assert [layer.kind for layer in network.layers[encoder:]] == ["flatten", "dense", "relu", "dense"]
+    assert network.parameters["head.weight"] == (20, 1, 1, 7 * 7 * 6) and network.layers[-1].output_shape == (1, 1, 7)
+    assert networks.encoder_of({"network": "lenet_5", "image": [28, 28, 1]}) is None
 
 
 def test_lenet_5_pads_smaller_images():

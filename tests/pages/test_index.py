@@ -57,7 +57,7 @@ def test_the_latest_run_stands_first_with_its_verdict_and_the_lines_leave_out_ho
     assert "The latest of 3 runs:" in text and "180 hold-out images of handwritten digits correctly (95 % interval" in text
     assert "handwritten digits2 runs by time" in text and "second good" in text
     found = index.context(results)
-    assert [page["made"] is not None for page in found["pages"]] == [True] + [False] * 8
+    assert [page["made"] is not None for page in found["pages"]] == [True] + [False] * 9
     assert "not made yet: .venv/bin/snakemake results/history.html" in text
 
 

@@ -13,6 +13,7 @@ from ladder.pages import templates
 from ladder.rungs import gpu_opt_v2
 from ladder.training import plan
 from ladder.workflow import stages
+from page_text import text_of
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,18 @@ def test_the_page_names_every_rung_that_cannot_run_here(summary):
     for reason in filter(None, summary["unavailable"].values()):
         assert reason in page
     assert "and all results agree" in page and "2026-01-31 12:34" in page
+
+
+def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(summary):
+    first = summary["rungs"][0]
+    rounded = {**first, "variant": "gpu_tf32", "precision": "tf32",
+               "parity": {**first["parity"], "momentum": {**first["parity"]["momentum"], "tolerance": 1e-3}}}
+    made = {**summary, "rungs": [*summary["rungs"], rounded], "fastest": {"float32": "cpu", "tf32": "gpu_tf32"}}
+    text = text_of(parity_page.page(made, "2026-01-31T12:34:56Z"))
+    assert "rung that passed is cpu. The fastest rung that passed at precision tf32 is gpu_tf32. From now on" in text
+    assert "Rungs for a lower precision (gpu_tf32) round the operands of products, and so does the cpu rung" in text
+    assert text.count("at most 1e-03") == 1 and text.count("at most 5e-05") == 1
+    assert "lower precision" not in text_of(parity_page.page(summary, "2026-01-31T12:34:56Z"))
 
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():

@@ -43,7 +43,7 @@ def files(predictors, tmp_path_factory):
 def answered(request, predictors, files):
     """(Predictor, answers)"""
     predictor = predictors[request.param]
-    taken, skipped = make_predictions.take(files[request.param], predictor.dataset)
+    taken, skipped = make_predictions.take(files[request.param], predictor.inputs["data"])
     assert not skipped
     return predictor, predictions.answers(predictor, taken)
 

@@ -18,10 +18,10 @@ from ladder.store import artifacts
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "answered_by",
-        "test_loss", "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
-        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
-        "seeds", "ablation", "test_scores", "program", "reproduce"]
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
+        "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval", "controls",
+        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds", "images_per_second",
+        "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -334,6 +334,18 @@ def test_one_error_of_126_is_nearly_as_pale_as_none_beside_28():
     assert report_sections.most_mistaken(matrix) == 28 / 126
 
 
+def test_of_many_classes_the_matrix_shows_those_with_the_most_errors():
+    count = report_sections.FEW_CLASSES + 5
+    matrix = np.diag(np.full(count, 9))
+    matrix[5:, 0] = np.arange(count - 5)   # class 5 has no error, 6 has one, ...
+    rows = report_sections.confusion(matrix.tolist(), [f"c{number}" for number in range(count)])
+    assert [row["name"] for row in rows] == ["c0", *(f"c{number}" for number in range(6, count))]
+    assert [len(row["cells"]) for row in rows] == [report_sections.FEW_CLASSES] * report_sections.FEW_CLASSES
+    assert rows[-1]["cells"][0]["count"] == count - 6 and rows[-1]["others"] == 0
+    few = report_sections.confusion(matrix[:3, :3].tolist(), ["a", "b", "c"])
+    assert [row["others"] for row in few] == [None] * 3
+
+
 def test_the_confusion_matrix_says_what_its_sides_and_its_colours_are(digits_page):
     text = text_of(digits_page)
     assert "classified as →" in text and "true class ↓" in text
@@ -404,6 +416,40 @@ def test_what_was_measured_on_the_hold_out_images_is_told(tmp_path, monkeypatch,
            "not read, in 4.2 s altogether. " + said in text
     assert "Dashed: the network on the hold-out images after each epoch." in text
     assert "hold-out loss" in text and f"{run['train'].metrics['held_out']['loss'][0]:.6g}" in text
+
+
+@pytest.mark.parametrize("losses, said", [([0.2, 0.05], "it fell by 75.0 %"), ([0.2, 0.25], "it rose by 25.0 %")])
+def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_images(digits, monkeypatch, losses, said):
+    monkeypatch.setitem(digits["train"].metrics, "loss", losses)
+    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    fell = 1 - losses[1] / losses[0]
+    assert numbers["loss_change"] == {"first": 0.2, "last": losses[1], "fell": pytest.approx(fell)}
+    assert numbers["reconstruction_loss"] == {"training": losses[1], "test": 0.0123}
+    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    assert f"The loss was 0.2 in the first epoch and {losses[1]} in the last: {said}." in text
+    assert f"On the 360 test images the network of this run has a mean squared error of 0.0123; on the training images it " \
+           f"was {losses[1]} in the last epoch" in text
+
+
+def test_without_a_training_no_loss_has_changed(digits, lenet):
+    untrained = without(digits, "train")
+    assert report_sections.loss_change(untrained) is None and report_sections.reconstruction_loss(untrained) is None
+    assert report_sections.reconstruction_loss(lenet) is None
+
+
+def test_the_time_of_each_pass_is_told_by_epoch(digits):
+    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    assert numbers["seconds_by_pass"] == [{"load": 0.02, "forward": 2.9, "backward": 4.8, "update": 0.1}] * 10
+    found = report_sections.passes_by_epoch(digits["train"])
+    assert found["heads"] == ["load", "forward", "backward", "update"] and len(found["rows"]) == 11
+    assert found["rows"][-1] == {"name": "all", "cells": ["0.2\u202fs", "29\u202fs", "48\u202fs", "1.0\u202fs"]}
+    assert "By pass and epoch" in text_of(page_of(digits))
+
+
+def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch):
+    assert "Went on" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].manifest, "notes", {"goes_on_from": "t0", "after_step": 1234})
+    assert "Went onafter step 1,234from t0, whose steps are the first of this training" in text_of(page_of(digits))
 
 
 def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):
@@ -527,7 +573,7 @@ def test_features_learned_with_labels_are_said_to_be(tmp_path):
 
 
 def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(lenet, digits_page):
-    assert "the output of layer fc2_relu, which was learned with the labels: 8,192 features" in text_of(page_of(lenet))
+    assert "the output of layer fc2_relu, which saw labels in training: 8,192 features" in text_of(page_of(lenet))
     assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
     plain = text_of(digits_page)
     assert "Labels were also used" not in plain and "Only the SVM uses the labels; the network does not." in plain

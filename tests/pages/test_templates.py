@@ -39,7 +39,8 @@ def test_an_unknown_name_in_a_template_is_an_error():
 
 
 @pytest.mark.parametrize("name, title", [
-    ("lenet_5", "LeNet-5"), ("resnet101", "ResNet-101"), ("autoencoder", "An autoencoder"), ("something", "something"),
+    ("lenet_5", "LeNet-5"), ("resnet101", "ResNet-101"), ("autoencoder", "An autoencoder"),
+    ("alexnet", "AlexNet"), ("vgg16", "VGG-16"), ("something", "something"),
 ])
 def test_networks_are_called_what_people_call_them(name, title):
     assert templates.network_title(name) == title

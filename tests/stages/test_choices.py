@@ -26,7 +26,8 @@ RUNS = [
      "augment_flip": True, "features_flip": True, "features_standardize": True, "features_two_polarity": 0.5,
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
-     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True},
+     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True,
+     "features_variant": "cpu_sequential"},
     {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",
      "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
      "features_two_polarity": 0, "features_polarity_scale": "none", "features_pool": 2, "svm_kernel": "linear",
@@ -38,8 +39,7 @@ RUNS = [
     {"network": "lenet_5", "training": "gradient", "optimizer": "adam", "multiplier": "am16", "multiplier_in": ["forward"],
      "features_layer": "fc1", "svm_gamma": 0.1},
     {"network": "lenet_5", "multiplier": "fp16", "multiplier_in": ["input_grad"], "test_multiplier": "exact", "steps": 1},
-    {"network": "lenet_5", "multiplier": "tf32", "multiplier_in": ["forward"], "test_multiplier": "bf16", "steps": 1},
-    {"network": "lenet_5", "multiplier": "bf16", "multiplier_in": ["forward"], "test_multiplier": "tf32", "steps": 1},
+    {"network": "lenet_5", "precision": "tf32", "steps": 1}, {"network": "lenet_5", "precision": "bfloat16", "steps": 1},
     {"network": "small_cnn", "multiplier": "mit16", "multiplier_in": ["weight_grad"], "test_multiplier": "acc16", "steps": 1},
     {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
     {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},
@@ -47,13 +47,17 @@ RUNS = [
     {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
+    {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
            "multiplier": "exact", "feature_map": False, "data_residency": None, "strict_versions": None}
-NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend"}   # of a key, in the parameters
+NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",   # of a key, in the parameters
+         "features_variant": "variant"}
 
 
 def documented():
@@ -63,7 +67,7 @@ def documented():
     left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"),
                 ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"), ("train_limit", "all"),
                 ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-                ("normalization", "zca")}   # the last has a test of its own
+                ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]

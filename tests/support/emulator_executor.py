@@ -26,7 +26,7 @@ class Executor:
 
     def __init__(self, order="forward"):
         self.order = order
-        self.seconds = {}
+        self.seconds, self.passes = {}, {}
 
     def place(self, arrays):
         return {name: _guarded(np.asarray(array)) for name, array in arrays.items()}

@@ -33,7 +33,6 @@ from ladder.training import parity, plan
 import numpy as np   # isort: skip (after ladder)
 
 NETWORK = networks.build("autoencoder")
-SMALL = 5e-5   # largest deviation, as in tests/rungs/test_ladder.py
 MOST_SHOWN = 250   # characters of a verdict
 
 
@@ -92,7 +91,8 @@ def compiles(rung):
         return Verdict(False, "nothing of its own", f"no network runs a kernel that {below} does not run")
     if not nvrtc.installed():
         return Verdict(True, "compiles", "not checked: NVRTC is not installed (envs/kernels.txt)")
-    for architecture in nvrtc.ARCHITECTURES:
+    architectures = [one for one in nvrtc.ARCHITECTURES if int(one.removeprefix("sm_")) >= variants.VARIANTS[rung].oldest]
+    for architecture in architectures:
         for file in files:
             compiled = nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1])
             for entry, resources in compiled.kernels.items():
@@ -105,7 +105,7 @@ def compiles(rung):
                     if refused:
                         return Verdict(False, "impossible launch", f"{launch.entry} of {launch.source}, batch {made.batch}: "
                                        f"{refused[0]} ({architecture})")
-    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(nvrtc.ARCHITECTURES)}, without "
+    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(architectures)}, without "
                    "spills; every GPU accepts its launches")
 
 
@@ -128,7 +128,8 @@ def runs(rung):
     """One update of each small network, watched."""
     executor = Watched(rung)
     for network in zoo.NETWORKS.values():
-        parity.train(network, rung, executor, parity.protocols(network)["momentum"], batches=(parity.batch_size(network),))
+        parity.train(network, rung, executor, parity.protocols(network)["momentum"], batches=(parity.batch_size(network),),
+                     multipliers=plan.made_for(rung))
     kernels, networks = _count(len(executor.kernels), "kernel"), _count(len(zoo.NETWORKS), "network")
     return Verdict(True, "runs", f"{kernels} of its own in {networks} and {len(cuda_emulator.ORDERS)} orders of threads: no "
                    "access out of bounds, no race")
@@ -136,24 +137,26 @@ def runs(rung):
 
 def trains(rung):
     """The updates of small networks."""
-    worst = (0.0, "", "")
+    worst, allowed = (0.0, "", ""), rung_checks.SMALL[variants.VARIANTS[rung].precision]
     for name, network in zoo.NETWORKS.items():
-        protocol, reference = parity.protocols(network)["momentum"], reference_of(name)
-        trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference)
+        protocol, reference = parity.protocols(network)["momentum"], reference_of(name, plan.made_for(rung))
+        trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference,
+                               multipliers=plan.made_for(rung))
         found = parity.deviations(network, trained, reference)
         tensor = max(found, key=lambda one: (not np.isfinite(found[one]), found[one]))
-        if not found[tensor] <= SMALL:
+        if not found[tensor] <= allowed:
             return Verdict(False, "wrong tensor", f"{tensor} of network {name} deviates from the cpu rung's by "
-                           f"{found[tensor]:.1e} of its update, {SMALL:.0e} is allowed")
+                           f"{found[tensor]:.1e} of its update, {allowed:.0e} is allowed")
         worst = max(worst, (found[tensor], tensor, name))
     return Verdict(True, "trains", f"as the cpu rung: {worst[1]} of network {worst[2]} deviates most, by {worst[0]:.1e} of its "
-                   f"update, {SMALL:.0e} is allowed")
+                   f"update, {allowed:.0e} is allowed")
 
 
 @functools.cache
-def reference_of(name):
+def reference_of(name, multipliers):
     network = zoo.NETWORKS[name]
-    return parity.train(network, "cpu", executors.create("cpu", os.cpu_count()), parity.protocols(network)["momentum"])
+    return parity.train(network, "cpu", executors.create("cpu", os.cpu_count()), parity.protocols(network)["momentum"],
+                        multipliers=multipliers)
 
 
 # ---- what is the rung's own
@@ -162,7 +165,8 @@ def reference_of(name):
 def plans(rung):
     """A training step of every network, and of the autoencoder at its real batch."""
     made = [rung_checks.training_plan(rung, network, parity.batch_size(network)) for network in zoo.NETWORKS.values()]
-    return [*made, rung_checks.training_plan(rung, NETWORK), plan.inference_plan(NETWORK, rung, 64, plan.Dataset(64, "uint8"))]
+    made.append(rung_checks.training_plan(rung, NETWORK))
+    return [*made, plan.inference_plan(NETWORK, rung, 64, plan.Dataset(64, "uint8"), multipliers=plan.made_for(rung))]
 
 
 def is_own(launch, rung):

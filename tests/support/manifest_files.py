@@ -21,10 +21,18 @@ def rewrite(folder, **changes):
     _write(folder, {**manifest, **changes, "files": files})
 
 
-def write(folder, spec):
+def write(folder, spec, **changes):
     """Write the manifest of an artifact without files."""
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    _write(pathlib.Path(folder), {**NOTHING, "spec": spec})
+    _write(pathlib.Path(folder), {**NOTHING, "spec": spec, **changes})
+
+
+def add_file(folder, name, data):
+    """Write one more file of a finished artifact, and its manifest with it."""
+    folder = pathlib.Path(folder)
+    (folder / name).write_bytes(data)
+    manifest = manifests.decoded(folder / manifests.MANIFEST)
+    _write(folder, {**manifest, "files": {**manifest["files"], name: manifests.facts(folder / name)}})
 
 
 def _write(folder, manifest):

@@ -76,8 +76,13 @@ def _resnet(name, input_shape, form, bottleneck):
     return networks.resolve(name, input_shape, table, "average", "cross_entropy")
 
 
+def _narrow(name, input_shape, width):
+    return networks.resolve(name, input_shape, **networks.NETWORKS[name](input_shape, 5, width=width))
+
+
 NETWORKS = {
     "odd": ODD, "zoo": ZOO, "forked": FORKED, "sparse": SPARSE, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "alexnet": _narrow("alexnet", (12, 11, 3), 2), "vgg11": _narrow("vgg11", (32, 32, 3), 2),
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
 }

@@ -3,14 +3,16 @@ import re
 import pytest
 import yaml
 
+import picture_folders
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data import datasets
-from ladder.data.facts import FACTS
+from ladder.data import datasets, listing
+from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
 from ladder.rungs import variants
 from ladder.sources import ROOT
+from ladder.store import cache
 from ladder.workflow import array_libraries, config
 
 
@@ -29,12 +31,15 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
+VARIANTS = "variant", "features_variant"   # whose choices kernels/README.md describes
+
+
 def test_every_key_and_every_choice_of_it_is_described():
     def described(name, rule):
         text = rule["description"]
         assert text.endswith(".") and text[0] not in " -", name
-        for choice in rule.get("enum", rule.get("items", {}).get("enum", [])):
-            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name == "variant", (name, choice)
+        for choice in rule.get("enum", rule.get("items", {}).get("enum", rule.get("anyOf", [{}])[0].get("enum", []))):
+            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name in VARIANTS, (name, choice)
         for inner, part in rule.get("properties", {}).items():
             described(inner, part)
 
@@ -51,10 +56,11 @@ def test_the_committed_configuration_has_lines_of_at_most_100_columns_and_one_co
 def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert properties["features_variant"]["enum"] == ["same", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
-    assert properties["network"]["enum"] == list(networks.NETWORKS)
-    assert set(properties["dataset"]["enum"]) == set(FACTS)
+    assert properties["network"]["anyOf"][0]["enum"] == list(networks.NETWORKS)
+    assert set(properties["dataset"]["enum"]) == {*FACTS, FOLDER}
 
 
 def test_the_number_of_digits_is_the_one_that_the_limits_assume():
@@ -102,7 +108,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("epochs", -1, "epochs is -1"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
     ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
     ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
-    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
+    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"),
+    ("features_variant", "auto", "features_variant is 'auto', but must be same, cpu"),
+    ("features_variant", "gpu_basik", "did you mean gpu_basic?"),
+    ("controls", ["randm"], "did you mean random?"),
     ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),
@@ -151,9 +160,17 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("mnist_urls", ["file:///a"], "a list of 4"), ("fashion_mnist_urls", ["file:///a"] * 3, "a list of 4"),
     ("svhn_urls", ["file:///a"], "a list of 2, each an http, https or file address"),
     ("cifar100_urls", ["ftp://x"], "an http, https or file address"), ("dataset", "cifar1000", "did you mean cifar100?"),
+    ("dataset", "folder", "dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"),
+    ("folder", "", "folder is empty, but must be none, or the path of a folder or of a .npz file"),
+    ("image_size", [32], "image_size is [32], but must be a list of 2, each a whole number at least 4 and at most 512"),
+    ("image_size", [2, 32], "image_size is 2, but must be"), ("image_channels", 4, "image_channels is 4, but must be 3 or 1"),
+    ("test_share", 0, "test_share is 0, but must be a number above 0 and below 1"), ("test_share", 1, "test_share is 1"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
-     "fp16, tf32, bf16 or the file of a table; did you mean am32?"),
+     "fp16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("precision", "bf16", "precision is 'bf16', but must be float32, tf32 or bfloat16"),
+    ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
+     "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
 ])
@@ -240,6 +257,27 @@ def test_names_of_multipliers_in_versions(raw, tmp_path):
     assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
 
 
+@pytest.mark.parametrize("key, name", [("multiplier", "am32"), ("test_multiplier", "fp16")])
+def test_a_lower_precision_and_a_multiplier_exclude_each_other(raw, key, name):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {"precision": "tf32", key: name})
+    assert str(caught.value) == (f"config: precision is tf32, but {key} is {name!r}, which says what products are too; set "
+                                 f"precision to float32, or {key} to exact")
+    config.load(raw | {key: name})
+    config.load(raw | {"precision": "tf32", "test_multiplier": "exact"})
+
+
+@pytest.mark.parametrize("variant", variants.VARIANTS)
+def test_a_rung_runs_at_the_precision_that_it_is_made_for_and_one_of_float32_at_any(raw, variant):
+    made_for = variants.VARIANTS[variant].precision
+    for precision in multipliers.PRECISIONS:
+        if made_for in ("float32", precision):
+            config.load(raw | {"variant": variant, "precision": precision})
+        else:
+            with pytest.raises(UserError, match=f"set precision to {made_for}, or variant to auto"):
+                config.load(raw | {"variant": variant, "precision": precision})
+
+
 def test_options_of_the_features_apply_one_after_another(raw):
     on = raw | {"features_two_polarity": 0, "features_max_pool": 2, "features_pool": 4, "features_layer": "enc2"}
     assert config.load(on | {"features_pca": 1000})["features_pca"] == 1000
@@ -260,3 +298,39 @@ def test_no_auto_is_left_after_resolving(raw):
     resolved = config.resolve(config.load(raw))
     assert resolved["variant"] in variants.VARIANTS and resolved["svm_backend"] in ("cuml", "sklearnex", "sklearn")
     assert resolved["threads"] >= 1 and resolved["features_layer"] == "latent"
+
+
+# Pictures of one's own.
+
+@pytest.fixture
+def pets(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    listing.of.cache_clear()
+    return picture_folders.write(tmp_path / "pets", {"cat": 40, "dog": 50})
+
+
+@pytest.mark.parametrize("keys, words", [
+    ({"folder": "nowhere"}, "folder: there is no nowhere"),
+    ({"train_limit": 100}, "train_limit is 100, but folder has 72 such images in 2 classes; 2 to 72, or all"),
+    ({"batch_size": 73}, "batch_size is 73, but there are 72 training images; at most 72"),
+    ({"image_size": [30, 30]}, "2 times a 2x2 pooling, which images of 30x30 do not survive; at most 1"),
+    ({"network": "small_cnn", "image_size": [4, 40]}, "network small_cnn cannot read images of 4x40"),
+    ({"network": "patch_net", "training": "patches", "image_size": [16, 16]}, "network patch_net cannot read images of 16x16"),
+    ({"normalization": "zca", "image_size": [128, 128]}, "128x128x3 has 49,152 values, at most 16,384 can be whitened"),
+])
+def test_pictures_that_do_not_go_with_the_settings_are_one_line(raw, pets, keys, words):
+    with pytest.raises(UserError) as error:
+        config.resolve(config.load(raw | {"dataset": "folder", "folder": str(pets)} | keys))
+    message = str(error.value)
+    assert words in message and message.startswith("config: ") and message.isprintable()
+
+
+@pytest.mark.parametrize("network", sorted(networks.NETWORKS))
+@pytest.mark.parametrize("size", [[32, 32], [48, 64], [20, 36], [33, 31], [512, 512], [4, 4]])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_network_takes_any_size_or_says_why_not_in_one_line(raw, pets, network, size, channels):
+    keys = {"dataset": "folder", "folder": str(pets), "network": network, "image_size": size, "image_channels": channels}
+    try:
+        config.load(raw | keys | {"training": "patches" if network == "patch_net" else "gradient"})
+    except UserError as error:
+        assert str(error).startswith("config: ") and str(error).isprintable()

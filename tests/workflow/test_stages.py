@@ -4,11 +4,14 @@ import pytest
 import yaml
 
 import manifest_files
+import picture_folders
 from ladder import sources
+from ladder.data import listing
 from ladder.errors import UserError
 from ladder.machine import libraries
 from ladder.rungs import variants
 from ladder.sources import ROOT
+from ladder.store import cache
 from ladder.workflow import config, stages
 
 
@@ -118,6 +121,16 @@ def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
 ])
 def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
+
+
+def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
+    extracted = {"features", "features_random"}
+    assert changed(settings, features_variant="cpu_sequential") == extracted | {"svm", "svm_random", "map", "report"}
+    chain = stages.chain(settings | {"features_variant": "cpu_sequential"})
+    for role in extracted:
+        assert chain[role].spec["params"]["variant"] == "cpu_sequential", role
+        assert "workflow/scripts/ladder/executors/sequential.py" in chain[role].spec["sources"]
+    assert chain["train"].spec["params"]["variant"] == "cpu"
 
 
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
@@ -316,6 +329,34 @@ def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
     assert all("seed" in part.parents["weights"].spec["params"] for part in joined.parents.values())
 
 
+HEADED = {"network": "autoencoder_classifier", "features_layer": "latent"}
+
+
+@pytest.mark.parametrize("keys, start", [(FILE, "initial"), ({"training": "patches_then_gradient"}, "patches")])
+def test_an_encoder_with_a_head_is_beside_what_it_started_from(settings, keys, start):
+    chain = stages.chain(settings | HEADED | keys)
+    assert behind(chain, "features") == behind(chain, "evaluate") == "train"
+    assert behind(chain, "features_start") == start and chain["svm_start"].parents["features"] is chain["features_start"]
+    assert behind(chain, "features_random") == ("initial_random" if keys == FILE else "initial")
+    frozen = stages.chain(settings | HEADED | keys | {"freeze_encoder": True})
+    assert behind(frozen, "features") == start and behind(frozen, "evaluate") == "train"
+    assert frozen["features"].version == frozen["features_start"].version == chain["features_start"].version
+    assert frozen["train"].version != chain["train"].version
+    hidden = stages.chain(settings | HEADED | keys | {"features_layer": "head_relu"})
+    assert hidden["features_start"].version == chain["features_start"].version != hidden["features"].version
+
+
+def test_a_head_is_drawn_by_the_seed_over_an_encoder_from_a_file(settings):
+    assert "initial" in changed(settings | HEADED | FILE, seed=2) and "initial" not in changed(settings | FILE, seed=2)
+    assert "features_start" not in stages.chain(settings | HEADED)
+    assert changed(settings, head_units=7, freeze_encoder=True) == set()
+
+
+def test_an_encoder_fitted_to_patches_gets_a_head_alone(settings):
+    chain = stages.chain(settings | HEADED | {"training": "patches"})
+    assert behind(chain, "features") == "patches" and behind(chain, "evaluate") == "train"
+
+
 @pytest.mark.parametrize("none", [{"epochs": 0}, {"steps": 0}])
 def test_without_a_step_the_weights_are_the_initial_ones(settings, none):
     chain = stages.chain(settings | none)
@@ -358,6 +399,16 @@ def test_a_multiplier_counts_where_it_makes_products(settings):
     assert changed(settings, test_multiplier_identity="am32") == {
         "features", "svm", "map", "features_random", "svm_random", "report"}
     assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
+
+
+def test_a_precision_counts_where_products_are_made(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert changed(lenet, precision="tf32") == {"train", "evaluate", "report"}
+    assert changed(settings, precision="bfloat16") == {
+        "train", "features", "svm", "map", "features_random", "svm_random", "report"}
+    made = stages.chain(settings | {"precision": "tf32"})
+    assert made["train"].spec["params"]["precision"] == made["features"].spec["params"]["precision"] == "tf32"
+    assert "precision" not in stages.chain(settings)["train"].spec["params"]
 
 
 def test_addresses_identify_the_archive_only_without_a_checksum(settings):
@@ -427,3 +478,25 @@ def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control(sett
 
 def test_a_picture_to_classify_changes_no_version(settings):
     assert changed(settings, predict=["pictures"]) == set()
+
+
+def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    first, second = (str(picture_folders.write(tmp_path / name, {"a": 50, "b": 50})) for name in ("one", "two"))
+    keys = {"dataset": "folder", "folder": first, "batch_size": 16}
+    version = stages.chain(resolved(**keys))["data"].version
+    assert stages.chain(resolved(**keys | {"folder": second}))["data"].version == version
+    others = [{"image_size": [16, 16]}, {"image_channels": 1}, {"test_share": 0.5}, {"test_limit": 4}]
+    assert len({stages.chain(resolved(**keys | other))["data"].version for other in others} | {version}) == 5
+    assert stages.chain(resolved(folder=first, test_share=0.5))["data"].version == stages.chain(resolved())["data"].version
+    picture_folders.picture(5).save(tmp_path / "two/a/0000.png")
+    listing.of.cache_clear()
+    assert stages.chain(resolved(**keys | {"folder": second}))["data"].version != version
+
+
+def test_the_test_share_does_not_count_where_there_are_test_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    folder = picture_folders.write(tmp_path / "p", {"train/a": 40, "train/b": 40, "test/a": 2, "test/b": 2})
+    versions = {stages.chain(resolved(dataset="folder", folder=str(folder), test_share=share))["data"].version
+                for share in (0.1, 0.5)}
+    assert len(versions) == 1

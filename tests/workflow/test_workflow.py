@@ -19,9 +19,11 @@ import time
 
 import pytest
 
+import manifest_files
 import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
+from ladder.store import shorter
 from ladder.workflow import stages
 from permissions import unprivileged
 
@@ -54,7 +56,8 @@ def make(work, inputs, params, options):
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
     copied = {"report": ("report.html", "summary.json"), "parity": ("parity.html", "parity.json"),
-              "network": ("network.html",), "compare": ("compare.html", "compare.json", "compare.csv"),
+              "network": ("network.html",), "gradients": ("gradients.html", "gradients.json"),
+              "compare": ("compare.html", "compare.json", "compare.csv"),
               "multipliers": ("multipliers.html", "multipliers.json", "multipliers.csv"),
               "search": ("search.html", "search.json", "search.csv", "best.yaml")}
     for name in copied.get(work.spec["stage"], ()):
@@ -187,6 +190,25 @@ def test_switching_a_key_and_back_runs_nothing_the_second_time(project):
     project.snakemake(*changed)
     assert project.page()["batch_size"] == 32
     assert project.ran() == []
+
+
+def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_again(project):
+    (folder,) = (project.folder / "results/train").iterdir()
+    manifest_files.add_file(folder, shorter.STATE, b"averages")
+    longer, words = ("--config", "epochs=20"), f"goes_on_from=results/train/{folder.name} "
+    output = project.snakemake("-np", *longer)
+    assert reasons(output)["train"] == f"epochs 10 -> 20, goes on from {folder.name}" and words in output
+    assert words not in project.snakemake("-np", "--config", "epochs=20", "schedule=cosine")
+    assert words not in project.snakemake("-np", "train", *longer, "-R", "train_network")
+    assert words in project.snakemake("-p", "train", *longer)
+    assert project.ran() == ["train"]
+    (made,) = set((project.folder / "results/train").iterdir()) - {folder}
+    output = project.snakemake("-np", *longer, "-R", "train_network")
+    assert reasons(output)["train"] == "asked for" and words not in output
+    assert words not in project.snakemake("-np", "train", *longer, "-f")
+    shutil.rmtree(made)   # asks for the same
+    output = project.snakemake("-np", *longer)
+    assert reasons(output)["train"] == "epochs 10 -> 20" and words not in output
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):
@@ -583,7 +605,7 @@ def test_the_rungs_are_compared_on_request(project):
 
 
 def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
-    record = {"machine": variants.machine(), "fastest": "cpu_sequential"}
+    record = {"machine": variants.machine(), "fastest": {"float32": "cpu_sequential"}}
     (project.folder / "results/parity.json").write_text(json.dumps(record))
     assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
     assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")
@@ -743,6 +765,18 @@ def test_the_network_is_drawn_on_request(project):
     project.snakemake("results/network.html", "--config", "network=resnet18")
     assert project.ran() == ["network"]
     assert json.loads((project.folder / "results/network.html").read_text())["network"] == "resnet18"
+
+
+def test_the_backward_pass_of_a_network_of_a_persons_own_is_checked_on_request(project):
+    rows = "\n".join(f"  - {{{row}}}" for row in ("layer: flat, kind: flatten", "layer: scores, kind: dense, units: classes"))
+    (project.folder / "mine.yaml").write_text(f"loss: cross_entropy\nfeatures: flat\nlayers:\n{rows}\n")
+    project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
+    assert project.status == 0 and project.ran() == ["gradients"]
+    given = json.loads((project.folder / "results/gradients.json").read_text())
+    assert given["network"] == "mine.yaml" and given["table"]["layers"][1]["units"] == 10
+    (project.folder / "mine.yaml").write_text("loss: mse\n")
+    output = project.snakemake("results/gradients.html", "--config", "network=mine.yaml")
+    assert project.status == 1 and "mine.yaml line 1: the key features is missing" in output and "Traceback" not in output
 
 
 def test_only_missing_runs_of_the_compare_list_are_made(project):

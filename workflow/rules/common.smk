@@ -21,7 +21,11 @@ from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.machine import driver, processes, runtime
 from ladder.rungs import variants
-from ladder.store import first_use as checks, manifests as kept
+from ladder.store import (
+    first_use as checks,
+    manifests as kept,
+    shorter as shorter_trainings,
+)
 from ladder.training import first_use
 from ladder.workflow import (
     array_libraries,
@@ -41,6 +45,7 @@ FIXED = {
     "report": ["results/report.html", "results/summary.json"],
     "parity": ["results/parity.html", "results/parity.json"],
     "network": ["results/network.html"],
+    "gradients": ["results/gradients.html", "results/gradients.json"],
     "compare": ["results/compare.html", "results/compare.json", "results/compare.csv"],
     "multipliers": [
         "results/multipliers.html",
@@ -54,6 +59,8 @@ FIXED = {
         "results/best.yaml",
     ],
 }
+# The configuration for the commands that make the runs of a search by TPE.
+TRIALS = "logs/search.json"
 # Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
 
@@ -106,17 +113,19 @@ def dry_run():
 
 
 def load_settings():
-    """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine."""
+    """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine; the search.Plan."""
     try:
         configuration.check_overrides(overridden())
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)
         lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
         entries = [entry for listed in lists.values() for entry in listed]
-        searched = search.entries(loaded)
+        searched = search.plan(loaded)
+        entries += searched.entries
         runs = [
             settings,
-            *(entry.settings for entry in (*entries, *searched) if not entry.reason),
+            *(entry.settings for entry in entries if not entry.reason),
+            *searched.probes,
         ]
         _, *chains = [
             (needed, stages.chain(needed))
@@ -126,13 +135,14 @@ def load_settings():
         active = stages.chain(settings) | {
             "parity": stages.parity(settings, variants.available(), variants.machine()),
             "network": stages.network_page(settings),
+            "gradients": stages.gradients_page(settings),
             "compare": stages.comparison(lists["compare"]),
             "multipliers": stages.multiplier_comparison(lists["multipliers"]),
             "search": stages.comparison(
-                searched, "search", search=search.params(loaded)
+                searched.entries, "search", search=search.params(loaded)
             ),
         }
-        return [(settings, active), *chains]
+        return [(settings, active), *chains], searched
     except UserError as error:
         sys.exit(str(error))
 
@@ -174,7 +184,7 @@ COMMAND = Command()
 DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")  # -n, also as in -np
 if not (runs_elsewhere() or any(map(DRY.fullmatch, sys.argv))):
     os.environ |= {checks.CHECKS: "yes"}
-CHAINS = load_settings()
+CHAINS, SEARCHED = load_settings()
 SETTINGS, CHAIN = CHAINS[0]  # CHAIN: role -> stages.Keyed
 BY_VERSION = {
     keyed.version: keyed for _, chain in reversed(CHAINS) for keyed in chain.values()
@@ -369,6 +379,8 @@ def mark_pages_of_other_configurations():
     given = any(option.startswith(("--config", "-C")) for option in sys.argv)
     for role in FIXED.keys() - {"parity"}:
         page, keyed = FIXED[role][0], CHAIN[role]
+        if role == "search" and SEARCHED.next:  # the page is of a later plan
+            continue
         # A list that is empty now was given on an earlier command line.
         if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
             notices.update(page, keyed, given)
@@ -420,6 +432,22 @@ def options(*keys, **others):
     return texts
 
 
+def training_options(wildcards):
+    """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
+    shorter = goes_on_from(wildcards.version)
+    folder = f"results/train/{shorter}" if shorter else ""
+    given = options("data_residency", "plan", "multiplier", "monitor")(wildcards)
+    return f"{given} --option goes_on_from={folder}"
+
+
+@functools.cache
+def goes_on_from(version):
+    """The version of the finished training that this one goes on from, None if there is none or the user forces the stage."""
+    if version in remade():
+        return None
+    return shorter_trainings.find(BY_VERSION[version].spec, version)
+
+
 def remake(wildcards):
     """--remake if the user forces the stage; without it a stage uses an artifact that another run has finished meanwhile."""
     return "--remake" if wildcards.version in remade() else ""
@@ -452,7 +480,9 @@ def why(wildcards):
         return "asked for"
     if damage(keyed.version):
         return f"damaged: {damage(keyed.version)}"
-    return stages.why(keyed) or "made again"
+    shorter = goes_on_from(keyed.version)
+    going_on = f", goes on from {shorter}" if shorter else ""
+    return (stages.why(keyed) or "made again") + going_on
 
 
 def reached():
@@ -483,6 +513,17 @@ def asked_for_lists():
     """True if only pages of lists of runs are requested: then a failed run does not stop the others."""
     pages = {page for name in (*configuration.LISTS, "search") for page in FIXED[name]}
     return bool(COMMAND.targets) and COMMAND.targets <= pages
+
+
+def trials_options(wildcards):
+    """The options of this command for those that make the runs of a search by TPE: all but the pages of the search."""
+    if COMMAND.forced or COMMAND.forces_all:
+        sys.exit(
+            f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
+        )
+    if not dry_run():
+        stop_unless(places.write, pathlib.Path(TRIALS), json.dumps(config))
+    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
 
 
 @functools.cache

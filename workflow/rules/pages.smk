@@ -8,6 +8,7 @@ localrules:  # not inherited by derived rules
     publish_multipliers,
     publish_search,
     publish_network,
+    publish_gradients,
     publish_parity,
 
 
@@ -65,17 +66,41 @@ use rule publish as publish_multipliers with:
         folder=CHAIN["multipliers"].folder,
 
 
-use rule publish as publish_search with:
-    input:
-        made("search"),
-        outdated("search"),
-    output:
-        update(FIXED["search"]),
-    log:
-        "logs/publish_search.log",
-    params:
-        folder=CHAIN["search"].folder,
-        then=r"; sed '\%The other settings%,$ d' results/best.yaml",
+if SEARCHED.next:
+
+    # By TPE: a run is drawn when those before it have results, so each is made by a command of its own.
+    rule publish_search:
+        input:
+            this_command,
+        output:
+            update(FIXED["search"]),
+        log:
+            "logs/search.log",
+        localrule: True
+        conda:
+            ENVIRONMENT
+        params:
+            first=len(SEARCHED.entries),
+            options=trials_options,
+            config=TRIALS,
+        message:
+            "search: runs from {params.first} on, each drawn from the results of those before it, then {output[0]}"
+        shell:
+            "python3 workflow/scripts/run_trials.py --config-file {params.config} -- {params.options:q}"
+
+else:
+
+    use rule publish as publish_search with:
+        input:
+            made("search"),
+            outdated("search"),
+        output:
+            update(FIXED["search"]),
+        log:
+            "logs/publish_search.log",
+        params:
+            folder=CHAIN["search"].folder,
+            then=r"; sed '\%The other settings%,$ d' results/best.yaml",
 
 
 use rule publish as publish_network with:
@@ -88,6 +113,18 @@ use rule publish as publish_network with:
         "logs/publish_network.log",
     params:
         folder=CHAIN["network"].folder,
+
+
+use rule publish as publish_gradients with:
+    input:
+        made("gradients"),
+        outdated("gradients"),
+    output:
+        update(FIXED["gradients"]),
+    log:
+        "logs/publish_gradients.log",
+    params:
+        folder=CHAIN["gradients"].folder,
 
 
 use rule publish as publish_parity with:

@@ -25,7 +25,7 @@ def main():
     try:
         files, left_out = pictures.find(arguments.pictures)
         inputs = {role: artifacts.Artifact(folder) for role, folder in arguments.input}
-        taken, skipped = take(files, inputs["data"].manifest["spec"]["params"]["dataset"])
+        taken, skipped = take(files, inputs["data"])
         if not taken:
             raise UserError(f"predict: none of the {len(files)} files could be read: "
                             f"{'; '.join(f'{one.name}: {one.reason}' for one in skipped[:3])}")
@@ -40,12 +40,13 @@ def main():
                       "s" if len(answered) != 1 else "", f", {len(skipped)} skipped" if skipped else "")
 
 
-def take(files, dataset):
-    """(Pictures, Skipped) of these files."""
+def take(files, data):
+    """(Pictures, Skipped) of these files; data: the artifact with the images that they are made like."""
     taken, skipped = [], []
+    dataset, shape = data.manifest["spec"]["params"]["dataset"], data.array("train_images.npy").shape[1:]
     for path in progress.bar(files, "pictures", "picture"):
         try:
-            taken.append(pictures.take(path, dataset))
+            taken.append(pictures.take(path, dataset, shape))
         except pictures.PictureError as error:
             skipped.append(predictions.Skipped(pictures.shown(path), str(error)))
     return taken, skipped

@@ -3,16 +3,17 @@
 params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
 decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (absent if they have no effect); patience
-where there is a hold-out set, which is then measured after every epoch: without a smaller loss for so many epochs (0: never)
-the training stops; with patience the weights are those of the best epoch.
+warmup_steps, augment_flip, augment_crop, freeze_encoder, seed, multiplier, multiplier_in, loss_scale (absent if they have no
+effect); patience where there is a hold-out set, which is then measured after every epoch: without a smaller loss for so many
+epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
 options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
-table of the parameter `multiplier`.
+table of the parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
 classifies, `hits`: correct predictions in the batch, and with a hold-out set of each epoch int64 `held_out_steps`, the steps
 made by then, float64 `held_out_losses` and int64 `held_out_hits`; reconstructions.npy if it does not classify: uint8
-(16, H, W, C) of the first test (or hold-out) images.
+(16, H, W, C) of the first test (or hold-out) images. Where a longer training could go on from this one, state.safetensors: the
+optimizer's running averages, and the weights after the last step if other ones are kept.
 After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
@@ -25,12 +26,15 @@ from ladder.data.normalization import Statistics
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.progress import duration, log
+from ladder.store import shorter
 from ladder.training import plan, training
+from ladder.training.earlier import Earlier, state
 from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
 SAMPLES = 16
+OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"   # metrics of the last part alone
 
 
 def make(work, inputs, params, options):
@@ -40,22 +44,29 @@ def make(work, inputs, params, options):
     images = inputs["normalized"].array("train.npy")
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
-    values, parts, steps = initial, [], 0
-    for name, part in phases(network, params, options["multiplier"]):
-        common = statistics, work.threads, options["data_residency"]
+    common = statistics, work.threads, options["data_residency"]
+
+    earlier = Earlier.find(options.get("goes_on_from"), network)
+    values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
+    for name, part in phases(network, params, options["multiplier"])[len(parts):]:
         held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
         run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
-        train(run, work, work.folder / f"checkpoint{name}.safetensors", int(options["monitor"]))
-        values, measured = run.kept, metrics(run)
-        parts.append((history(run, steps), measured))
-        steps += run.step
+        checkpoint = work.folder / f"checkpoint{name}.safetensors"
+        begin(run, work, checkpoint, earlier)
+        train(run, checkpoint, int(options["monitor"]))
+        values = run.kept
+        parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors("history.safetensors", {name: np.concatenate([of[name] for of, _ in parts]) for name in parts[0][0]})
+    if shorter.is_kept(params, run.step % run.length.steps_per_epoch == 0):
+        work.write_tensors(shorter.STATE, state(run))
+    work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
-        samples = inputs["normalized"].array("test.npy")[:SAMPLES]
-        work.write_array("reconstructions.npy", reconstruct(part, values, samples, statistics, work.threads))
-    work.metrics = joined([measured for _, measured in parts]) | {
+        images = inputs["normalized"].array("test.npy")
+        work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
+        work.metrics["reconstruction_loss"] = HeldOut(part, images, *common).measure(values)[0]
+    work.metrics |= {
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
@@ -84,14 +95,26 @@ def settings(network, params, multiplier):
         schedule=schedule,
         augmentation=plan.Augmentation(params["augment_flip"], params["augment_crop"]),
         multipliers=multipliers.from_params(params, multiplier),
+        frozen=network.encoder if params.get("freeze_encoder") else (),
         **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
         **{key: params[key] for key in ("epochs", "steps", "gradient_scale", "loss_scale") if key in params})
 
 
-def train(run, work, checkpoint, monitor):
+def begin(run, work, checkpoint, earlier):
+    """Continue from a checkpoint or else after an earlier training (Earlier or None), if there is one."""
     if run.restore(checkpoint):
-        work.seconds_before += run.seconds
         log.info("resuming after step %d of %d, in epoch %d of %d", run.step, run.length.steps, run.epoch + 1, run.epochs)
+    elif earlier:
+        earlier.continue_in(run)
+        log.info("going on from %s after step %d of %d, in epoch %d of %d", earlier.version, run.step, run.length.steps,
+                 run.epoch + 1, run.epochs)
+    if earlier:
+        work.notes |= {"goes_on_from": earlier.version, "after_step": earlier.steps}
+        work.seconds_before += sum(part["seconds"] for part in earlier.parts[:-1])
+    work.seconds_before += run.seconds
+
+
+def train(run, checkpoint, monitor):
     while not run.done:
         seconds, images = run.seconds, run.images_seen
         run.run_epoch(checkpoint, monitor)
@@ -139,6 +162,7 @@ def metrics(run):
         "held_out": held_out_metrics(run.held_out),
         "frozen": list(run.settings.frozen),
         "seconds_by_operation": run.executor.seconds,
+        "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
         "kernels": run.plan.kernel_table,
@@ -159,14 +183,14 @@ def joined(parts):
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        "loss": [loss for part in parts for loss in part["loss"]],
+        **{name: [one for part in parts for one in part[name]] for name in ("loss", "seconds_by_pass")},
         "accuracy": last["accuracy"],
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
-        "parts": [{name: part[name] for name in ("steps", "epochs", "frozen")} for part in parts],
+        "parts": [{name: value for name, value in part.items() if name not in OF_THE_END} for part in parts],
         "held_out": last["held_out"] and joined_held_out(parts),
         "seconds_by_operation": operations,
-        **{name: last[name] for name in ("seconds_from_samples", "memory", "kernels", "device", "launching")},
+        **{name: last[name] for name in OF_THE_END},
     }
 
 

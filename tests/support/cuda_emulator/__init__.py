@@ -31,6 +31,8 @@ KERNELS = HERE.parents[2] / "kernels"
 ORDERS = {"forward": 0, "reverse": 1, "random": 7}   # of threads and blocks; a number above 1 seeds a random order
 ARITHMETIC = ("rounded", "fused")
 arithmetic = "rounded"   # one of ARITHMETIC
+TENSOR_SUMS = ("rounded", "truncated")
+tensor_sums = "rounded"   # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(')
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
@@ -52,8 +54,8 @@ class KernelFault(Exception):
     """A bug found in a running kernel. `kind` names it, `file` and `line` (0 if unknown) locate it.
 
     Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
-    missing cp.async wait, bad cp.async, divergent barrier, divergent warp operation, division by zero, impossible
-    launch, order dependence, wrong arguments, write to a constant.
+    missing cp.async wait, bad cp.async, bad ldmatrix, divergent barrier, divergent warp operation, division by zero,
+    impossible launch, order dependence, wrong arguments, write to a constant.
     """
 
     def __init__(self, kernel, kind, message, file="", line=0):
@@ -281,8 +283,8 @@ class _Fault(ctypes.Structure):
 class _Launch(ctypes.Structure):
     _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_uint64),
                 ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
-                ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p), ("shared_array_count", ctypes.c_uint64),
-                ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
+                ("truncates", ctypes.c_uint32), ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p),
+                ("shared_array_count", ctypes.c_uint64), ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
 
 
 def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0):
@@ -293,8 +295,8 @@ def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffe
     shared = library.shared_arrays
     fault = _Fault()
     launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
-                     len(buffers), first_block, ctypes.addressof(regions), len(shared), ctypes.addressof(shared),
-                     ctypes.addressof(fault))
+                     len(buffers), TENSOR_SUMS.index(tensor_sums), first_block, ctypes.addressof(regions), len(shared),
+                     ctypes.addressof(shared), ctypes.addressof(fault))
     if library[f"launch_{name}"](ctypes.byref(launch)):
         raise _named(library, name, fault)
 

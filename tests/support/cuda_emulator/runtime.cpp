@@ -207,8 +207,7 @@ static void begin(Thread& thread) {
 
 void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
 
-// Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
-static void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
+void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
     Thread* me = current;
     unsigned first = me->linear - lane();
     if (!(mask >> lane() & 1))
@@ -283,6 +282,7 @@ void copy_async(Site site, void* shared, const void* global, unsigned bytes, boo
     if (reinterpret_cast<uintptr_t>(shared) % bytes || (valid && reinterpret_cast<uintptr_t>(global) % bytes))
         fail(describe("misaligned access", at(site), "copies %u bytes to or from an address that is no multiple of it",
                       bytes));
+    must_be_shared(site, shared, "cp.async");
     if (valid) accessed(global, bytes, false, address);
     accessed(shared, bytes, true, address);
     copy_pending(shared, bytes, true);

@@ -1,6 +1,9 @@
-"""Shapes and sizes of the datasets, known without reading them. Standard library only."""
+"""Shapes and sizes of the datasets, known without reading an image. Standard library only."""
 
 import dataclasses
+
+from ladder.data import listing
+from ladder.errors import UserError, excerpt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,3 +24,21 @@ FACTS = {
     "cifar100": Facts((32, 32, 3), 100, 50_000, 10_000),
     "svhn": Facts((32, 32, 3), 10, 73_257, 26_032),
 }
+FOLDER = "folder"   # the dataset of pictures of one's own
+
+
+def of(config):
+    """The Facts of the configured dataset. Of pictures of one's own: train and test count files that may turn out unreadable.
+
+    Raises UserError where there are no pictures, or too few of a class to test on.
+    """
+    if config["dataset"] != FOLDER:
+        return FACTS[config["dataset"]]
+    found = listing.of(config["folder"])
+    train = found.counts("train")
+    tests = found.counts("test") if found.has_test else [listing.test_count(count, config["test_share"]) for count in train]
+    if 0 in tests:
+        raise UserError(f"config: folder: class {excerpt(found.classes[tests.index(0)])} has a single picture; it needs one to "
+                        "train on and one to test on")
+    kept = sum(train) if found.has_test else sum(train) - sum(tests)
+    return Facts((*config["image_size"], config["image_channels"]), len(found.classes), kept, sum(tests))

@@ -19,6 +19,7 @@ import numpy as np
 from ladder.arithmetic import matmul
 from ladder.errors import UserError
 
+MOST_WHITENED = 16_384  # values of an image that is whitened: a float64 matrix of their covariances has 2.1 GB
 ZCA_EPSILON = 1e-2      # added to the variances along the eigenvectors, for pixels in [0, 1]
 # Rows per product of centred pixels: 1000 * 128**2 < 2**24, so float32 holds every partial sum exactly.
 ROWS = 1000

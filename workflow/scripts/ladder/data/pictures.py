@@ -3,9 +3,9 @@
 Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, rotated by their EXIF orientation, the first frame of an
 animation, transparency on white, as 8-bit RGB.
 
-Fitting, by dataset. A photograph is scaled to the dataset's shorter side and cropped around its centre. A digit is preprocessed
-like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A picture of exactly the
-dataset's size is used as it is; a digit is inverted if dark on light.
+Fitting, by dataset. A photograph is scaled to the dataset's shorter side (bicubic, antialiased) and cropped around its centre.
+A digit is preprocessed like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A
+picture of exactly the dataset's size is used as it is; a digit is inverted if dark on light.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ import warnings
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from ladder.data.facts import FACTS
+from ladder.data.listing import MOST_BYTES, SUFFIXES, walk
 from ladder.errors import UserError
 from ladder.files import shown
 from ladder.progress import size
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng")
-MOST_BYTES = 50_000_000     # of a file
 MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
 MOST_PICTURES = 500         # of one request
+# Pillow warns beyond a larger number of pixels than MOST_PIXELS. Threads cannot change the filters one by one.
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 ORIGINAL = 320  # largest side in pixels of the thumbnail of the original
 WIDEST = 1000   # largest side in pixels of a picture in which ink is searched; larger ones are reduced
@@ -82,7 +82,7 @@ def find(paths):
     found, left_out = {}, {}
     for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
-            for file in _files(path):
+            for file in map(pathlib.Path, walk(path)):
                 (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
                 _check_count(found)
         elif os.path.exists(path):
@@ -102,18 +102,12 @@ def _check_count(found):
         raise UserError(f"predict: more than {MOST_PICTURES} pictures; name a smaller folder, or some of its files")
 
 
-def _files(folder):
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (pathlib.Path(parent, name) for name in sorted(names) if not name.startswith("."))
-
-
 # Reading.
 
-def take(source, dataset, name=None):
-    """The Picture of `source`, a path or the bytes of a file, for a dataset; raises PictureError."""
+def take(source, dataset, shape, name=None):
+    """The Picture of `source`, a path or the bytes of a file, for a dataset; shape: of its images; raises PictureError."""
     image, remarks = read(source)
-    pixels, steps = fit(image, dataset)
+    pixels, steps = fit(image, dataset, shape)
     image.thumbnail((ORIGINAL, ORIGINAL))
     return Picture(name or shown(source), pixels, image, (*remarks, *steps))
 
@@ -142,14 +136,12 @@ def _check_bytes(count):
 
 def _decode(file):
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return _opened(Image.open(file, formats=FORMATS))
+        return _opened(Image.open(file, formats=FORMATS))
     except PictureError:
         raise
     except Image.UnidentifiedImageError:
         raise PictureError("not a picture that can be read here (PNG, JPEG, WebP, GIF or BMP)") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except Image.DecompressionBombError:
         raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
     except Exception as error:   # decoders raise many types of errors for damaged files
         raise PictureError(f"damaged or cut short ({' '.join(str(error).split()) or type(error).__name__})") from error
@@ -186,9 +178,9 @@ def _to_rgb(image):
 
 # Fitting.
 
-def fit(image, dataset):
-    """(uint8 (H, W, C) of the dataset's shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
-    height, width, channels = FACTS[dataset].shape
+def fit(image, dataset, shape):
+    """(uint8 (H, W, C) of this shape, steps in words) of a PIL RGB image; raises PictureError for a blank digit."""
+    height, width, channels = shape
     if dataset in LIGHT_ON_DARK:
         grey, steps = _digit(_grey(image), LIGHT_ON_DARK[dataset], (height, width))
         return np.repeat(grey[..., None], channels, axis=2), steps
@@ -197,9 +189,9 @@ def fit(image, dataset):
     return pixels.reshape(height, width, channels), steps
 
 
-def rule(dataset):
-    """Description of `fit` for the dataset, as sentences for a page."""
-    height, width, _ = FACTS[dataset].shape
+def rule(dataset, shape):
+    """Description of `fit` for the dataset and the shape of its images, as sentences for a page."""
+    height, width, _ = shape
     if dataset not in LIGHT_ON_DARK:
         return (f"Each picture is scaled until its shorter side has {min(height, width)} pixels, and cropped around its centre "
                 f"to {width} × {height}.")

@@ -52,7 +52,7 @@ def create_app(predictor):
         name = _one_line(flask.request.args.get("name", ""))[:LONGEST_NAME] or "picture"
         data = flask.request.get_data(cache=False)
         with one_at_a_time:
-            picture = pictures.take(data, predictor.dataset, name)
+            picture = pictures.take(data, predictor.dataset, predictor.network.input_shape, name)
             return predictions.fragment(predictor, predictions.answers(predictor, [picture])[0])
 
     @app.errorhandler(UserError)

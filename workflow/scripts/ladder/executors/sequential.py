@@ -22,7 +22,7 @@ class Executor:
     together = 1
 
     def __init__(self, threads):
-        self.seconds = {}
+        self.seconds, self.passes = {}, {}
 
     def place(self, arrays):
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}   # Numba compiles for one layout
@@ -46,7 +46,9 @@ class Executor:
             known, started = _compilations(operation), time.perf_counter()
             operation(**operands, **attributes)
             if _compilations(operation) == known:   # else the time includes Numba's compilation
-                self.seconds[step.work] = self.seconds.get(step.work, 0.0) + time.perf_counter() - started
+                spent = time.perf_counter() - started
+                self.seconds[step.work] = self.seconds.get(step.work, 0.0) + spent
+                self.passes[step.pass_] = self.passes.get(step.pass_, 0.0) + spent
 
     def run_many(self, plan, arrays, count):
         for _ in range(count):

@@ -52,6 +52,11 @@ def peak_memory_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def memory_bytes():
+    """Bytes of main memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def machine():
     """The machine, its Python and BLAS, as JSON-compatible values, for manifests and the report."""
     return {

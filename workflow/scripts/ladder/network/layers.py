@@ -5,6 +5,7 @@ kernel, channels), of a dense layer (units, 1, 1, inputs), as of a 1x1 convoluti
 """
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping
 
@@ -238,3 +239,34 @@ def local_contrast(name, kernel, inputs, epsilon):
 def soft_threshold(name, threshold):
     """max(x - threshold, 0) of all channels, followed by max(-x - threshold, 0) of all channels (Coates and Ng, 2011)."""
     return Layer(name, "soft_threshold", {"threshold": threshold})
+
+
+# Layers as rows of a table, which is JSON-able: the layer's name as `layer`, its `kind`, its `inputs` unless it reads the layer
+# above it, and the arguments of the function of its kind.
+
+MAKERS = {made.__name__: made for made in (
+    conv2d, dense, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
+    winner_take_all, l1_penalty, lrn, position_norm, local_contrast, soft_threshold)}
+
+
+def arguments(kind):
+    """Argument -> its default, inspect.Parameter.empty if it has none, of the function that makes a layer of this kind."""
+    taken = inspect.signature(MAKERS[kind]).parameters
+    return {name: one.default for name, one in taken.items() if name not in ("name", "inputs")}
+
+
+def from_row(row):
+    """The Layer of a row."""
+    given = {name: value for name, value in row.items() if name not in ("layer", "kind", "inputs")}
+    made = MAKERS[row["kind"]]
+    inputs = tuple(row.get("inputs", ()))
+    if len(inputs) > 1:
+        return made(row["layer"], inputs=inputs, **given)
+    return dataclasses.replace(made(row["layer"], **given), inputs=inputs)
+
+
+def to_row(layer):
+    """The row of a layer, with its inputs."""
+    names = {"units": "filters"} if layer.kind == "dense" else {}
+    given = {name: layer.attributes[names.get(name, name)] for name in arguments(layer.kind)}
+    return {"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), **given}

@@ -17,9 +17,11 @@ from ladder.network.layers import (
     dense,
     dropout,
     flatten,
+    from_row,
     global_avgpool,
     l1_penalty,
     local_contrast,
+    lrn,
     maxpool2d,
     pad,
     position_norm,
@@ -163,6 +165,18 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0,
             "fits": tuple(fits)}
 
 
+def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, units=128):
+    """The encoder of `autoencoder` with a head of a dense layer of `units`, ReLU, and the scores; trained with labels.
+
+    Its encoder's parameters have the names that they have in the autoencoder, from whose weights it can start.
+    """
+    table = autoencoder(input_shape, classes, filters, norm)
+    names = [layer.name for layer in table["layers"]]
+    encoder = table["layers"][:names.index(table["features"]) + 1]
+    head = flatten("flat"), dense("head", units), relu("head_relu"), dense("scores", classes)
+    return {**_classifier(table["features"], *encoder, *head), "fits": table["fits"]}
+
+
 def wta_autoencoder(input_shape, classes, filters=1024, kernels=(5, 5), winners=1, lifetime=0.2, noise=0.0):
     """One convolution, a sparse code of its winners, and a linear decoder (Makhzani and Frey, 2015).
 
@@ -229,11 +243,10 @@ def lenet_5(input_shape, classes):
 
     Images smaller than 32x32 pixels are zero-padded.
     """
-    missing = 32 - input_shape[0]
-    padded = [pad("padded", missing // 2)] if missing > 0 else []
-    return _classifier("fc2_relu", *padded, conv2d("conv1", 6, kernel=5, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
-                       conv2d("conv2", 16, kernel=5, padding=0), relu("conv2_relu"), maxpool2d("pool2"), flatten("flat"),
-                       dense("fc1", 120), relu("fc1_relu"), dense("fc2", 84), relu("fc2_relu"), dense("fc3", classes))
+    return _classifier("fc2_relu", *_padded(input_shape), conv2d("conv1", 6, kernel=5, padding=0), relu("conv1_relu"),
+                       maxpool2d("pool1"), conv2d("conv2", 16, kernel=5, padding=0), relu("conv2_relu"), maxpool2d("pool2"),
+                       flatten("flat"), dense("fc1", 120), relu("fc1_relu"), dense("fc2", 84), relu("fc2_relu"),
+                       dense("fc3", classes))
 
 
 def small_cnn(input_shape, classes):
@@ -241,6 +254,53 @@ def small_cnn(input_shape, classes):
     return _classifier("fc1_relu", conv2d("conv1", 16, padding=0), relu("conv1_relu"), maxpool2d("pool1"),
                        conv2d("conv2", 32, padding=0), relu("conv2_relu"), flatten("flat"), dense("fc1", 128),
                        relu("fc1_relu"), dense("fc2", classes))
+
+
+def _padded(input_shape):
+    """Zero padding of images smaller than 32x32."""
+    missing = 32 - input_shape[0]
+    return [pad("padded", missing // 2)] if missing > 0 else []
+
+
+def alexnet(input_shape, classes, width=64):
+    """AlexNet for images of 32x32 or 28x28: five convolutions, LRN, overlapping pooling, two dense layers with dropout.
+
+    The numbers of filters, from `width`, are those of the form with one tower (Krizhevsky, 2014), units and layers those of
+    Krizhevsky et al. (2012). The first convolution is 5x5 with stride 1, where theirs is 11x11 with stride 4.
+    """
+    layers = []
+    for number, (filters, kernel) in enumerate(((width, 5), (3 * width, 5), (6 * width, 3), (4 * width, 3), (4 * width, 3)), 1):
+        name = f"conv{number}"
+        layers += [conv2d(name, filters, kernel, kernel // 2), relu(f"{name}_relu")]
+        layers += [lrn(f"lrn{number}")] if number in (1, 2) else []
+        layers += [maxpool2d(f"pool{number}", 3, 2, 1)] if number in (1, 2, 5) else []
+    layers.append(flatten("flat"))
+    for number in (6, 7):
+        layers += [dropout(f"drop{number}", 0.5), dense(f"fc{number}", 64 * width), relu(f"fc{number}_relu")]
+    return _classifier("fc7_relu", *layers, dense("fc8", classes))
+
+
+# Depth -> convolutions in each of the five stages: configurations A and D of Simonyan and Zisserman (2015).
+VGGS = {11: (1, 1, 2, 2, 2), 16: (2, 2, 3, 3, 3)}
+
+
+def vgg(depth):
+    """The table of a VGG network for images of 32x32; smaller ones are zero-padded.
+
+    Stages of 3x3 convolutions with `width`, 2, 4, 8 and 8 times as many filters, each stage with pooling at its end. A batch
+    normalisation follows each convolution (Ioffe and Szegedy, 2015). Five poolings leave one pixel, which one dense layer
+    reads in place of three; so the dropout of the other two is left out too.
+    """
+    def table(input_shape, classes, width=64):
+        layers = _padded(input_shape)
+        for stage, count in enumerate(VGGS[depth], 1):
+            for place in range(1, count + 1):
+                name = f"conv{stage}_{place}"
+                layers += [_conv(name, width * min(2 ** (stage - 1), 8), 3, 1), batchnorm(f"{name}_bn"), relu(f"{name}_relu")]
+            layers.append(maxpool2d(f"pool{stage}"))
+        return _classifier("flat", *layers, flatten("flat"), dense("scores", classes))
+
+    return table
 
 
 # Depth -> blocks in each of the four stages, and whether a block is a bottleneck (He et al., 2016).
@@ -324,17 +384,23 @@ def _classifier(features, *layers):
 
 
 NETWORKS = {
-    "autoencoder": autoencoder, "wta_autoencoder": wta_autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5,
-    "small_cnn": small_cnn,
+    "autoencoder": autoencoder, "wta_autoencoder": wta_autoencoder, "autoencoder_classifier": autoencoder_classifier,
+    "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
+    "alexnet": alexnet, **{f"vgg{depth}": vgg(depth) for depth in VGGS},
     **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
 }
 # Network -> its options: keyword of its table -> key of the configuration.
 OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "noise": "input_noise",
                            "penalty": "latent_penalty"},
+           "autoencoder_classifier": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
            "patch_net": {"filters": "patch_net_filters"},
            **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
+
+
+# Network with a head -> the network whose encoder it has, and can start from.
+HEADED = {"autoencoder_classifier": "autoencoder"}
 
 
 def build(name, input_shape=CIFAR, classes=CLASSES, **options):
@@ -348,16 +414,37 @@ def build(name, input_shape=CIFAR, classes=CLASSES, **options):
 def from_params(params):
     """The Network for a stage's parameters: network, image (the input shape), classes if it classifies, and its options.
 
-    Options missing in older artifacts have their defaults.
+    Options missing in older artifacts have their defaults. A network of a person's own file has its `table` (see from_table).
     """
+    if "table" in params:
+        return from_table(params["network"], tuple(params["image"]), params["table"])
     options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items() if key in params}
     return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
 
 
-def resolve(name, input_shape, layers, features, loss, fits=()):
-    """A Network from its table; a layer without `inputs` reads the previous layer.
+def encoder_of(params):
+    """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
+    return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
 
-    Raises UserError if a layer cannot process its input's shape.
+
+def from_table(name, input_shape, table):
+    """The Network of a JSON-able table: {"layers": rows of layers.from_row, "features": a layer's name, "loss": of Network}."""
+    return resolve(name, input_shape, tuple(map(from_row, table["layers"])), table["features"], table["loss"])
+
+
+class Unreadable(UserError):
+    """Layer `layer` of a network cannot process the shape of its input, for this `reason`."""
+
+    def __init__(self, name, input_shape, layer, reason):
+        height, width, _ = input_shape
+        super().__init__(f"config: network {name} cannot read images of {height}x{width}: layer {layer}: {reason}")
+        self.layer, self.reason = layer, reason
+
+
+def resolve(name, input_shape, layers, features, loss, fits=()):
+    """A Network from its layers; a layer without `inputs` reads the previous layer.
+
+    Raises Unreadable if a layer cannot process its input's shape.
     """
     shapes, resolved, previous = {INPUT: tuple(input_shape)}, [], INPUT
     for layer in layers:
@@ -366,9 +453,7 @@ def resolve(name, input_shape, layers, features, loss, fits=()):
         try:
             output = KINDS[layer.kind].output_shape(layer.attributes, *input_shapes)
         except ValueError as error:
-            height, width, _ = input_shape
-            raise UserError(f"config: network {name} cannot read images of {height}x{width}: layer {layer.name}: "
-                            f"{error}") from error
+            raise Unreadable(name, input_shape, layer.name, error) from error
         resolved.append(dataclasses.replace(layer, inputs=inputs, input_shapes=input_shapes, output_shape=output))
         shapes[layer.name], previous = output, layer.name
     return Network(name, tuple(input_shape), tuple(resolved), features, loss, tuple(fits))

@@ -1,7 +1,8 @@
 """Initial weights and weights files.
 
-Autoencoders, whose only parameters are those of convolutions, use weights.bin, which other programs can read with `struct` and
-`numpy.frombuffer`: int32 0xAE2024, int32 version 1, then float32 weight and bias of each convolution in order, little endian.
+Autoencoders, whose only parameters are weights and biases of convolutions, use weights.bin, which other programs can read with
+`struct` and `numpy.frombuffer`: int32 0xAE2024, int32 version 1, then float32 weight and bias of each convolution in order,
+little endian.
 Other networks use weights.safetensors, running statistics included, with the names 'layer.weight', 'layer.bias',
 'layer.running_mean', 'layer.running_var'.
 
@@ -59,14 +60,15 @@ def shapes(network):
 
 def file_name(network):
     """'weights.bin' or 'weights.safetensors'."""
-    return "weights.bin" if network.loss == "mse" else "weights.safetensors"
+    plain = all(layer.kind == "conv2d" and layer.attributes["bias"] for layer in network.layers if layer.parameters)
+    return "weights.bin" if network.loss == "mse" and plain else "weights.safetensors"
 
 
 def save(path, network, values):
     """Write values (name -> float32 array as in memory, for all of `shapes`) in the format of file_name(network)."""
     tensors = {name: np.ascontiguousarray(_to_file(values[name]).reshape(shape), "<f4")
                for name, shape in _file_shapes(network).items()}
-    if network.loss != "mse":
+    if file_name(network) == "weights.safetensors":
         artifacts.save_tensors(path, tensors)
         return
     with open(path, "wb") as file:
@@ -107,6 +109,14 @@ def read(path, network):
                             "the network")
     with np.errstate(over="ignore"):   # load() refuses what is infinite in float32
         return {name: found[name].astype(np.float32) for name in wanted}
+
+
+def is_of(path, network):
+    """Whether the file holds the weights of this network; raises UserError if it is no weights file at all."""
+    found, wanted = contents(path), _file_shapes(network)
+    if isinstance(found, np.ndarray):
+        return len(found) == value_count(network)
+    return {name: array.shape for name, array in found.items()} == wanted
 
 
 def contents(path):

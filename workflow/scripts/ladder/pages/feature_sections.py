@@ -106,7 +106,7 @@ def feature_map(inputs):
     """Test images in the plane, a chart of charts.scatter with "legend", "count", "of" and "wrong"; None without a map.
 
     The classes with the most errors are in colour. legend: for each class the image of the point closest to its median, where
-    its name stands.
+    its name stands; of more than FEW_CLASSES classes those in colour have names.
     """
     if "map" not in inputs or not len(inputs["map"].array("rows.npy")):
         return None
@@ -124,6 +124,8 @@ def feature_map(inputs):
         nearest = own[np.argmin((x[own] - middle[0]) ** 2 + (y[own] - middle[1]) ** 2)]
         one = {"name": names[label], "key": f"class {label}", "series": colours.get(label, "rest")}
         series.append({**one, "points": [_place(x[at], y[at], names[label], names[named[at]]) for at in own]})
+        if label not in colours and len(present) > report_sections.FEW_CLASSES:
+            continue
         marks.append({"name": names[label], "x": float(middle[0]), "y": float(1 - middle[1])})
         legend.append({**one, "image": figures.png_uri(data.array("test_images.npy")[rows[nearest]])})
     side = charts.number_axis(-0.03, 1.03, "")   # a margin for the points at the edges

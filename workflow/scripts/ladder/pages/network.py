@@ -8,7 +8,7 @@ import itertools
 import math
 
 from ladder.network import networks, optimizers
-from ladder.pages import templates
+from ladder.pages import network_file, templates
 from ladder.training import plan
 
 ROW, LANE, NODE, CORNER, MARGIN = 34, 66, 52, 12, 6   # of a drawing, in 1/16 rem
@@ -48,6 +48,7 @@ def context(network, variant, batch, optimizer):
         "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
         "flop": step.flop, "kernels": len(step.kernels), "parts": parts,
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
+        "file": network_file.text(network),
         "memory": sum(memory.values()), "memory_bars": templates.bars(memory, templates.size),
     }
 

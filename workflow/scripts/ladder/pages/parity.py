@@ -18,7 +18,8 @@ def context(summary, made):
         "failed": [rung["variant"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
         "protocols": ran[0]["parity"] if ran else {},
-        "checks": [_check_row(rung) for rung in ran],
+        "checks": [_check_row(rung, ran[0]) for rung in ran],
+        "rounded": [rung["variant"] for rung in ran if rung["precision"] != "float32"],
         "times": _step_bars(ran),
         "work": _work_table(ran),
         "memory": _memory_table(ran),
@@ -26,9 +27,11 @@ def context(summary, made):
     }
 
 
-def _check_row(rung):
-    cells = [{"text": f"{one['largest']:.1e}", "share": one["largest"] / one["tolerance"], "tensor": one["tensor"]}
-             for one in rung["parity"].values()]
+def _check_row(rung, first):
+    """limit: the tolerance where it is another one than the table's head has."""
+    cells = [{"text": f"{one['largest']:.1e}", "share": one["largest"] / one["tolerance"], "tensor": one["tensor"],
+              "limit": f"at most {one['tolerance']:.0e}" if one["tolerance"] != first["parity"][name]["tolerance"] else ""}
+             for name, one in rung["parity"].items()]
     return {"variant": rung["variant"], "reference": rung["variant"] == REFERENCE, "cells": cells,
             "same_bytes": rung["same_bytes"], "passed": rung["passed"]}
 

@@ -61,7 +61,7 @@ def facts(predictor):
         "answered_by": predictor.answered_by, "scores": SCORES[predictor.answered_by],
         "test_accuracy": predictor.judge.metrics["accuracy"],
         "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
-        "fitted": pictures.rule(predictor.dataset),
+        "fitted": pictures.rule(predictor.dataset, predictor.network.input_shape),
         "versions": {role: artifact.version for role, artifact in predictor.inputs.items()},
     }
 

@@ -38,6 +38,7 @@ def summary(inputs, version, params=None):
     are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
     answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
     many training images; held_out: see report_sections.held_out.
+    loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -67,6 +68,9 @@ def summary(inputs, version, params=None):
         "accuracy": train.metrics.get("accuracy"),
         "curves": report_sections.curves(inputs),
         "held_out": report_sections.held_out(inputs),
+        "loss_change": report_sections.loss_change(inputs),
+        "reconstruction_loss": report_sections.reconstruction_loss(inputs),
+        "seconds_by_pass": train.metrics.get("seconds_by_pass"),
         "answered_by": lineage.answering(inputs),
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
@@ -88,7 +92,8 @@ def summary(inputs, version, params=None):
         "test_scores": evaluations.test_scores(inputs),
         "program": program.state(sources.ROOT),
         "reproduce": {"settings": reproduce.settings(inputs, params), "not_in_settings": reproduce.unwritten(inputs),
-                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs)},
+                      "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
+                      "network_file": reproduce.network_file(params)},
     }
 
 
@@ -113,6 +118,8 @@ def context(inputs, numbers):
         "networks": _networks(numbers["network"], numbers["features"]),
         "verdict": _verdict(inputs, numbers),
         "how": report_sections.how(inputs),
+        "head": report_sections.head(inputs),
+        "without_labels": report_sections.without_labels(inputs),
         "judge": roles.JUDGES.get(lineage.judge(inputs)),
         "judge_accuracy": _accuracy(inputs, lineage.judge(inputs)),
         "labelled": [] if "evaluate" in inputs else [
@@ -133,11 +140,14 @@ def context(inputs, numbers):
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
         "samples": report_sections.samples(data),
+        "skipped": report_sections.skipped(data),
+        "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
         "average_image": average_image,
         "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
         "fit": report_sections.fit(inputs),
+        "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
@@ -154,6 +164,7 @@ def context(inputs, numbers):
         "feature_map": feature_sections.feature_map(inputs),
         "stage_times": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()},
                                       templates.duration),
+        "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),
@@ -242,7 +253,7 @@ def _settings(inputs):
     """All parameters by stage; for a control only those that differ from the run's."""
     groups = []
     for role, one in _made(inputs):
-        params = one.manifest["spec"]["params"]
+        params = {key: value for key, value in one.manifest["spec"]["params"].items() if key != "table"}
         main = role.partition("_")[0]
         if main != role and main in inputs:
             usual = inputs[main].manifest["spec"]["params"]

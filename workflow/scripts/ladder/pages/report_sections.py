@@ -14,6 +14,8 @@ from ladder.pages import charts, figures, intervals, roles, templates
 from ladder.store import first_use, lineage
 
 SAMPLES = 8        # training images shown per class
+FEW_CLASSES = 20   # more classes are folded, and only the worst of them are in the confusion matrix
+SKIPPED = 50       # pictures that could not be read, listed
 MISTAKES = 16      # misclassified images shown
 PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
 PICTURES = 16      # reconstructions shown
@@ -52,6 +54,23 @@ def first_uses(inputs):
 def start(inputs):
     """The file whose weights the run started from, {"file", "sha256"}; None if they were random."""
     return lineage.start_file(inputs["initial"].manifest)
+
+
+def head(inputs):
+    """How labels trained a network with a head (networks.HEADED): {"start", "frozen"}; None for another or no training.
+
+    start: how its encoder was made before, 'fitted', 'given' by a file, or 'untrained'; frozen: whether it stayed as it was.
+    """
+    params = inputs["train"].manifest["spec"]["params"] if "train" in inputs else {}
+    if params.get("network") not in networks.HEADED:
+        return None
+    return {"start": "fitted" if "patches" in inputs else "given" if start(inputs) else "untrained",
+            "frozen": params["freeze_encoder"] or params["training"] == "patches"}
+
+
+def without_labels(inputs):
+    """Whether the encoder of a network with a head had seen no labels before: it was fitted, or is an autoencoder's."""
+    return "patches" in inputs or inputs["initial"].metrics.get("part") is not None
 
 
 def network(inputs):
@@ -112,6 +131,13 @@ def samples(data):
             strip = figures.tiles(images[rows], SAMPLES, gap=2)
             strips.append({"name": name, "count": len(rows), "image": figures.png_uri(strip)})
     return strips
+
+
+def skipped(data):
+    """{"count", "files": the first SKIPPED as {"file", "reason"}} of pictures that were skipped; None without any."""
+    if not data.metrics.get("skipped"):
+        return None
+    return {"count": data.metrics["skipped"], "files": data.json("skipped.json")[:SKIPPED]}
 
 
 def reconstructions(inputs):
@@ -254,6 +280,24 @@ def held_out(inputs):
             "epochs_at_most": metrics["epochs_at_most"], "stopped": metrics["epochs"] < metrics["epochs_at_most"]}
 
 
+def loss_change(inputs):
+    """The training loss of the first and of the last epoch, and by which share of the first it fell (less than 0: it rose).
+
+    {"first", "last", "fell"}; None if nothing was trained or the first one is 0.
+    """
+    losses = inputs["train"].metrics["loss"] if "train" in inputs else [0]
+    return {"first": losses[0], "last": losses[-1], "fell": 1 - losses[-1] / losses[0]} if losses[0] else None
+
+
+def reconstruction_loss(inputs):
+    """Mean squared error of the reconstructions, of normalised values: {"training": in the last epoch, "test": afterwards}.
+
+    None if the training reconstructed nothing.
+    """
+    tested = inputs["train"].metrics.get("reconstruction_loss") if "train" in inputs else None
+    return None if tested is None else {"training": inputs["train"].metrics["loss"][-1], "test": tested}
+
+
 def _scored_images(inputs):
     return f"{metrics.scored_on(inputs['data'].manifest['spec']['params'])} images"
 
@@ -375,18 +419,28 @@ def classes(inputs):
 def confusion(matrix, names):
     """Rows of cells with the strength of their colour in percent: the share of the row, of errors relative to the largest one.
 
-    So two errors have colours in the ratio of their shares, and a single one of many images is nearly as pale as none.
+    So two errors have colours in the ratio of their shares, and a single one of many images is nearly as pale as none. Of more
+    than FEW_CLASSES classes those with the most errors are shown; `others`: what of a row was taken for a class without a
+    column, None if there is none.
     """
     if matrix is None:
         return None
-    rows, most = [], most_mistaken(matrix)
-    for true, counts in enumerate(matrix):
+    rows, most, shown = [], most_mistaken(matrix), _most_errors(matrix)
+    for true in shown:
+        counts = matrix[true]
         total = sum(counts) or 1
-        cells = [{"count": number, "right": true == named, "named": names[named],
-                  "strength": round(100 * number / total / (1 if true == named else most or 1))}
-                 for named, number in enumerate(counts)]
-        rows.append({"name": names[true], "cells": cells, "total": sum(counts)})
+        cells = [{"count": counts[named], "right": true == named, "named": names[named],
+                  "strength": round(100 * counts[named] / total / (1 if true == named else most or 1))} for named in shown]
+        others = None if len(shown) == len(matrix) else sum(counts) - sum(cell["count"] for cell in cells)
+        rows.append({"name": names[true], "cells": cells, "total": sum(counts), "others": others})
     return rows
+
+
+def _most_errors(matrix):
+    """The classes in their order, of more than FEW_CLASSES as many with the most errors."""
+    errors = [sum(counts) - counts[true] for true, counts in enumerate(matrix)]
+    order = sorted(range(len(matrix)), key=lambda true: -errors[true])
+    return sorted(order if len(matrix) <= FEW_CLASSES else order[:FEW_CLASSES])
 
 
 def most_mistaken(matrix):
@@ -459,6 +513,19 @@ def copies(metrics):
         return None
     return {"took": templates.duration(took), "waited": templates.duration(waited),
             "hidden": templates.percent(1 - min(1, waited / took))}
+
+
+PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+
+
+def passes_by_epoch(train):
+    """{"heads", "rows"}: the seconds of each pass in each epoch and, last, in all; None if none were measured."""
+    epochs = train.metrics.get("seconds_by_pass", [])
+    heads = [name for name in PASSES if any(name in epoch for epoch in epochs)]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in epochs) for name in heads}
+    named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
+    rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
+    return {"heads": heads, "rows": rows} if heads else None
 
 
 def operation_times(train):

@@ -5,7 +5,9 @@ inputs are artifacts by role, as in report.py.
 
 import yaml
 
+from ladder.network import networks
 from ladder.pages import roles
+from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
 
 # Settings that a stage's parameters leave out where they are off or exact.
@@ -19,6 +21,8 @@ def settings(inputs, params):
     found = lineage.settings({"report": report, **{role: one.manifest for role, one in inputs.items()}})
     for key in unwritten(inputs):
         found.pop(key, None)
+    if "table" in params:
+        found["network"] = params["network"]
     if "train" not in inputs:
         found["training"] = "patches" if "patches" in inputs else "gradient"
     elif "patches" not in inputs:
@@ -37,6 +41,7 @@ def unwritten(inputs):
     """The settings that the run has and its artifacts do not keep in the form of config.yaml."""
     specs = [one.manifest["spec"]["params"] for one in inputs.values()]
     present = {"features_concatenate": "joined" in inputs, "multiplier": any("multiplier" in params for params in specs),
+               "folder": any("folder_sha256" in params for params in specs),
                "initial_weights": any("file_sha256" in params for params in specs)}
     return [key for key, there in present.items() if there]
 
@@ -45,6 +50,11 @@ def text(settings):
     """Settings as the content of a file for --configfile, a line for each."""
     return "".join(yaml.safe_dump({key: value}, default_flow_style=True, width=10_000, allow_unicode=True, sort_keys=False)
                    .strip().removeprefix("{").removesuffix("}") + "\n" for key, value in settings.items())
+
+
+def network_file(params):
+    """The file of the run's network, if it is a person's own; params: of the report."""
+    return network_file_text(networks.from_params(params)) if "table" in params else None
 
 
 def stages(inputs):

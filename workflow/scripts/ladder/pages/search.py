@@ -10,6 +10,7 @@ from ladder.pages import charts, compare, intervals, templates
 COMMAND = ".venv/bin/snakemake report --configfile results/best.yaml"
 SPREAD = 0.6           # share of the width of a choice over which its runs are spread, so that they do not overlap
 GOLDEN = (math.sqrt(5) - 1) / 2   # the fractional parts of its multiples are evenly distributed
+PRUNED = "pruned after "   # how the reason of a run begins that a search has given up
 METRICS = {"auto": "accuracy", "network": "accuracy of the network", "svm": "accuracy of the SVM"}
 
 
@@ -102,11 +103,17 @@ def context(found):
         "count": len(found.runs), "search": search, "metric": METRICS[search["metric"]], "best": _best(found),
         "accuracies": _accuracies(found),
         "failed": [run for run in found.runs if run.failed],
-        "missing": [run for run in found.runs if run.reason and not run.failed],
+        "pruned": [run for run in found.runs if is_pruned(run)],
+        "missing": [run for run in found.runs if run.reason and not run.failed and not is_pruned(run)],
         "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
         "rows": [_row(found, run, keys) for run in found.ranked], "pictures": _pictures(found, keys),
         "preset": preset(found), "command": COMMAND,
     }
+
+
+def is_pruned(run):
+    """Whether a search gave the run up after its first epochs."""
+    return run.reason.startswith(PRUNED)
 
 
 def _best(found):
@@ -142,7 +149,7 @@ def _space(search, key):
 
 
 def _row(found, run, keys):
-    row = {"number": run.number, "reason": run.reason, "failed": run.failed,
+    row = {"number": run.number, "reason": run.reason, "failed": run.failed, "pruned": is_pruned(run),
            "settings": [compare.cell(run.overrides[key]) for key in keys]}
     score = found.score(run)
     if score is None:

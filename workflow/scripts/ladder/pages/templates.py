@@ -18,12 +18,15 @@ TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
 NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-all autoencoder",
-            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network"}
+            "autoencoder_classifier": "An autoencoder’s encoder with a head",
+            "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network",
+            "alexnet": "AlexNet"}
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST",
-            "cifar100": "CIFAR-100", "svhn": "SVHN"}   # likewise
+            "cifar100": "CIFAR-100", "svhn": "SVHN", "folder": "your pictures"}   # likewise
 # The pages of the site, each in results/ under its name: name -> title. The first one is that of the latest run.
 SITE = {"report": "Report", "history": "History", "compare": "Compare", "diff": "Diff", "search": "Search",
-        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "parity": "Parity"}
+        "multipliers": "Multipliers", "predictions": "Predictions", "network": "Network", "gradients": "Gradients",
+        "parity": "Parity"}
 BLOCK = re.compile(r"(stage\d+)_\d+(?=_|$)")   # the beginning of the name of a layer in a block of a stage
 
 
@@ -59,7 +62,7 @@ def _script_text(name):
 
 def network_title(name):
     """The network's name at the beginning of a sentence: 'LeNet-5', 'An autoencoder'; 'ResNet-50' for 'resnet50'."""
-    return NETWORKS.get(name) or re.sub(r"^resnet(?=\d)", "ResNet-", name)
+    return NETWORKS.get(name) or re.sub(r"^vgg(?=\d)", "VGG-", re.sub(r"^resnet(?=\d)", "ResNet-", name))
 
 
 def dataset_title(name):

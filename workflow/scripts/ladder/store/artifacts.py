@@ -163,7 +163,7 @@ def making(folder, spec, remake=False):
         work = Making(folder, spec)
         if not remake and (manifest := _finished(folder, spec)):
             log.info("%s is there already, made by another run", folder)
-            _publish(folder, manifest)
+            publish(folder, manifest)
             work.complete, work.failed = True, Artifact(folder).failed
             yield work
             return
@@ -174,7 +174,7 @@ def making(folder, spec, remake=False):
         started = time.monotonic()
         yield work
         work.seconds = time.monotonic() - started
-        _publish(folder, work._manifest())
+        publish(folder, work._manifest())
 
 
 @contextlib.contextmanager
@@ -241,7 +241,7 @@ def _remove_folders(folder):
             shutil.rmtree(path)
 
 
-def _publish(folder, manifest):
+def publish(folder, manifest):
     """Write the manifest under its second name, and under its first one when nothing is left that it does not name.
 
     Snakemake takes an artifact with the first name for finished: its stage, which removes the rest, does not run again.

@@ -4,6 +4,8 @@ No file but the manifests is read here, and a damaged one is no error: its artif
 """
 
 import functools
+import hashlib
+import json
 import pathlib
 import re
 
@@ -12,10 +14,12 @@ from ladder.store import manifests
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
-        "initial": {"file_sha256": "initial_weights"}}
-UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
+        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
+        "features": {"variant": "features_variant"}}
+# Defaults that a stage's parameters omit.
+UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags"}   # parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.
@@ -89,10 +93,16 @@ def settings(roles):
             found |= UNSAID.get(role, {})
             names = KEYS.get(role, {})
             found |= {names.get(key, key): value for key, value in manifest["spec"]["params"].items() if key not in DERIVED}
+            if role == "data" and "folder" in found:
+                found["folder"] = f"{manifest['metrics'].get('folder', 'a folder')}, sha256 {found['folder'][:DIGITS]}"
+            if table := manifest["spec"]["params"].get("table"):   # of a network of a person's own
+                found["network"] += f", {hashlib.sha256(json.dumps(table).encode()).hexdigest()[:8]}"
             if role == "initial" and (file := start_file(manifest)):
                 found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):
         found["epochs"] = 0
+    if "features_variant" in found and found["features_variant"] == found.get("variant"):
+        found["features_variant"] = "same"
     if "ablation" in found:
         found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
     if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):

@@ -91,6 +91,16 @@ class HeldOut:
         return {STEPS: np.array(self.steps, np.int64), LOSSES: np.array(self.losses, np.float64),
                 HITS: np.array(self.hits, np.int64), **{BEST + name: value for name, value in self.best.items()}}
 
+    def go_on(self, steps, losses, hits, best, steps_per_epoch):
+        """Continue after a shorter training, from its measurements and the values that it kept.
+
+        What it measured after a last partial epoch is left out: a longer training does not measure there.
+        """
+        whole = [number for number, step in enumerate(steps) if step % steps_per_epoch == 0]
+        self.steps, self.losses = [int(steps[number]) for number in whole], [float(losses[number]) for number in whole]
+        self.hits = [int(hits[number]) for number in whole if len(hits)]
+        self.best = {name: np.array(value) for name, value in best.items()} if self.patience else {}
+
     def restore(self, tensors):
         """Continue from the tensors of a checkpoint."""
         self.steps, self.losses, self.hits = (tensors[name].tolist() for name in (STEPS, LOSSES, HITS))

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, ByDirection, kernel_defines
+from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, PRECISIONS, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.patterns import Gradient
-from ladder.rungs.variants import rung
+from ladder.rungs.variants import VARIANTS, rung
 from ladder.training import limits
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
@@ -75,7 +75,8 @@ class Buffer:
 class Step:
     """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
 
-    launches: on a GPU rung, the kernel launches that compute it, in order.
+    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load', 'forward', 'backward' (from the loss
+    on) or 'update', which its time is reported under too.
     """
 
     operation: str
@@ -85,6 +86,7 @@ class Step:
     attributes: Mapping
     flop: int = 0
     launches: tuple = ()
+    pass_: str = ""
 
     @property
     def work(self):
@@ -192,6 +194,11 @@ class Settings:
     frozen: tuple = ()
 
 
+def made_for(variant):
+    """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
+    return PRECISIONS[VARIANTS[variant].precision]
+
+
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     """One training step: load a batch of settings.batch_size, forward, loss, backward, update.
 
@@ -226,6 +233,12 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
     build.update(learning(network, settings.frozen), optimizer, length)
     build.advance()
     return build.plan()
+
+
+def step_bytes(network, variant, batch, optimizer):
+    """Bytes of the buffers of a training step of `batch` images, without the data set; optimizer: its name."""
+    settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer))
+    return sum(training_plan(settings, Dataset(batch, "uint8"), Length(1, 1)).bytes_by_purpose().values())
 
 
 def trained_layers(network):
@@ -273,6 +286,7 @@ class Builder:
         self.loss_scale = 1     # factor on all gradients
         self.divisor = 1        # of the sum over the batch whose gradient is followed
         self.output = INPUT
+        self._pass = "load"     # of the steps that are appended
         self._left_in_parts = {}        # parameter -> patterns.Gradient
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
@@ -310,6 +324,7 @@ class Builder:
 
     def lower(self):
         """Cover the layers with the variant's patterns, always with the first (longest) that matches."""
+        self._pass = "forward"
         left = self.layers
         while left:
             pattern = self._pattern(left)
@@ -355,6 +370,7 @@ class Builder:
             self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
 
     def loss(self, dataset, gradient_scale, length):
+        self._pass = "backward"
         losses = self._control("losses", (length.steps_per_epoch,), "float64")
         writes = {"gradient": self.gradient_part(self.output), "losses": losses}
         if self.network.classifies:
@@ -382,6 +398,7 @@ class Builder:
 
     def update(self, names, optimizer, length):
         """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
+        self._pass = "update"
         gradients = {name: self._gradient_of(name) for name in names}
         if getattr(self.rung, "UPDATES_TOGETHER", False):
             reads = {f"{name}.gradient": gradient.buffer for name, gradient in gradients.items()}
@@ -532,4 +549,4 @@ class Builder:
         return name
 
     def _append(self, operation, layer, reads, writes, flop=0, **attributes):
-        self.steps.append(Step(operation, layer, reads, writes, attributes, flop))
+        self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self._pass))

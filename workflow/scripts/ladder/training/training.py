@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
 
@@ -54,11 +55,17 @@ class Training:
         self.step = 0        # steps done
         self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
         self.seconds = 0.0   # training time
+        self._passes = []    # the executor's passes after each whole epoch
 
     @property
     def values(self):
         """Name -> float32 array with the current value of all tensors of the network's weights file."""
         return self._fetch(self._values)
+
+    @property
+    def averages(self):
+        """Name -> float32 array with the optimizer's running averages."""
+        return self._fetch(self._state[len(self._values):])
 
     @property
     def kept(self):
@@ -90,6 +97,13 @@ class Training:
         if "hits" not in self.history:
             return None
         return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
+
+    @property
+    def seconds_by_pass(self):
+        """{pass: seconds} of each epoch, the current one included; on a GPU extrapolated from samples."""
+        ends = [{}, *self._passes, *([self.executor.passes] if self.step % self.length.steps_per_epoch else [])]
+        return [{name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
+                for before, after in itertools.pairwise(ends)]
 
     @property
     def images_seen(self):
@@ -132,6 +146,8 @@ class Training:
                     if checkpoint and done < last and now - saved > SAVE_AFTER:
                         self.save(checkpoint)
                         saved = looked = time.monotonic()
+        if self.step % self.length.steps_per_epoch == 0:
+            self._passes.append(dict(self.executor.passes))
         if self.held_out:
             self.held_out.end_epoch(self.step, self.values)
 
@@ -139,8 +155,8 @@ class Training:
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
         tensors |= self.held_out.tensors() if self.held_out else {}
-        state = json.dumps(
-            {"of": _owner(path), "step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds})
+        state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
+                            "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
         with disk.replacing(path) as temporary:
             artifacts.save_tensors(temporary, tensors, {"state": state, "sha256": _digest(tensors, state)})
 
@@ -153,14 +169,27 @@ class Training:
         if not {*self._state, *(f"history.{name}" for name in self.history), *measured} <= tensors.keys():
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
-        for name in self._state:
-            self.executor.fill(self._shared[name], tensors[name])
-        self.history = {name: tensors[f"history.{name}"].copy() for name in self.history}
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.executor.seconds = state["by_operation"]
+        history = {name: tensors[f"history.{name}"] for name in self.history}
+        self.go_on(tensors, history, state["step"], state)
         if self.held_out:
             self.held_out.restore(tensors)
         return True
+
+    def go_on(self, tensors, history, step, spent):
+        """Continue after `step` steps.
+
+        tensors: name -> values and running averages; history: name -> numbers of these steps; spent: on them, {"seconds",
+        "by_operation": {category: seconds}, "by_pass": {pass: seconds} of each epoch}.
+        """
+        for name in self._state:
+            self.executor.fill(self._shared[name], tensors[name])
+        for name, values in self.history.items():
+            values[:step] = history[name][:step]
+        self.step, self.seconds, self.executor.seconds = step, spent["seconds"], dict(spent["by_operation"])
+        totals = [{}]
+        for epoch in spent["by_pass"]:
+            totals.append(totals[-1] | {name: totals[-1].get(name, 0.0) + seconds for name, seconds in epoch.items()})
+        self._passes, self.executor.passes = totals[1:1 + step // self.length.steps_per_epoch], totals[-1]
 
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""

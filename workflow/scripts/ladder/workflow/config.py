@@ -1,28 +1,27 @@
 """The configuration: values are converted to their types and checked before anything is hashed."""
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import itertools
 import math
 import pathlib
-import sys
-import unicodedata
 
-import jsonschema
 import yaml
 
 from ladder import files
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
-from ladder.machine import runtime
+from ladder.machine import driver, runtime
 from ladder.network import networks
+from ladder.progress import size
 from ladder.rungs import variants
-from ladder.training import first_use
-from ladder.workflow import array_libraries, stages
+from ladder.training import first_use, plan
+from ladder.workflow import array_libraries, network_files, stages
+from ladder.workflow.values import coerce, describe, nearest
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
@@ -32,7 +31,6 @@ ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
 MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
-UNPRINTED = {"Cc", "Cs"}   # Unicode categories: control characters, lone surrogates
 MOST_VALUES, MOST_LEVELS = 20_000, 10   # of one key: the number of its values, and how deep they are nested
 
 
@@ -96,14 +94,18 @@ def _check_size(key, value):
 
 def resolve(config):
     """The loaded `config` with `auto` and `all` resolved on this machine: the settings that versions are computed from."""
+    variant = chosen_variant(config)[0]
+    _check_memory(config, variant)
     return {
         **config,
-        "variant": chosen_variant(config)[0],
+        "variant": variant,
+        "features_variant": variant if config["features_variant"] == "same" else config["features_variant"],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
         "features_layer": _features_layer(config),
         "file_sha256": _sha256(config["initial_weights"]) if config["initial_weights"] != "none" else None,
+        "folder_sha256": listing.of(config["folder"]).digest if config["dataset"] == dataset_facts.FOLDER else None,
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
@@ -113,7 +115,8 @@ def resolve(config):
 
 def chosen_variant(config):
     """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
-    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
+    plan = first_use.described(stages.network_params(config), config["batch_size"])
+    return first_use.choose(config["variant"], config["precision"], plan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,8 +152,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
-              or array_libraries.unavailable(settings["array_library"]) or "")
+    reason = (variants.unavailable(settings["variant"]) or variants.unavailable(settings["features_variant"])
+              or backends.unavailable(settings["svm_backend"]) or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
@@ -259,107 +262,14 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    for key in ("variant", "features_variant"):
+        schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
-
-
-def coerce(key, value, rule):
-    """`value` of `key` converted to the type that `rule` (a JSON schema) requires; raises UserError if that is impossible."""
-    read = value
-    if rule.get("type") == "array":
-        read = [coerce(key, item, rule["items"]) for item in _as_list(value)]
-    if "properties" in rule and isinstance(value, dict):
-        for name in value:
-            if name not in rule["properties"]:
-                raise UserError(f"config: {key} has no {excerpt(str(name))}{nearest(name, rule['properties'])}")
-        return {name: coerce(f"{key}.{name}", one, rule["properties"][name]) for name, one in value.items()}
-    for alternative in rule.get("anyOf", [rule]):
-        for reading in _readings(read, alternative):
-            if jsonschema.Draft202012Validator(alternative).is_valid(reading):
-                return reading
-    shown = "empty" if value in (None, "", []) else excerpt(value)
-    raise UserError(f"config: {key} is {shown}, but must be {describe(rule)}{nearest(value, _choices(rule))}")
-
-
-def describe(rule):
-    """The values that a JSON schema allows, in words: its `expected`, else its type and limits."""
-    if "expected" in rule:
-        return rule["expected"]
-    if "anyOf" in rule:
-        return " or ".join(describe(alternative) for alternative in rule["anyOf"])
-    if _choices(rule):
-        *most, last = map(str, _choices(rule))
-        return f"{', '.join(most)} or {last}" if most else last
-    if rule["type"] == "array":
-        return f"a list{_length(rule)}, each {describe(rule['items'])}{', none twice' if rule.get('uniqueItems') else ''}"
-    limits = " and ".join(f"{words} {rule[name]:{',' if rule[name] < 1e12 else 'g'}}" for name, words in (
-        ("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"), ("exclusiveMaximum", "below"))
-        if name in rule)
-    kind = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}.get(rule["type"], rule["type"])
-    return f"{kind} {limits}".strip()
-
-
-def _length(rule):
-    """How many elements an array may have, in words."""
-    least, most = rule.get("minItems", 0), rule.get("maxItems")
-    if most is None:
-        return f" of at least {least}" if least else ""
-    return f" of {most}" if least == most else f" of {least} to {most}" if least else f" of at most {most}"
-
-
-def _readings(value, rule):
-    """Possible readings of `value` for `rule`; the schema decides which are valid."""
-    if _choices(rule):
-        return [choice for choice in _choices(rule) if choice == value]
-    match rule["type"]:
-        case "integer" | "number":
-            return _numbers(value, rule["type"])
-        case "boolean":
-            words = {"true": True, "yes": True, "false": False, "no": False}
-            word = value.lower() if isinstance(value, str) else ""
-            return [value] if isinstance(value, bool) else [words[word]] if word in words else []
-        case "null":
-            return [None] if value in (None, "null") else []
-        case "object":
-            return [value] if isinstance(value, dict) else []
-        case "string":   # without line breaks and what Python makes of bytes that are no text
-            return [value] if isinstance(value, str) and not UNPRINTED & set(map(unicodedata.category, value)) else []
-    return [value]
-
-
-def _numbers(value, kind):
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return []
-    try:
-        number = int(value) if isinstance(value, str) else value
-    except ValueError:
-        try:
-            number = float(value)
-        except ValueError:
-            return []
-    if not abs(number) <= sys.float_info.max:   # infinite, not a number, or an integer that no float can hold
-        return []
-    if kind == "integer":
-        return [int(number)] if number == int(number) else []
-    return [float(number)]
-
-
-def _choices(rule):
-    """The fixed values of a rule, in all its alternatives."""
-    alternatives = rule.get("anyOf", [rule])
-    return [choice for each in alternatives for choice in each.get("enum", [each["const"]] if "const" in each else [])]
-
-
-def nearest(value, choices):
-    """'; did you mean x?' with the closest of the choices, '' if none is close."""
-    text = value if isinstance(value, str) and len(value) < 100 else ""   # the search takes the square of the length
-    found = difflib.get_close_matches(text, choices, n=1, cutoff=0.7)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _check_together(config):
     """Check combinations of keys."""
-    facts = FACTS[config["dataset"]]
+    facts = dataset_facts.of(config)
     for key, available in (("train_limit", facts.train), ("test_limit", facts.test)):
         if config[key] != "all" and not facts.classes <= config[key] <= available:
             raise UserError(f"config: {key} is {config[key]}, but {config['dataset']} has {available} such images in "
@@ -368,6 +278,10 @@ def _check_together(config):
     if config["holdout"] and not facts.classes <= config["holdout"] <= images - facts.classes:
         raise UserError(f"config: holdout is {config['holdout']}, but of {images} training images in {facts.classes} classes "
                         f"it must leave some of each on both sides; {facts.classes} to {images - facts.classes}, or 0 for none")
+    pixels = math.prod(facts.shape)
+    if config["normalization"] == "zca" and pixels > normalization.MOST_WHITENED:
+        raise UserError(f"config: normalization is zca, but an image of {'x'.join(map(str, facts.shape))} has {pixels:,} "
+                        f"values, at most {normalization.MOST_WHITENED:,} can be whitened; standardize, or smaller images")
     if config["patience"] and not config["holdout"]:
         raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
                         "holdout to a number of training images, or patience to 0")
@@ -377,6 +291,7 @@ def _check_together(config):
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
     _check_training(config)
     _check_features(config)
+    _check_precision(config)
 
 
 def _check_training(config):
@@ -393,9 +308,25 @@ def _check_training(config):
         raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")
 
 
+def _check_memory(config, variant):
+    """Check that a training step of a person's own network fits this machine, before anything runs."""
+    if not network_files.is_file(config["network"]) or runtime.jobs_run_elsewhere() or variants.unavailable(variant):
+        return
+    network, batch = networks.from_params(stages.network_params(config)), config["batch_size"]
+    on_gpu = variants.uses_gpu(variant)
+    most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
+    needed, one, two = (plan.step_bytes(network, variant, images, config["optimizer"]) for images in (batch, 1, 2))
+    if needed <= most:
+        return
+    fits = batch - -(-(needed - most) // (two - one))
+    advice = f"batch_size {fits} or less fits" if fits > 0 else f"its {network.parameter_count:,} parameters alone are too many"
+    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed)}, but this {where} "
+                    f"has {size(most)}; {advice}")
+
+
 def _training_images(config):
     """Number of training images without the hold-out set."""
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
 
 
@@ -427,6 +358,19 @@ def _check_maps(config, layer, shape):
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
 
 
+def _check_precision(config):
+    """Check that one key alone says what products are, and that the rung forms such products."""
+    precision, variant = config["precision"], config["variant"]
+    for key in ("multiplier", "test_multiplier"):
+        if precision != "float32" and config[key] not in ("exact", "same"):
+            raise UserError(f"config: precision is {precision}, but {key} is {excerpt(config[key])}, which says what products "
+                            f"are too; set precision to float32, or {key} to exact")
+    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    if made_for not in ("float32", precision):
+        raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
+                        f"{made_for}, or variant to auto")
+
+
 def _multipliers(config):
     """The test multiplier as multipliers.find takes it, and the identities of both multipliers in versions."""
     trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
@@ -445,7 +389,7 @@ def _features_layer(config):
     """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
-        return None if network.classifies else network.features
+        return None if network.classifies and network.name not in networks.HEADED else network.features
     return config["features_layer"]
 
 

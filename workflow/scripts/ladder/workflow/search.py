@@ -1,8 +1,9 @@
-"""Hyperparameter search: the runs that it makes. Standard library and the configuration only.
+"""Hyperparameter search: the runs that it makes.
 
 A grid search takes every combination of the keys' values. A random search draws each value independently (Bergstra and
 Bengio, "Random Search for Hyper-Parameter Optimization", JMLR 13, 2012): run n depends only on the search's seed and n, so that
-a larger budget keeps the runs of a smaller one.
+a larger budget keeps the runs of a smaller one. A search by TPE (trials.py) draws each run from the results of those before it,
+which are read from their artifacts: only the runs up to the first one without a result are known.
 """
 
 import dataclasses
@@ -10,20 +11,22 @@ import itertools
 import math
 import random
 
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
+from ladder.store import artifacts
 from ladder.workflow import config as configuration
-from ladder.workflow import stages
+from ladder.workflow import stages, trials, values
 
 BUDGET = 20
 HOLDOUT = 0.1     # the default, as a share of the training images
 DRAWS = 100       # draws per run of the budget, at most, to find different runs
 DIGITS = 3        # significant digits of a drawn number
 # Keys that a search cannot vary: they choose the images that a run is scored on, or are not settings of a run.
-URLS = {f"{dataset}_urls" for dataset in FACTS}
-FIXED = {"dataset", "train_limit", "test_limit", "holdout", *URLS, "cifar10_sha256", "name", "tags", "compare", "multipliers",
-         "search", "seeds", "ablation", "predict", "diff", "keep", "confirm"}
+URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
+FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
+         "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
+         "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
                 "keep", "confirm", *(URLS - {"cifar10_urls"})}
@@ -39,6 +42,10 @@ class Choices:
 
     def grid(self):
         return self.values
+
+    def named(self, number):
+        """The value that a draw of trials.py names by its number."""
+        return self.values[number]
 
     @property
     def count(self):
@@ -66,6 +73,10 @@ class Range:
         steps = [self._between(number / max(1, self.points - 1), self.low, self.high) for number in range(self.points)]
         return tuple(dict.fromkeys(round(value) if self.integer else self._rounded(value) for value in steps))
 
+    def named(self, number):
+        """The value of a number that trials.py has drawn."""
+        return int(number) if self.integer else self._rounded(number)
+
     @property
     def count(self):
         """The number of different values, at most."""
@@ -78,21 +89,44 @@ class Range:
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
-def entries(config):
-    """The config.Entry of every run that the `search` of the loaded `config` makes, in order; empty without keys.
+@dataclasses.dataclass
+class Plan:
+    """What a search makes.
 
-    All are scored on the same hold-out set. An entry whose values are invalid together has the reason. Raises UserError with
-    one line for an impossible search.
+    entries: the config.Entry of each run, in order; of strategy tpe those that are made and the next one. probes: the resolved
+    settings of the shorter trainings that decide whether a run is made whole. next: the stages.Keyed that has to be made before
+    another run can be drawn, None if all are drawn; study: the trials.Study of strategy tpe.
+    """
+
+    entries: list = dataclasses.field(default_factory=list)
+    probes: list = dataclasses.field(default_factory=list)
+    next: stages.Keyed | None = None
+    study: trials.Study | None = None
+
+
+def entries(config):
+    """The entries of the `plan`."""
+    return plan(config).entries
+
+
+def plan(config):
+    """The Plan of the `search` of the loaded `config`, empty without keys.
+
+    All runs are scored on the same hold-out set. An entry whose values are invalid together has the reason. Raises UserError
+    with one line for an impossible search.
     """
     search = config["search"]
     if not search.get("keys"):
-        return []
+        return Plan()
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
     base = {**config, **configuration.ALONE, "holdout": params(config)["holdout"]}
     _check_holdout(base)
+    _check_prune(search, base)
+    if search.get("strategy") == "tpe":
+        return _drawn_in_turn(search, keys, base)
     runs = _runs(search, keys)
     configuration.check_runs({**base, **overrides} for overrides in runs)
-    return [_entry(base, overrides, search.get("metric", "auto")) for overrides in runs]
+    return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in runs])
 
 
 def _check_holdout(base):
@@ -104,17 +138,93 @@ def _check_holdout(base):
         raise UserError(f"{error} (holdout of search)") from error
 
 
+def _check_prune(search, base):
+    """Raise UserError where runs cannot be pruned after the number of epochs that the search names."""
+    after = search.get("prune", 0)
+    if after and search.get("strategy") != "tpe":
+        raise UserError(f"config: search.prune is {after}, but only strategy tpe prunes; set strategy to tpe, or prune to 0")
+    if after and (base["steps"] != "none" or base["training"] != "gradient"):
+        raise UserError(f"config: search.prune is {after}, but only gradient descent by epochs can be pruned; set prune to 0")
+
+
+# A search by TPE.
+
+def _drawn_in_turn(search, keys, base):
+    """The Plan up to the first run without a result."""
+    budget = min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values()))
+    configuration.check_runs([base] * budget)
+    found, scores = Plan(study=trials.Study(keys, search.get("seed", 1))), {}
+    for _ in range(DRAWS * budget):
+        if found.next or len(found.entries) == budget:
+            break
+        trial, overrides = found.study.ask()
+        name = stages.canonical(overrides)
+        if name in scores:   # drawn before: no other run
+            found.study.tell(trial, scores[name])
+        else:
+            entry = _entry(base, overrides, search.get("metric", "auto"))
+            scores[name] = _told(found, trial, entry, search)
+    return found
+
+
+def _told(found, trial, entry, search):
+    """Tell the study the result of a run, and add its entry to `found`; or set found.next where it has none yet.
+
+    Returns the score, None without one.
+    """
+    found.entries.append(entry)
+    losses = [] if entry.reason else _first_losses(found, entry.settings, search.get("prune", 0))
+    if found.next:
+        return None
+    if reason := found.study.prunes(trial, losses):
+        found.entries[-1] = dataclasses.replace(entry, reason=reason)
+        return None
+    score = None if entry.reason else _score(found, entry.settings, search.get("metric", "auto"))
+    if not found.next:
+        found.study.tell(trial, score)
+    return score
+
+
+def _first_losses(found, settings, epochs):
+    """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
+    if not epochs or not stages.trains(settings) or settings["epochs"] <= epochs:
+        return []
+    probe = {**settings, "epochs": epochs}
+    found.probes.append(probe)
+    made = _artifact(found, stages.chain(probe)["train"])
+    return made.metrics["held_out"]["loss"] if made and not made.failed else []
+
+
+def _score(found, settings, metric):
+    """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
+    made = _artifact(found, stages.chain(settings)["report"])
+    if made is None or made.failed:
+        return None
+    summary = made.json("summary.json")
+    return summary["svm"]["accuracy"] if metric == "svm" else summary["test_accuracy"]
+
+
+def _artifact(found, keyed):
+    """The finished artifact of `keyed`; None, and found.next is set, where there is none."""
+    try:
+        return artifacts.Artifact(keyed.folder)
+    except UserError:
+        found.next = keyed
+        return None
+
+
 def params(config):
-    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, metric, holdout, keys, settings.
+    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, prune, metric, holdout, keys,
+    settings.
 
     settings: all settings of the configuration that can change a run, whether they come from config.yaml, another file or the
     command line, but without a hold-out set: the best run is complete with them and scored on the test images.
     """
     search = config["search"]
-    images = FACTS[config["dataset"]].train if config["train_limit"] == "all" else config["train_limit"]
+    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
-            "metric": search.get("metric", "auto"), "keys": keys,
+            "prune": search.get("prune", 0), "metric": search.get("metric", "auto"), "keys": keys,
             "settings": {key: value for key, value in config.items() if key not in NOT_OF_A_RUN} | {"holdout": 0},
             "holdout": search.get("holdout") or config["holdout"] or round(HOLDOUT * images)}
 
@@ -150,13 +260,13 @@ def _values(key, rule):
     """The Choices or Range of a key, with values in the types of the configuration."""
     schema = configuration.load_schema()["properties"]
     if key not in schema:
-        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{configuration.nearest(key, schema)}")
+        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, schema)}")
     if key in FIXED:
         raise UserError(f"config: search cannot vary {key}: all its runs are scored on the same images")
     if isinstance(rule, list):
         if not rule:
             raise UserError(f"config: search names no value for {key}")
-        return Choices(tuple(configuration.coerce(key, value, schema[key]) for value in rule))
+        return Choices(tuple(values.coerce(key, value, schema[key]) for value in rule))
     return _range(key, rule, schema[key])
 
 
@@ -164,8 +274,8 @@ def _range(key, rule, schema):
     named = f"search.keys.{key}"
     if not isinstance(rule, dict) or not {"min", "max"} <= rule.keys():
         raise UserError(f"config: {named} must be a list of values, or a range: {{min: 1, max: 9, scale: log}}")
-    low, high = (configuration.coerce(key, rule[end], schema) for end in ("min", "max"))
-    rule = configuration.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
+    low, high = (values.coerce(key, rule[end], schema) for end in ("min", "max"))
+    rule = values.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
     log = rule.get("scale", "linear") == "log"

@@ -1,4 +1,4 @@
-"""The stages, and the version of each artifact: a hash of everything that may change its bytes. Standard library only.
+"""The stages, and the version of each artifact: a hash of everything that may change its bytes.
 
 An artifact lives in results/<stage>/<version>/. Its version is a hash of the stage's parameters, the text of its source
 files, and its parents' versions. A chain holds the artifacts of one configuration by role; most stages have one role,
@@ -14,16 +14,20 @@ import pathlib
 import string
 
 from ladder import sources
-from ladder.data.facts import FACTS
+from ladder.data import facts as dataset_facts
+from ladder.data import listing
+from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
+from ladder.workflow import network_files
 
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
 LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
+START = "_start"           # suffix of the features, and their classifiers, of an encoder before labels train a head over it
 DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
 
 
@@ -47,6 +51,7 @@ RULES = {
     "multipliers": "compare_multipliers",
     "search": "search_runs",
     "network": "draw_network",
+    "gradients": "check_gradients",
     "parity": "check_parity",
 }
 PLAN, TEMPLATES = f"{SCRIPTS}/ladder/training/plan.py", f"{SCRIPTS}/ladder/pages/templates.py"
@@ -67,7 +72,7 @@ def stage_sources(stage, params):
     include the pages' templates, all templates.
     """
     found = script_sources(stage)
-    variants = [params["variant"]] if "variant" in params else params.get("variants", [])
+    variants = [*params.get("variants", []), *([params["variant"]] if "variant" in params else [])]
     rungs = [sources.that_count(create.sources(variant)) for variant in variants if PLAN in found]
     return sorted(found.union(*rungs, templates() if TEMPLATES in found else ()))
 
@@ -139,12 +144,14 @@ def chain(config):
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=_weights(config))
+        weights = "train" if trains(config) else _weights(config)
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=weights)
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
     for kind, weights in kinds.items():
         classified = f"features{kind}"
         if weights:
-            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
+            read = _start_features(config, encoder) if kind == START else _features(config, encoder)
+            add(classified, "features", read, normalized="normalized", weights=weights)
         else:
             add(classified, "features", _pixel_features(config), normalized="normalized")
         if parts and weights:
@@ -200,7 +207,25 @@ def _kinds(config):
         return {}
     controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
     asked = set(config["controls"]) - ({"random"} if _random(config) else set())
-    return {"": _weights(config), **dict(of for name, of in controls.items() if name in asked)}
+    start = {START: _start(config)} if _has_start(config) else {}
+    own = _start(config) if start and _keeps_encoder(config) else _weights(config)
+    return {"": own, **start, **dict(of for name, of in controls.items() if name in asked)}
+
+
+def _has_start(config):
+    """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
+    is_there = config["file_sha256"] or _start(config) != "initial"
+    return config["network"] in networks.HEADED and trains(config) and bool(is_there)
+
+
+def _keeps_encoder(config):
+    """Whether the training leaves the encoder as it was."""
+    return config["freeze_encoder"] or config["training"] == "patches"
+
+
+def _start(config):
+    """The role of the weights that a training starts from."""
+    return "initial" if config["training"] == "gradient" else "patches"
 
 
 def _enough_for_linear(config):
@@ -280,8 +305,12 @@ OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
 
 
 def network_params(config):
-    """The parameters of networks.from_params: the network's name, input and options."""
-    facts, options = FACTS[config["dataset"]], networks.OPTIONS.get(config["network"], {}).values()
+    """The parameters of networks.from_params: the network's name, input and options, or the table in a person's own file."""
+    if network_files.is_file(config["network"]):
+        facts = dataset_facts.of(config)
+        params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
+        return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
+    facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
     options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
@@ -290,6 +319,12 @@ def network_params(config):
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
     return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+
+
+def gradients_page(config):
+    """The check of the network's backward pass, which is part of no chain."""
+    params = {**network_params(config), **_pick(config, "variant"), "variants": ["cpu_sequential"]}   # of the reference
+    return _keyed("gradients", "gradients", params)
 
 
 def parity(config, variants, machine):
@@ -320,10 +355,16 @@ def data_params(config):
     if config["dataset"] == "cifar10":
         # Without a checksum only the addresses identify the archive.
         keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
+    if config["dataset"] == FOLDER:
+        own_test = listing.of(config["folder"]).has_test
+        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
     return _pick(config, *keys)
 
 
 def _initial(config):
+    """A head over an encoder from a file is drawn by the seed."""
+    if config["file_sha256"] and config["network"] in networks.HEADED:
+        return _pick(config, "file_sha256", "seed")
     return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
 
 
@@ -338,6 +379,7 @@ def _train(config, classifies):
     keys += ["decoder_epochs"] if config["training"] != "gradient" else []
     keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
+    keys += ["freeze_encoder"] if config["network"] in networks.HEADED else []
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     keys += ["patience"] if config["holdout"] else []
@@ -345,17 +387,21 @@ def _train(config, classifies):
 
 
 def _multiplier(config):
-    """The training's multiplier; empty if it is exact. float16 needs loss scaling."""
+    """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
     name, used = config["multiplier_identity"], config["multiplier_in"]
     if name == "exact" or not used:
-        return {}
+        return _precision(config)
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
 
 
 def _tested_multiplier(config):
     name = config["test_multiplier_identity"]
-    return {} if name == "exact" else {"multiplier": name}
+    return _precision(config) if name == "exact" else {"multiplier": name}
+
+
+def _precision(config):
+    return {} if config["precision"] == "float32" else _pick(config, "precision")
 
 
 # Feature options that enter the version only when enabled; the values mean "off".
@@ -364,18 +410,23 @@ OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "featur
 
 
 def _features(config, encoder):
-    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
-                                                       "features_flip")}
+    params = {"encoder": "network", **encoder, "variant": config["features_variant"],
+              **_pick(config, "features_layer", "features_standardize", "features_pool", "features_flip")}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
     return {**params, **_with_what_is_fitted(config, on)}
 
 
+def _start_features(config, encoder):
+    """The features of an encoder before a head was trained over it: its own output, whatever layer the run names."""
+    return {**_features(config, encoder), "features_layer": networks.from_params(encoder).features}
+
+
 def _pixel_features(config):
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
     on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
-    if "features_pca" in on and config["features_pca"] >= math.prod(FACTS[config["dataset"]].shape):
+    if "features_pca" in on and config["features_pca"] >= math.prod(dataset_facts.of(config).shape):
         on -= {"features_pca"}
     return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
 

@@ -1,0 +1,233 @@
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import picture_folders
+import prepare_data
+from ladder.data import folder, listing
+from ladder.errors import UserError
+from ladder.store import artifacts, cache
+
+ALL = {"train": "all", "test": "all"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    listing.of.cache_clear()
+
+
+def params(path, size=(16, 16), channels=3, **changed):
+    listing.of.cache_clear()
+    return {"folder_sha256": listing.of(str(path)).digest, "image_size": list(size), "image_channels": channels,
+            "test_share": 0.25, **changed}
+
+
+def load(path, tmp_path, limits=ALL, threads=2, **changed):
+    return folder.load(str(path), params(path, **changed), limits, tmp_path, threads)
+
+
+def plain(path, colours):
+    """A folder of pictures of one colour, {class: [colour]}, of odd sizes."""
+    for name, every in colours.items():
+        (path / name).mkdir(parents=True)
+        for number, colour in enumerate(every):
+            Image.new("RGB", (20 + number, 30), colour).save(path / name / f"{number}.png")
+    return path
+
+
+def test_images_have_the_colours_of_the_pictures_of_their_classes(tmp_path):
+    path = plain(tmp_path / "p", {"red": [(200 + n, 0, 0) for n in range(8)], "green": [(0, 100 + n, 0) for n in range(8)]})
+    data, skipped = load(path, tmp_path)
+    assert data.classes == ("green", "red") and skipped == []
+    assert data.train_images.shape == (12, 16, 16, 3) and data.test_images.shape == (4, 16, 16, 3)
+    for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
+        assert images.dtype == labels.dtype == np.uint8
+        assert [int(image[8, 8].argmax()) for image in images] == [1 - label for label in labels]
+    both = np.concatenate([data.train_images, data.test_images])[:, 8, 8].max(axis=1)
+    assert sorted(both.tolist()) == [*range(100, 108), *range(200, 208)]   # each picture once
+
+
+def test_a_picture_becomes_what_a_prediction_makes_of_it(tmp_path):
+    from ladder.data import pictures
+
+    path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
+    data, _ = load(path, tmp_path, size=(12, 20))
+    (label, name), *_ = listing.split(listing.of(str(path)), 0.25)["train"]
+    expected = pictures.take(path / name, "folder", (12, 20, 3)).pixels
+    np.testing.assert_array_equal(data.train_images[0], expected)
+    assert data.train_labels[0] == label
+
+
+def test_large_pictures_are_antialiased(tmp_path):
+    stripes = np.repeat(np.tile([0, 255], 320)[None, :], 640, axis=0).astype(np.uint8)
+    for name in "ab":
+        (tmp_path / "p" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(stripes).save(tmp_path / "p" / name / f"{number}.png")
+    data, _ = load(tmp_path / "p", tmp_path)
+    assert np.abs(data.train_images.astype(int) - 127).max() <= 2   # a nearest or bilinear sample would be 0 or 255
+
+
+def test_grey_images_have_one_channel(tmp_path):
+    data, _ = load(plain(tmp_path / "p", {"a": [(255, 0, 0)] * 2, "b": [(0, 0, 255)] * 2}), tmp_path, channels=1)
+    assert data.train_images.shape == (2, 16, 16, 1) and sorted(data.train_images[:, 0, 0, 0].tolist()) == [29, 76]
+
+
+def test_odd_pictures_are_read_as_predictions_read_them(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 2, "b": 2})
+    Image.new("LA", (9, 9), (0, 0)).save(path / "a/transparent.png")
+    Image.fromarray(np.full((9, 9), 65535, np.uint16)).save(path / "a/sixteen.png")
+    turned = Image.new("RGB", (20, 40), (0, 0, 0))
+    turned.paste((255, 255, 255), (0, 0, 20, 20))   # white above; turned by 180 degrees it is below
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    turned.save(path / "a/turned.jpg", exif=exif, quality=95)
+    data, _ = load(path, tmp_path)
+    names = [name for part in listing.split(listing.of(str(path)), 0.25).values() for _, name in part]
+    images = dict(zip(names, [*data.train_images, *data.test_images], strict=True))
+    assert images["a/transparent.png"].min() == images["a/sixteen.png"].min() == 255
+    assert images["a/turned.jpg"][1].max() < 60 and images["a/turned.jpg"][-2].min() > 200
+
+
+def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 8, "b": 8})
+    whole = (path / "a/0000.png").read_bytes()
+    (path / "a/cut.png").write_bytes(whole[:len(whole) // 2])
+    (path / "a/text.png").write_text("no picture")
+    Image.new("1", (8000, 8000)).save(path / "b/bomb.png")
+    (path / "readme.txt").write_text("x")
+    data, skipped = load(path, tmp_path)
+    reasons = {one["file"]: one["reason"] for one in skipped}
+    assert reasons.keys() == {"a/cut.png", "a/text.png", "b/bomb.png", "readme.txt"}
+    assert reasons["a/cut.png"].startswith("damaged or cut short") and reasons["b/bomb.png"].startswith("too large")
+    assert reasons["a/text.png"].startswith("not a picture that can be read here")
+    assert len(data.train_labels) + len(data.test_labels) == 16
+
+
+def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+    for file in (path / "b").iterdir():
+        file.write_text("no picture")
+    with pytest.raises(UserError, match="no train picture of class 'b' can be read; remove the class, or put other pictures"):
+        load(path, tmp_path)
+
+
+def test_limits_count_pictures_that_can_be_read_and_stay_balanced(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 40, "b": 40})
+    order = [name for _, name in listing.split(listing.of(str(path)), 0.25)["train"]]
+    for name in order[:3]:
+        (path / name).write_text("no picture")
+    data, skipped = load(path, tmp_path, limits={"train": 10, "test": 6})
+    assert np.bincount(data.train_labels).tolist() in ([4, 6], [6, 4], [5, 5]) and len(data.test_labels) == 6
+    assert {one["file"] for one in skipped} == set(order[:3])
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 90, "b": 60})
+    one, many = (load(path, tmp_path, threads=threads)[0] for threads in (1, 5))
+    np.testing.assert_array_equal(one.train_images, many.train_images)
+    np.testing.assert_array_equal(one.test_labels, many.test_labels)
+
+
+def test_pictures_that_changed_after_planning_are_one_line(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+    planned = params(path)
+    picture_folders.picture(99).save(path / "a/more.png")
+    listing.of.cache_clear()
+    with pytest.raises(UserError, match="changed after this run was planned; run it again"):
+        folder.load(str(path), planned, ALL, tmp_path, 1)
+
+
+def test_pictures_that_change_while_they_are_read_are_one_line(tmp_path, monkeypatch):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+    real = folder._part
+
+    def part(*arguments):
+        picture_folders.picture(99).save(path / "a/0000.png")
+        return real(*arguments)
+
+    monkeypatch.setattr(folder, "_part", part)
+    with pytest.raises(UserError, match="changed after this run was planned"):
+        load(path, tmp_path)
+
+
+def test_a_npz_file_gives_its_rows(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (12, 16, 16), dtype=np.uint8)
+    path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3, test_images=images[:3],
+                               test_labels=np.arange(3))
+    data, _ = load(path, tmp_path, channels=1)
+    np.testing.assert_array_equal(data.test_images[np.argsort(data.test_labels), ..., 0], images[:3])
+    assert {image.tobytes() for image in data.train_images} == {image.tobytes() for image in images}
+    colour, _ = load(path, tmp_path)
+    np.testing.assert_array_equal(colour.train_images, np.repeat(data.train_images, 3, axis=3))
+
+
+def test_a_npz_file_without_test_images_is_split(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    data, _ = load(picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3), tmp_path)
+    assert np.bincount(data.train_labels).tolist() == [3, 3, 3] and np.bincount(data.test_labels).tolist() == [1, 1, 1]
+    found = {image.tobytes() for image in (*data.train_images, *data.test_images)}
+    assert found == {image.tobytes() for image in images}
+
+
+def make(path, tmp_path, **changed):
+    planned = {"dataset": "folder", "train_limit": "all", **params(path), **changed}
+    spec = {"stage": "data", "params": planned, "sources": {}, "parents": {}}
+    with artifacts.making(tmp_path / "data" / "d0123456789a", spec, remake=True) as work:
+        work.threads = 1
+        prepare_data.make(work, {}, planned, {"urls": "[]", "downloads": "", "folder": str(path)})
+    return artifacts.Artifact(tmp_path / "data" / "d0123456789a")
+
+
+def test_the_stage_writes_the_images_and_what_was_skipped(tmp_path):
+    path = picture_folders.write(tmp_path / "my pets", {"cat": 8, "dog": 8})
+    (path / "cat/text.png").write_text("no picture")
+    made = make(path, tmp_path, test_limit="all")
+    assert made.metrics == {"folder": "my pets", "skipped": 1, "classes": ["cat", "dog"], "train": 12, "test": 4}
+    assert json.loads((made.folder / "skipped.json").read_text())[0]["file"] == "cat/text.png"
+    assert made.array("train_images.npy").shape == (12, 16, 16, 3)
+    assert {file.name for file in made.folder.iterdir()} >= set(made.manifest["files"])
+    assert not [file for file in made.folder.iterdir() if file.name.startswith("tmp")]
+
+
+def test_with_a_hold_out_the_test_pictures_are_not_read(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"train/a": 8, "train/b": 8, "test/a": 2, "test/b": 2})
+    for file in (path / "test").glob("*/*.png"):
+        file.write_text("no picture")
+    made = make(path, tmp_path, holdout=4)
+    assert (made.metrics["train"], made.metrics["test"], made.metrics["skipped"]) == (12, 4, 0)
+
+
+PEAK = """
+import sys, resource
+sys.path[:0] = [{scripts!r}]
+from ladder.data import folder, listing
+path, scratch = sys.argv[1:]
+found = listing.of(path)
+shape = (8, 8, 3)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for part, files in listing.split(found, 0.1).items():
+    folder._part(found, part, files, shape, "all", scratch, 1)
+print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_originals_are_not_kept_in_memory(tmp_path):
+    path = tmp_path / "p"
+    for name in "ab":
+        (path / name).mkdir(parents=True)
+        Image.new("RGB", (1000, 1000), (9, 9, 9)).save(path / name / "0.png")   # 3 MB each when it is decoded
+        for number in range(1, 60):
+            os.link(path / name / "0.png", path / name / f"{number}.png")
+    code = PEAK.format(scripts=str(pathlib.Path(folder.__file__).parents[2]))
+    run = subprocess.run([sys.executable, "-c", code, str(path), str(tmp_path)], capture_output=True, text=True, check=True,
+                         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    before, after = map(int, run.stdout.split())
+    assert after - before < 60_000   # kB; all 120 would be 360 MB

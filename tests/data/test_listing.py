@@ -1,0 +1,191 @@
+import io
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+
+import picture_folders
+from ladder.data import facts, listing
+from ladder.errors import UserError
+from ladder.store import cache
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """No listing or digest of an earlier test."""
+    monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
+    listing.of.cache_clear()
+
+
+def again(path):
+    listing.of.cache_clear()
+    return listing.of(str(path))
+
+
+def fault(path):
+    """The one line that listing this path ends with."""
+    with pytest.raises(UserError) as error:
+        again(path)
+    message = str(error.value)
+    assert message.isprintable() and message.startswith("config: ") and len(message) < 400
+    return message
+
+
+def test_classes_are_the_folders_by_name_and_their_pictures_are_found_in_them(tmp_path):
+    folder = picture_folders.write(tmp_path / "pets", {"dog": 3, "cat": 2, "Zebra": 1, "cat/kittens": 1})
+    found = again(folder)
+    assert found.classes == ("Zebra", "cat", "dog") and found.counts("train") == [1, 3, 3] and not found.has_test
+    assert (1, "cat/kittens/0000.png") in found.files["train"]
+
+
+def test_train_and_test_are_parts_if_they_hold_the_folders_of_classes(tmp_path):
+    folder = picture_folders.write(tmp_path, {"train/a": 4, "train/b": 3, "test/a": 1, "test/b": 2})
+    found = again(folder)
+    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [4, 3], [1, 2])
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    assert again(picture_folders.write(tmp_path, {"train": 2, "car": 2})).classes == ("car", "train")
+
+
+def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, ".hidden": 2})
+    for name in ("readme.txt", "cat/notes.md", "cat/empty.png", "cat/.x.png"):
+        (folder / name).write_bytes(b"" if "empty" in name else b"x")
+    os.mkfifo(folder / "dog/pipe.png")
+    (folder / "dog/lost.png").symlink_to("nowhere")
+    (folder / "bird").symlink_to(folder / "cat")
+    (folder / "cat/inner").symlink_to(folder / "dog")
+    (folder / "cat/large.png").write_bytes(b"x" * 5000)
+    monkeypatch.setattr(listing, "MOST_BYTES", 4999)
+    found = again(folder)
+    assert found.classes == ("cat", "dog") and found.counts("train") == [2, 2]
+    assert dict(found.skipped) == {
+        "readme.txt": "not in the folder of a class", "cat/notes.md": "no picture by its name",
+        "cat/empty.png": "the file is empty",
+        "dog/pipe.png": "not a plain file", "dog/lost.png": "cannot be read: No such file or directory",
+        "cat/large.png": "5.0 kB large; 5.0 kB at most"}
+
+
+@pytest.mark.parametrize("counts, words", [
+    ({}, "has 0 classes, a folder of pictures each; 2 to 256 are possible"), ({"a": 1}, "has 1 class, a folder"),
+    ({f"c{number}": 1 for number in range(257)}, "has 257 classes"), ({"a": 1, "b": 0}, "b has no picture; remove the folder"),
+    ({"train/a": 1, "train/b": 1}, "has train/ without test/; add it"),
+    ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "train/ and test/ of"),
+    ({"train/a": 1, "train/b": 1, "test/a": 1}, "have different classes: 'b'"),
+    ({"a\nb": 1, "c": 1}, r"the name of class 'a\nb' is not one line"), ({"x" * 101: 1, "c": 1}, "at most 100 printable"),
+])
+def test_what_is_no_data_set_is_one_line(tmp_path, counts, words):
+    assert words in fault(picture_folders.write(tmp_path, counts))
+
+
+def test_a_missing_path_and_another_kind_of_file_are_one_line(tmp_path):
+    (tmp_path / "file.txt").write_text("x")
+    assert "folder: there is no" in fault(tmp_path / "nowhere")
+    assert "is neither a folder nor a .npz file" in fault(tmp_path / "file.txt")
+    assert fault("none") == "config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"
+
+
+def test_the_digest_is_that_of_names_and_content_wherever_the_folder_lies(tmp_path):
+    first = picture_folders.write(tmp_path / "one", {"a": 2, "b": 2})
+    second = picture_folders.write(tmp_path / "two", {"a": 2, "b": 2})
+    digest = again(first).digest
+    assert digest == again(second).digest and len(digest) == 64
+    (second / "b/0001.png").rename(second / "b/0002.png")
+    assert again(second).digest != digest
+    (second / "b/0002.png").rename(second / "b/0001.png")
+    (second / "notes.txt").write_text("no picture")
+    assert again(second).digest == digest
+    picture_folders.picture(7).save(second / "b/0001.png")
+    assert again(second).digest != digest
+
+
+def test_the_digest_is_computed_once_per_change_of_the_folder(tmp_path, monkeypatch):
+    folder, read = picture_folders.write(tmp_path / "pets", {"a": 2, "b": 2}), []
+    real = listing.disk.sha256
+    monkeypatch.setattr(listing.disk, "sha256", lambda path: read.append(pathlib.Path(path).name) or real(path))
+    digest = again(folder).digest
+    assert again(folder).digest == digest and len(read) == 4
+    changed = (folder / "a/0000.png").stat()
+    os.utime(folder / "a/0000.png", ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))   # as an edit that keeps the size
+    assert again(folder).digest == digest and len(read) == 8
+
+
+# The split.
+
+def test_the_split_is_a_share_of_each_class_by_name_and_the_first_pictures_are_balanced(tmp_path):
+    parts = listing.split(again(picture_folders.write(tmp_path, {"a": 20, "b": 10, "c": 2})), 0.25)
+    test, train = ([label for label, _ in parts[part]] for part in ("test", "train"))
+    assert [test.count(label) for label in range(3)] == [5, 2, 1] and [train.count(label) for label in range(3)] == [15, 8, 1]
+    assert train[:3] == [0, 1, 2] and train[3:9] == [0, 1] * 3
+    assert not set(parts["train"]) & set(parts["test"])
+
+
+def test_a_picture_more_moves_no_other_one_from_test_to_train(tmp_path):
+    folder = picture_folders.write(tmp_path, {"a": 20, "b": 10})
+    before = set(listing.split(again(folder), 0.25)["test"])
+    picture_folders.picture(5).save(folder / "a/new.png")
+    after = listing.split(again(folder), 0.25)
+    assert len(before & {file for file in after["train"]}) <= 1   # the new one may take the place of the last
+
+
+@pytest.mark.parametrize("count, share, tests", [(2, 0.01, 1), (2, 0.99, 1), (100, 0.2, 20), (10, 0.25, 2)])
+def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
+    assert listing.test_count(count, share) == tests
+
+
+def test_the_facts_of_a_folder_are_its_own(tmp_path):
+    listing.of.cache_clear()
+    folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
+    config = {"dataset": "folder", "folder": str(folder), "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
+    assert facts.of(config) == facts.Facts((24, 40, 1), 2, 12, 3)
+    single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
+    with pytest.raises(UserError, match="class 'b' has a single picture; it needs one to train on and one to test on"):
+        facts.of(config | {"folder": str(single)})
+
+
+# .npz files.
+
+IMAGES = np.zeros((6, 5, 4, 3), np.uint8)
+LABELS = np.array([3, 1, 3, 1, 1, 3])
+
+
+def test_a_npz_file_has_classes_by_its_labels_or_names(tmp_path):
+    found = again(picture_folders.npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS))
+    assert found.classes == ("1", "3") and found.files["train"][:2] == [(1, "0"), (0, "1")] and not found.has_test
+    names = again(picture_folders.npz(tmp_path / "b.npz", images=IMAGES, labels=np.array(["cat", "ant"] * 3)))
+    assert names.classes == ("ant", "cat") and names.counts("train") == [3, 3]
+    named = again(picture_folders.npz(tmp_path / "c.npz", images=IMAGES[..., 0], labels=LABELS // 2, test_images=IMAGES[:2],
+                                      test_labels=np.array([1, 0]), classes=np.array(["x", "y"])))
+    assert named.classes == ("x", "y") and named.has_test and named.counts("test") == [1, 1]
+
+
+@pytest.mark.parametrize("arrays, words", [
+    ({"images": IMAGES}, "it has no array labels"), ({"labels": LABELS}, "it has no array images"),
+    ({"images": IMAGES.astype(float), "labels": LABELS}, "images is float64 (6, 5, 4, 3), not uint8"),
+    ({"images": IMAGES[:, 0, 0], "labels": LABELS}, "not uint8 (N, H, W)"), ({"images": IMAGES, "labels": LABELS[:5]}, "not 6"),
+    ({"images": np.zeros((6, 5, 4, 4), np.uint8), "labels": LABELS}, "(N, H, W, 1) or (N, H, W, 3)"),
+    ({"images": IMAGES, "labels": LABELS * 0.5}, "the labels are float64"),
+    ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
+    ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a", "b"])}, "one for each of the labels 0, 1"),
+    ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES, "test_labels": LABELS * 0 + 1}, "has no picture of class '3'"),
+    ({"images": IMAGES, "labels": np.array([[], 1, 2, 3, 4, 5], object)}, "labels is no array of numbers or texts"),
+])
+def test_a_npz_file_that_does_not_fit_is_one_line(tmp_path, arrays, words):
+    assert words in fault(picture_folders.npz(tmp_path / "a.npz", **arrays))
+
+
+def test_a_npz_file_that_claims_too_much_or_is_damaged_is_one_line(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10 ** 7, 100, 100)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    assert "images has more than 8.0 GB or 10,000,000 rows" in fault(tmp_path / "huge.npz")
+    whole = picture_folders.npz(tmp_path / "a.npz", images=IMAGES, labels=LABELS).read_bytes()
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
+        archive.writestr("images.npy", b"no header")
+    assert "is not a .npz file of arrays" in fault(tmp_path / "odd.npz")
+    (tmp_path / "cut.npz").write_bytes(whole[:-40])
+    assert "is neither a folder nor a .npz file" in fault(tmp_path / "cut.npz")

@@ -1,0 +1,157 @@
+"""A longer training goes on from a finished shorter one and ends in the bytes of one that was made from its first step."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import train_network
+from ladder.arithmetic import randomness
+from ladder.data.normalization import Statistics
+from ladder.machine import runtime
+from ladder.network import networks, weights
+from ladder.store import artifacts, shorter
+from ladder.training.inference import Inference
+from manifest_files import spec
+
+TRAIN, TEST = 90, 20   # with batches of 32 an epoch is three steps, the last one smaller
+BASE = {"variant": "cpu", "image": [8, 8, 3], "training": "gradient", "batch_size": 32, "optimizer": "adam",
+        "learning_rate": 1e-2, "seed": 1, "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0,
+        "augment_flip": True, "augment_crop": 0}
+SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoencoder_norm": False, "gradient_scale": "mean"}
+LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
+FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}
+OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
+STEPS = {"schedule": "step", "schedule_step_epochs": 2, "schedule_step_factor": 0.5, "warmup_steps": 4}
+
+CASES = {   # (params, the key of the length, shorter, longer)
+    "epochs": (SMALL, "epochs", 1, 3),
+    "steps that end within an epoch": ({**SMALL, **STEPS}, "steps", 4, 8),
+    "labels": (LABELLED, "epochs", 2, 3),
+    "sgd": ({**SMALL, "optimizer": "sgd"}, "epochs", 1, 2),
+    "hold-out": ({**LABELLED, "patience": 0}, "steps", 4, 9),
+    "patience": ({**SMALL, "patience": 2, "learning_rate": 0.3}, "epochs", 2, 5),
+    "stopped early": ({**SMALL, "patience": 1, "learning_rate": 0.3}, "epochs", 6, 9),
+    "all layers after a fit": (FITTED, "epochs", 1, 2),
+    "all layers after a fit, hold-out": ({**FITTED, "patience": 0}, "epochs", 1, 2),
+    "decoder of a fitted encoder": ({**FITTED, "training": "patches"}, "decoder_epochs", 1, 2),
+}
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    random = np.random.default_rng(0)
+    with artifacts.making(tmp_path / "data", spec("data")) as data, \
+            artifacts.making(tmp_path / "normalized", spec("normalized")) as normalized:
+        for part, count in (("train", TRAIN), ("test", TEST)):
+            data.write_array(f"{part}_labels.npy", random.integers(0, 10, count, dtype=np.uint8))
+            normalized.write_array(f"{part}.npy", random.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8))
+        statistics = {"scale": np.full(3, 1 / 255, np.float32), "offset": np.zeros(3, np.float32)}
+        normalized.write_tensors("statistics.safetensors", statistics)
+    return {name: artifacts.Artifact(tmp_path / name) for name in ("data", "normalized")}
+
+
+@pytest.fixture
+def train(inputs, tmp_path):
+    """Function of params, and the folder of a shorter training or '', that makes a training in a folder of this name."""
+    def made(name, params, goes_on_from=""):
+        runtime.set_threads(1)
+        network = networks.from_params(params)
+        if not (tmp_path / "initial").exists():
+            with artifacts.making(tmp_path / "initial", spec("initial")) as work, work.file(weights.file_name(network)) as path:
+                weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
+        start = {"initial": artifacts.Artifact(tmp_path / "initial")}
+        with artifacts.making(tmp_path / name, spec("train", params)) as work:
+            train_network.make(work, {**inputs, **start}, params, {**OPTIONS, "goes_on_from": goes_on_from})
+        return artifacts.Artifact(tmp_path / name)
+    return made
+
+
+def bytes_of(artifact):
+    return {name: (artifact.folder / name).read_bytes() for name in artifact.manifest["files"]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_longer_training_ends_in_the_bytes_of_one_from_the_first_step(train, monkeypatch, caplog, case):
+    params, key, short, long = CASES[case]
+    whole, first = train("whole", {**params, key: long}), train("first", {**params, key: short})
+    shuffled, generator = [], randomness.generator
+    monkeypatch.setattr(randomness, "generator", lambda *key: shuffled.append(key[1:]) or generator(*key))
+    with caplog.at_level(logging.INFO):
+        rest = train("rest", {**params, key: long}, first.folder)
+    assert bytes_of(rest) == bytes_of(whole) and shorter.STATE in rest.manifest["files"]
+    for name in ("loss", "accuracy", "steps", "epochs", "epochs_at_most", "layer_movement"):
+        assert rest.metrics[name] == whole.metrics[name], name
+    for name in ("loss", "accuracy", "best_epoch") if "patience" in params else ():
+        assert rest.metrics["held_out"][name] == whole.metrics["held_out"][name], name
+    assert ("reconstruction_loss" in rest.metrics) == ("classes" not in params)
+    assert all(len(part["seconds_by_pass"]) == part["epochs"] for part in rest.metrics["parts"])
+    begun = sum(part["steps"] for part in first.metrics["parts"])
+    assert rest.manifest["notes"] == {"goes_on_from": "first", "after_step": begun}
+    assert f"going on from first after step {last_steps(first)} of" in caplog.text
+    epochs = range(last_steps(first) // 3, -(-last_steps(whole) // 3))
+    assert [key for key in shuffled if key[0] == randomness.SHUFFLE] == [(randomness.SHUFFLE, epoch) for epoch in epochs]
+    assert rest.manifest["seconds"] > sum(part["seconds"] for part in first.metrics["parts"]) > 0
+
+
+def last_steps(artifact):
+    return artifact.metrics["parts"][-1]["steps"]
+
+
+def test_the_cases_stop_early_and_within_an_epoch_where_they_say_so(train):
+    params, key, short, _ = CASES["stopped early"]
+    stopped = train("stopped", {**params, key: short})
+    assert stopped.metrics["epochs"] < short and stopped.metrics["held_out"]["best_epoch"] < stopped.metrics["epochs"]
+
+
+def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that_are_kept(train, inputs):
+    made = train("trained", {**SMALL, "epochs": 2})
+    network, statistics = networks.from_params(SMALL), Statistics.load(inputs["normalized"])
+    model = Inference(network, "cpu", weights.of_artifact(made, network), statistics, 1)
+    images = inputs["normalized"].array("test.npy")
+    errors = [np.square(values - statistics.apply(images[start:start + len(values)]), dtype=np.float64).mean(axis=(1, 2, 3))
+              for start, values in model.batches(images)]
+    assert made.metrics["reconstruction_loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("changes, kept", [({"schedule": "cosine"}, False), ({"patience": 1, "steps": 4}, False),
+                                           ({"patience": 1, "steps": 3}, True), ({"patience": 0, "steps": 4}, True)])
+def test_only_what_a_longer_training_can_go_on_from_is_kept(train, changes, kept):
+    made = train("first", {**SMALL, "steps": 2, **changes})
+    assert (shorter.STATE in made.manifest["files"]) == kept
+
+
+@pytest.mark.parametrize("optimizer, averages", [("sgd", 0), ("rmsprop", 1), ("adam", 2)])
+def test_what_is_kept_takes_the_size_of_the_averages(train, optimizer, averages):
+    made = train("first", {**SMALL, "steps": 1, "optimizer": optimizer})
+    values = sum(value.size for value in made.tensors(shorter.STATE).values())
+    assert values == averages * networks.from_params(SMALL).parameter_count
+
+
+def test_a_damaged_shorter_training_is_named_and_not_used(train, caplog):
+    whole, first = train("whole", {**SMALL, "epochs": 2}), train("first", {**SMALL, "epochs": 1})
+    path = first.folder / shorter.STATE
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    with caplog.at_level(logging.INFO):
+        rest = train("rest", {**SMALL, "epochs": 2}, first.folder)
+    assert f"{shorter.STATE} is damaged" in caplog.text and "training starts from the first step" in caplog.text
+    assert bytes_of(rest) == bytes_of(whole) and "after_step" not in rest.manifest["notes"]
+
+
+def test_an_interrupted_longer_training_goes_on_from_its_own_checkpoint(train, monkeypatch, caplog):
+    whole, first = train("whole", {**SMALL, "epochs": 4}), train("first", {**SMALL, "epochs": 1})
+    save, saved = train_network.training.Training.save, []
+
+    def save_and_die(run, path):
+        save(run, path)
+        saved.append(run.step)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(train_network.training.Training, "save", save_and_die)
+        train("rest", {**SMALL, "epochs": 4}, first.folder)
+    with caplog.at_level(logging.INFO):
+        rest = train("rest", {**SMALL, "epochs": 4}, first.folder)
+    assert saved == [6, 9] and "resuming after step 9 of 12" in caplog.text
+    assert bytes_of(rest) == bytes_of(whole) and rest.manifest["notes"]["after_step"] == 3

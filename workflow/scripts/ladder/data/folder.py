@@ -1,0 +1,103 @@
+"""Images of a data set from pictures of one's own: decoded, scaled and cropped one by one, straight to the disk.
+
+Only the small images are kept, in a file without a name; an original is in memory while it is decoded. Threads decode, in the
+order of listing.split, so the images do not depend on their number.
+"""
+
+import concurrent.futures
+import contextlib
+import tempfile
+import zipfile
+
+import numpy as np
+from PIL import Image
+
+from ladder.data import listing, pictures
+from ladder.data.datasets import Dataset
+from ladder.errors import UserError, excerpt
+from ladder.files import shown
+from ladder.progress import bar, log
+
+AT_ONCE = 64   # pictures handed to the threads together
+
+
+def load(path, params, limits, scratch, threads):
+    """(Dataset, [{"file", "reason"}] of the pictures that were skipped) of the pictures at `path`, a folder or a .npz file.
+
+    params: folder_sha256, image_size, image_channels, test_share; limits: part -> number of images, "all" or 0 for none;
+    scratch: a folder with room for the images. Raises UserError where the pictures are not those of folder_sha256, or a class
+    is left without any.
+    """
+    found = _checked(path, params)
+    shape = (*params["image_size"], params["image_channels"])
+    arrays, skipped = [], [{"file": shown(name), "reason": reason} for name, reason in found.skipped]
+    for part, files in listing.split(found, params.get("test_share")).items():
+        images, labels, refused = _part(found, part, files, shape, limits[part], scratch, threads)
+        arrays += [images, labels]
+        skipped += refused
+        if len(labels):
+            _check_classes(found, labels, part)
+    listing.of.cache_clear()
+    _checked(path, params)
+    for one in skipped[:3]:
+        log.info("skipped %s: %s", one["file"], one["reason"])
+    if len(skipped) > 3:
+        log.info("skipped %d files in all; skipped.json names them", len(skipped))
+    return Dataset(*arrays, found.classes), skipped
+
+
+def _checked(path, params):
+    """The listing of `path`; raises UserError unless its content is the planned one."""
+    found = listing.of(path)
+    if found.digest != params["folder_sha256"]:
+        raise UserError(f"the pictures of {shown(path)} changed after this run was planned; run it again")
+    return found
+
+
+def _check_classes(found, labels, part):
+    if missing := set(range(len(found.classes))) - set(np.unique(labels).tolist()):
+        raise UserError(f"folder: no {part} picture of class {excerpt(found.classes[min(missing)])} can be read; remove the "
+                        "class, or put other pictures into it")
+
+
+def _part(found, part, files, shape, limit, scratch, threads):
+    """(images, labels, skipped pictures) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,)."""
+    most = len(files) if limit == "all" else limit
+    labels, skipped = [], []
+    with contextlib.ExitStack() as stack:
+        read = stack.enter_context(_reader(found, part, shape))
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
+        progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
+        file = tempfile.TemporaryFile(dir=scratch)   # lives as long as its map
+        for start in range(0, len(files), AT_ONCE):
+            if len(labels) == most:
+                break
+            batch = files[start:start + AT_ONCE]
+            for (label, name), image in zip(batch, pool.map(read, (name for _, name in batch)), strict=True):
+                if len(labels) < most and isinstance(image, np.ndarray):
+                    file.write(image.data)
+                    labels.append(label)
+                elif len(labels) < most:
+                    skipped.append({"file": shown(name), "reason": image})
+            progress.update(len(batch))
+        file.flush()
+    images = np.memmap(file, np.uint8, "r", shape=(len(labels), *shape)) if labels else np.empty((0, *shape), np.uint8)
+    return images, np.array(labels, np.uint8), skipped
+
+
+@contextlib.contextmanager
+def _reader(found, part, shape):
+    """A function: the name of a picture -> its image, uint8 of this shape, or why it cannot be read, in words."""
+    if isinstance(found, listing.Folder):
+        yield lambda name: _fitted(lambda: pictures.read(found.path / name)[0], shape)
+        return
+    with zipfile.ZipFile(found.path) as archive, archive.open(f"{found.array(part)}.npy") as file:
+        images = np.lib.format.read_array(file, allow_pickle=False)
+    yield lambda row: _fitted(lambda: Image.fromarray(images[int(row)].squeeze()).convert("RGB"), shape)
+
+
+def _fitted(read, shape):
+    try:
+        return pictures.fit(read(), "folder", shape)[0].copy()
+    except pictures.PictureError as fault:
+        return str(fault)

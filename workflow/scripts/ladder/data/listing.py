@@ -1,0 +1,277 @@
+"""Pictures of one's own, before any is read: their files or rows, their classes, and a digest of their content.
+
+A folder has a folder of pictures for each class, or train/ and test/ with such folders; a .npz file has arrays. Planning a run
+needs their numbers and the digest, which is kept as long as names, sizes and times of the files stay the same. Standard
+library; NumPy only for .npz files.
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+import stat
+import zipfile
+
+from ladder.errors import UserError, excerpt
+from ladder.files import shown
+from ladder.progress import bar, size
+from ladder.store import cache, disk
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng")
+MOST_BYTES = 50_000_000    # of a picture's file
+MOST_CLASSES = 256         # labels are bytes
+LONGEST_NAME = 100         # characters of the name of a class
+PARTS = ("train", "test")
+MOST_UNPACKED = 8 * 10**9   # bytes of the images in a .npz file
+MOST_ROWS = 10**7
+
+
+def walk(folder):
+    """Paths (str) of the files below a folder, sorted within each one, without hidden ones; links to folders are left out."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+@functools.cache
+def of(path):
+    """The Folder or Npz at a path (str); raises UserError where it is neither, or none that can be a data set."""
+    full = pathlib.Path(os.path.expanduser(path))
+    if path == "none":
+        raise UserError("config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH")
+    if not os.path.exists(full):
+        raise UserError(f"config: folder: there is no {shown(full)} (seen from {shown(pathlib.Path.cwd())})")
+    if os.path.isdir(full):
+        try:
+            return Folder(full)
+        except OSError as error:
+            raise UserError(f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}") from error
+    if not zipfile.is_zipfile(full):
+        raise UserError(f"config: folder is {shown(full)}, which is neither a folder nor a .npz file")
+    return Npz(full)
+
+
+class Folder:
+    """The pictures of a folder.
+
+    classes: names, sorted; files: part -> [(label, name below the folder)], sorted by name; has_test: whether there is a folder
+    of test pictures, else `files` has them all as "train"; skipped: [(name, reason)] of files that are not read at all.
+    """
+
+    def __init__(self, path):
+        self.path, self.skipped = path, []
+        folders = self._folders("")
+        self.has_test = set(folders) >= set(PARTS)
+        if not self.has_test and (lone := [name for name in folders if name in PARTS and self._folders(name)]):
+            other, = set(PARTS) - set(lone)
+            raise UserError(f"config: folder: {shown(path)} has {lone[0]}/ without {other}/; add it, or move the folders "
+                            "of the classes up")
+        self.classes = tuple(self._folders("train") if self.has_test else folders)
+        _check_classes(self.classes, path)
+        self.files, self._stats = {}, []
+        for part in PARTS if self.has_test else ("train",):
+            if self.has_test and (other := set(self._folders(part)) ^ set(self.classes)):
+                raise UserError(f"config: folder: train/ and test/ of {shown(path)} have different classes: "
+                                f"{excerpt(min(other))}")
+            self.files[part] = [file for label, name in enumerate(self.classes)
+                                for file in self._pictures(label, f"{part}/{name}" if self.has_test else name)]
+        used = {f"{part}/{name}" if self.has_test else name for part in self.files for name in self.classes}
+        self.skipped += [(name, "not in the folder of a class") for name in self._outside(used)]
+
+    def counts(self, part):
+        """Number of pictures of each class."""
+        found = [0] * len(self.classes)
+        for label, _ in self.files[part]:
+            found[label] += 1
+        return found
+
+    @functools.cached_property
+    def digest(self):
+        """sha256 of the names of the pictures and the sha256 of each; read from the cache unless a file has changed."""
+        lines = "".join(f"{name}\0{length}\0{changed}\n" for name, length, changed in self._stats)
+        return _kept(f"{self.path.resolve()}\n{lines}", self._content)
+
+    def _content(self):
+        found = hashlib.sha256()
+        for name, *_ in bar(self._stats, f"reading {self.path.name}", "picture"):
+            found.update(f"{name}\0{disk.sha256(self.path / name)}\n".encode("utf-8", "surrogateescape"))
+        return found.hexdigest()
+
+    def _folders(self, part):
+        with os.scandir(self.path / part) as entries:
+            return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and not one.name.startswith("."))
+
+    def _pictures(self, label, folder):
+        """(label, name) of the pictures of a class; notes their sizes and times, and what is skipped."""
+        found = []
+        for path in walk(self.path / folder):
+            name = os.path.relpath(path, self.path)
+            if reason := self._fault(path, name):
+                self.skipped.append((name, reason))
+            else:
+                found.append((label, name))
+        if not found:
+            raise UserError(f"config: folder: {shown(self.path / folder)} has no picture; remove the folder, or put pictures "
+                            f"of the class into it ({', '.join(SUFFIXES)})")
+        return found
+
+    def _fault(self, path, name):
+        """Why a file is not read, in words; '' if it is, and its size and time are noted."""
+        if not path.lower().endswith(SUFFIXES):
+            return "no picture by its name"
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        if not stat.S_ISREG(found.st_mode):   # a pipe would block forever
+            return "not a plain file"
+        if not 0 < found.st_size <= MOST_BYTES:
+            return f"{size(found.st_size)} large; {size(MOST_BYTES)} at most" if found.st_size else "the file is empty"
+        self._stats.append((name, found.st_size, found.st_mtime_ns))
+        return ""
+
+    def _outside(self, used):
+        """Names of files that lie beside the folders of the classes."""
+        folders = {"", *(os.path.dirname(name) for name in used)}
+        return [os.path.join(folder, one.name) for folder in sorted(folders) for one in sorted(
+            os.scandir(self.path / folder), key=lambda one: one.name) if one.is_file() and not one.name.startswith(".")]
+
+
+class Npz:
+    """The pictures of a .npz file with the arrays images, uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3), and labels (N,).
+
+    It may have test_images and test_labels, and classes, the names of the labels 0, 1, ...; without them the classes are the
+    different labels. Attributes as those of Folder; the name of a picture is the number of its row.
+    """
+
+    skipped = ()
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            with zipfile.ZipFile(path) as self._archive:
+                self._names = set(self._archive.namelist())
+                self.has_test = {"test_images.npy", "test_labels.npy"} <= self._names
+                labels = [self._labels(part) for part in (PARTS if self.has_test else PARTS[:1])]
+                self.classes, numbered = self._classes(labels)
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+            raise UserError(f"config: folder: {shown(path)} is not a .npz file of arrays: {error}") from error
+        del self._archive
+        _check_classes(self.classes, path)
+        self.files = {part: [(int(label), str(row)) for row, label in enumerate(one)]
+                      for part, one in zip(PARTS, numbered, strict=False)}
+        if empty := [name for part in self.files for name, count in zip(self.classes, self.counts(part), strict=True)
+                     if not count]:
+            raise UserError(f"config: folder: {shown(path)} has no picture of class {excerpt(empty[0])}")
+
+    counts = Folder.counts
+
+    @functools.cached_property
+    def digest(self):
+        found = self.path.stat()
+        return _kept(f"{self.path.resolve()}\n{found.st_size}\0{found.st_mtime_ns}\n", lambda: disk.sha256(self.path))
+
+    def array(self, part):
+        """The name of the array with the images of a part."""
+        return "test_images" if part == "test" and self.has_test else "images"
+
+    def _labels(self, part):
+        """The labels of a part, an array (N,), after the header of its images was checked."""
+        import numpy as np
+
+        name = self.array(part)
+        (count, *shape), dtype = self._header(name)
+        if dtype != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)) or 0 in shape:
+            raise ValueError(f"{name} is {dtype} {(count, *shape)}, not uint8 (N, H, W), (N, H, W, 1) or (N, H, W, 3)")
+        if count > MOST_ROWS or count * np.prod(shape, dtype=object) > MOST_UNPACKED:
+            raise ValueError(f"{name} has more than {size(MOST_UNPACKED)} or {MOST_ROWS:,} rows; write folders of pictures")
+        labels = self._small(name.replace("images", "labels"))
+        if labels.shape != (count,) or labels.dtype.kind not in "iuU":
+            raise ValueError(f"the labels are {labels.dtype} {labels.shape}, not {count} whole numbers or texts")
+        return labels
+
+    def _classes(self, labels):
+        """(names of the classes, labels as numbers of each part)."""
+        import numpy as np
+
+        if "classes.npy" not in self._names:
+            values = np.unique(np.concatenate(labels))
+            return tuple(map(str, values.tolist())), [np.searchsorted(values, one) for one in labels]
+        names, every = self._small("classes"), np.concatenate(labels)
+        numbers = every.dtype.kind != "U" and 0 <= every.min() <= every.max() < len(names)
+        if names.dtype.kind != "U" or not numbers:
+            raise ValueError("classes is not a list of texts with one for each of the labels 0, 1, ...")
+        return tuple(names.tolist()), labels
+
+    def _header(self, name):
+        import numpy as np
+
+        if f"{name}.npy" not in self._names:
+            raise ValueError(f"it has no array {name}")
+        with self._archive.open(f"{name}.npy") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+        if dtype.hasobject or not shape:
+            raise ValueError(f"{name} is no array of numbers or texts")
+        return shape, dtype
+
+    def _small(self, name):
+        """An array of labels or names, after its header was checked."""
+        import numpy as np
+
+        shape, dtype = self._header(name)
+        if len(shape) != 1 or shape[0] > MOST_ROWS or shape[0] * dtype.itemsize > MOST_UNPACKED:
+            raise ValueError(f"{name} is {dtype} {shape}, not one label for each row")
+        with self._archive.open(f"{name}.npy") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _check_classes(classes, path):
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        raise UserError(f"config: folder: {shown(path)} has {len(classes)} class{'es' if len(classes) != 1 else ''}, a folder "
+                        f"of pictures each; 2 to {MOST_CLASSES} are possible")
+    for name in classes:
+        if not name.isprintable() or len(name) > LONGEST_NAME or not name.strip():
+            raise UserError(f"config: folder: the name of class {excerpt(name)} is not one line of at most {LONGEST_NAME} "
+                            "printable characters")
+
+
+def _kept(state, digest):
+    """`digest()`, or what it was when the state (names, sizes and times of files) was the same."""
+    path = cache.folder("folders") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+    if found := cache.find(path):
+        return found.read_text()
+    made = digest()
+    cache.keep(path, made.encode())
+    return made
+
+
+# The split and the order of use.
+
+def split(listing, test_share):
+    """{"train": [(label, name)], "test": ...} of all pictures, in the order in which they are used.
+
+    Without test pictures of its own, the share `test_share` of each class is the test set, at least one and not all. Pictures
+    are ordered by a hash of their names, in turn by class, so that the first ones are balanced by class, and a picture more
+    moves at most one of the others to the other part.
+    """
+    parts = {part: _by_class(files, len(listing.classes)) for part, files in listing.files.items()}
+    if not listing.has_test:
+        tests = [test_count(len(files), test_share) for files in parts["train"]]
+        parts = {"train": [files[count:] for files, count in zip(parts["train"], tests, strict=True)],
+                 "test": [files[:count] for files, count in zip(parts["train"], tests, strict=True)]}
+    return {part: [file for _, _, file in sorted((rank, label, file) for label, files in enumerate(by_class)
+                                                 for rank, file in enumerate(files))] for part, by_class in parts.items()}
+
+
+def test_count(count, test_share):
+    """How many of the pictures of a class are test pictures."""
+    return min(max(1, round(test_share * count)), count - 1)
+
+
+def _by_class(files, classes):
+    found = [[] for _ in range(classes)]
+    for label, name in files:
+        found[label].append((label, name))
+    return [sorted(one, key=lambda file: hashlib.sha256(file[1].encode("utf-8", "surrogateescape")).digest()) for one in found]

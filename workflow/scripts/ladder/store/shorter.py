@@ -1,0 +1,63 @@
+"""The finished training that a longer one goes on from, so that raising `epochs` or `steps` makes only the missing steps.
+
+It differs from the longer one in the length alone, under a schedule whose learning rates do not depend on the length: its steps
+are the first ones of the longer one, to the bit. A training that was made here before and is no longer there was removed to be
+made again, and is, from its inputs alone. Standard library only.
+"""
+
+import json
+import pathlib
+
+from ladder.machine import libraries
+from ladder.store import manifests
+
+STATE = "state.safetensors"         # in a training's artifact: what going on needs beside the weights and the history
+SCHEDULES = ("constant", "step")    # with the same learning rates for any length
+MADE = ": made in "                 # in the log of a stage that has made its artifact
+
+
+def length(params):
+    """The parameter with the length of a training, of its last part: 'epochs', 'steps' or 'decoder_epochs'."""
+    keys = ("decoder_epochs",) if params["training"] == "patches" else ("epochs", "steps")
+    return next(key for key in keys if key in params)
+
+
+def is_kept(params, ends_with_an_epoch):
+    """Whether a longer training may go on from one of these parameters.
+
+    With patience a longer one does not measure the hold-out images where this one has, after a last partial epoch.
+    """
+    return params["schedule"] in SCHEDULES and (ends_with_an_epoch or not params.get("patience"))
+
+
+def find(spec, version, results="results", logs="logs"):
+    """The version of the longest whole training that one of this spec and version can go on from; None without one."""
+    if spec["stage"] != "train" or spec["params"]["schedule"] not in SCHEDULES or _made_before(version, logs):
+        return None
+    key, found = length(spec["params"]), {}
+    for folder in pathlib.Path(results, "train").glob("*"):
+        manifest = manifests.read_if_whole(folder)
+        if manifest and STATE in manifest["files"] and _is_shorter(manifest, spec, key) and _whole(folder):
+            found[folder.name] = manifest["spec"]["params"][key]
+    return max(found, key=found.get, default=None)
+
+
+def _made_before(version, logs):
+    path = pathlib.Path(logs, "train", f"{version}.log")
+    return path.exists() and f"{version}{MADE}" in path.read_text(errors="replace")
+
+
+def _is_shorter(manifest, spec, key):
+    one, other = manifest["spec"], json.loads(json.dumps(spec))
+    if one["params"].get(key, spec["params"][key]) >= spec["params"][key]:
+        return False
+    other["params"][key] = one["params"][key]
+    return one == other and manifest["libraries"] == libraries.installed(one["sources"])
+
+
+def _whole(folder):
+    try:
+        manifests.verify(folder)
+    except manifests.Damaged:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""The backward pass of a rung, compared with finite differences, for every trained tensor of a network.
+
+A tensor w is moved by h along a random direction d of length 1, forth and back, and the difference quotient of the loss L,
+
+    q = (L(w + h d) - L(w - h d)) / 2h,
+
+is compared with <g, d>, where g is the gradient from the rung's backward pass. L is computed in float64 by the forward pass of
+the cpu_sequential rung, plain loops as the definitions read, of which only what follows the tensor's layer runs again. For a
+random d an error e of g shows as |<e, d>|, about |e| / sqrt(n) of n elements; so the deviation
+
+    |<g, d> - q| sqrt(n) / |g|
+
+estimates |e| / |g|. Where it is above the tolerance, h is shortened: within a shorter step no ReLU or maximum switches, which
+would bend L, while a wrong gradient deviates at any h. The rungs of the CPU compute g in float64 too, where the two agree to
+many digits. Those of a GPU compute it in float32, in which a rounding that moves a value across a ReLU's zero changes the
+gradients before it by some percent.
+"""
+
+import dataclasses
+import math
+import re
+
+import numpy as np
+
+from ladder.arithmetic import randomness
+from ladder.errors import UserError
+from ladder.executors import create as executors
+from ladder.progress import log
+from ladder.rungs import variants
+from ladder.training import parity, plan
+
+REFERENCE = "cpu_sequential"
+STEPS, DIRECTIONS = (1e-5, 1e-6, 1e-7), 2
+TOLERANCES = {"float64": 1e-5, "float32": 5e-2}
+MOST = 1e9     # the largest deviation, and what stands for an element of a gradient that is not finite
+NOISE = 1e-6   # share of the loss: derivatives below it are compared with this in place of themselves
+BIAS = 0.1     # biases are drawn up to this: at 0 a ReLU over zeros would stand on its kink
+
+
+def check(network, variant, threads):
+    """What the page of gradients shows, JSON-able: network, variant, dtype, images, tolerance, losses, tensors, layers, passed.
+
+    tensors: rows of `compare`, layers: rows of `layers`; losses: of the reference and of the rung, without penalties. Raises
+    UserError for a network that is not trained by gradient descent.
+    """
+    if not network.trains:
+        raise UserError(f"network {network.name} is fitted to patches, without gradients; there is no backward pass to check")
+    if reason := variants.unavailable(REFERENCE):
+        raise UserError(f"the reference of the check is cpu_sequential: {reason}")
+    values = start(network)
+    reference = Reference(network, values)
+    rung = Rung(network, variant, threads, values)
+    random, tensors = randomness.generator(parity.SEED, randomness.INITIAL_WEIGHTS, len(network.layers)), []
+    trained = [layer for layer in plan.trained_layers(network) if layer.parameters]
+    for number, layer in enumerate(trained, 1):
+        log.info("%d of %d: %s", number, len(trained), layer.name)
+        tensors += [compare(reference, rung, layer, name, random) for name in layer.parameters]
+    return {"network": network.name, "variant": variant, "dtype": rung.dtype, "images": reference.plan.batch,
+            "tolerance": TOLERANCES[rung.dtype], "losses": [reference.fitted, rung.loss], "tensors": tensors,
+            "layers": layers(network, tensors), "passed": all(one["passed"] for one in tensors)}
+
+
+def start(network):
+    """Name -> float64 array: the parity protocol's parameters and running statistics, with random biases."""
+    values = {name: value.astype(np.float64) for name, value in parity.initial(network).items()}
+    for number, layer in enumerate(network.layers):
+        if layer.kind in ("conv2d", "dense") and (name := f"{layer.name}.bias") in layer.parameters:
+            random = randomness.generator(parity.SEED, randomness.INITIAL_WEIGHTS, number)
+            values[name] = random.uniform(-BIAS, BIAS, values[name].shape).astype(np.float32).astype(np.float64)
+    return values
+
+
+def compare(reference, rung, layer, name, random):
+    """The row of a parameter: layer, tensor, elements, norm of the gradient, difference, product, deviation, passed.
+
+    difference and product are q and <g, d> of the direction with the larger deviation.
+    """
+    gradient = rung.gradient(name)
+    tolerance, found = TOLERANCES[rung.dtype], []
+    for _ in range(DIRECTIONS):
+        direction = random.standard_normal(gradient.shape)
+        direction /= np.linalg.norm(direction)
+        found.append(min(_deviations(reference, gradient, layer, name, direction, tolerance)))
+    deviation, difference, product = max(found)
+    return {"layer": layer.name, "tensor": name, "elements": gradient.size, "norm": float(np.linalg.norm(gradient)),
+            "difference": difference, "product": product, "deviation": deviation, "passed": deviation <= tolerance}
+
+
+def _deviations(reference, gradient, layer, name, direction, tolerance):
+    """(deviation, difference, product) of each step, until the first within the tolerance."""
+    product, usual = float(np.sum(gradient * direction)), float(np.linalg.norm(gradient)) / math.sqrt(gradient.size)
+    for step in STEPS:
+        difference = reference.slope(layer, name, direction, step)
+        deviation = abs(product - difference) / max(usual, abs(difference), NOISE * abs(reference.base))
+        yield min(deviation, MOST), difference, product
+        if deviation <= tolerance:
+            return
+
+
+def layers(network, tensors):
+    """A row for each layer: layer, kind, own (its tensors), through (the tensors that its backward pass is seen in), passed.
+
+    A layer without parameters is seen in the nearest trained layer before it, whose gradient passes through it. passed is None
+    for a layer that no gradient passes through.
+    """
+    passed, rows = {one["tensor"]: one["passed"] for one in tensors}, []
+    trained = {layer.name for layer in plan.trained_layers(network)}
+    for layer in network.layers:
+        own, through = list(layer.parameters), []
+        if layer.name in trained and not own:
+            before = [other for other in network.needed_for(layer.name) if other.parameters]
+            through = list(before[-1].parameters) if before else []
+        seen = [passed[name] for name in own + through if name in passed]
+        rows.append({"layer": layer.name, "kind": layer.kind, "own": own, "through": through,
+                     "passed": all(seen) if seen else None})
+    return rows
+
+
+def suspects(summary):
+    """Names of the layers that the last deviating gradient points at: its own, and those that it is first to be seen in."""
+    wrong = [one["layer"] for one in summary["tensors"] if not one["passed"]]
+    if not wrong:
+        return []
+    tensors = {one["tensor"] for one in summary["tensors"] if one["layer"] == wrong[-1]}
+    return [row["layer"] for row in summary["layers"] if tensors & {*row["own"], *row["through"]}]
+
+
+class Reference:
+    """The loss in float64 by the reference rung; base: at the start, and `fitted` without penalties."""
+
+    def __init__(self, network, values):
+        self.executor, self.network = executors.create(REFERENCE, 1), network
+        self.plan, self.arrays = _placed(self.executor, network, REFERENCE, values, "float64")
+        end = next(at for at, step in enumerate(self.plan.steps) if step.operation in ("mse", "cross_entropy"))
+        self.forward = dataclasses.replace(self.plan, steps=self.plan.steps[:end + 1])
+        self.base = self.loss()
+        self.fitted = float(self.arrays["losses"][0])
+
+    def loss(self, since=None):
+        """The loss; since: the layer from which on the forward pass runs, None: from the images on."""
+        steps = self.forward.steps
+        at = next(number for number, step in enumerate(steps) if since is None or step.layer == since)
+        self.executor.run(dataclasses.replace(self.forward, steps=steps[at:]), self.arrays)
+        return self.arrays["losses"][0] + self._penalties()
+
+    def slope(self, layer, name, direction, step):
+        """The difference quotient of the loss by the parameter `name` of the layer for a step along the direction."""
+        kept, found = self.arrays[name].copy(), []
+        for sign in (1, -1):
+            self.arrays[name][...] = kept + sign * step * direction
+            found.append(self.loss(since=layer.name))
+        self.arrays[name][...] = kept
+        self.loss(since=layer.name)   # the values after the layer, for the layers that come next
+        return float((found[0] - found[1]) / (2 * step))
+
+    def _penalties(self):
+        """What L1 penalties add to the loss: their magnitudes, over the divisor of the squared error."""
+        elements = self.plan.batch * math.prod(self.network.input_shape)
+        return sum(layer.attributes["penalty"] * np.abs(self.arrays[self._written(layer)]).sum() / elements
+                   for layer in self.network.layers if layer.kind == "l1_penalty")
+
+    def _written(self, layer):
+        """The buffer with the output of a layer that may be the identity, without a step."""
+        while layer.name not in self.arrays:
+            layer = self.network.layer(layer.inputs[0])
+        return layer.name
+
+
+class Rung:
+    """The gradients of a rung's backward pass, in `dtype`; loss: of its forward pass, without penalties."""
+
+    def __init__(self, network, variant, threads, values):
+        self.dtype = "float32" if variants.uses_gpu(variant) else "float64"
+        self.executor = executors.create(variant, threads)
+        made, self.arrays = _placed(self.executor, network, variant, values, self.dtype)
+        self.executor.run(made, self.arrays)
+        self.loss = float(self.executor.fetch(self.arrays["losses"])[0])
+
+    def gradient(self, name):
+        """In float64; what is not finite, as infinite slopes would be no JSON, is MOST."""
+        found = np.asarray(self.executor.fetch(self.arrays[f"{name}.gradient"]), np.float64)
+        return np.nan_to_num(found, nan=MOST, posinf=MOST, neginf=-MOST)
+
+
+def _placed(executor, network, variant, values, dtype):
+    """(the plan of a step up to its gradients, its arrays with the values and the parity protocol's random images)."""
+    batch = parity.batch_size(network)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, seed=parity.SEED)
+    made = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
+    made = dataclasses.replace(made, steps=tuple(step for step in made.steps
+                                                 if not re.search("_update$|^advance$", step.operation)))
+    placed = executor.place({**parity.random_images(network, batch), "counters": np.zeros(3, np.int64),
+                             **{name: value.astype(dtype) for name, value in values.items()}})
+    return made, executor.allocate(made, placed)

@@ -25,7 +25,9 @@ async function look() {
           share(one.held_out_accuracy), one.speed]) {
           const cell = row.insertCell();
           cell.textContent = text;
-          if (cell.cellIndex) cell.className = "right";
+          if (!cell.cellIndex) continue;
+          cell.className = "right";
+          cell.dataset.label = $("epochs-table").tHead.rows[0].cells[cell.cellIndex].textContent;   // on a phone rows are cards
         }
         return row;
       }));

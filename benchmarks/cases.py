@@ -82,4 +82,9 @@ def precision(contestant):
     """The precision of the products of a rung or of a PyTorch configuration: one of PRECISIONS."""
     if contestant in CONTENDERS:
         return CONTENDERS[contestant].precision
-    return getattr(variants.VARIANTS[contestant], "precision", "fp32")
+    return {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}[variants.VARIANTS[contestant].precision]
+
+
+def products(rung):
+    """The instructions that a rung makes its products of, which set its ceiling: a key of roofline.H200."""
+    return "3xtf32" if rung == "gpu_3xtf32" else precision(rung)

@@ -216,15 +216,17 @@ def dry_run(rungs):
     for case in (*HEADLINES, LARGE, *OTHERS):
         for variant in rungs:
             settings = plan.Settings(network=case.network, variant=variant, batch_size=case.batch,
-                                     optimizer=optimizers.Optimizer("adam"))
+                                     optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant))
             made = plan.training_plan(settings, plan.Dataset(case.images, "uint8"), plan.Length(1, 1))
-            seconds = roofline.plan_seconds(made, roofline.H200)
+            ceilings = roofline.H200[cases.products(variant)]
+            seconds = roofline.plan_seconds(made, ceilings)
             needed = sum(cuda_executor.aligned(buffer.bytes) for buffer in made.buffers.values())
             print(f"{case.name:<12}{variant:<12}{case.batch:>6}{sum(len(step.launches) for step in made.steps):>10}"
                   f"{made.flop / 1e9:>8.1f}{roofline.plan_bytes(made) / 1e6:>8.0f}{size(needed):>10}"
-                  f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, roofline.H200):>10.0f}"
+                  f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, ceilings):>10.0f}"
                   f"{-(-case.images // case.batch) * seconds:>9.2f}")
-    print("predicted for an H200 (67 TFLOP/s, 4.3 TB/s) from each operation's FLOP and bytes; nothing here was measured")
+    print("predicted for an H200 (4.3 TB/s; 67 TFLOP/s in float32, 494 in TF32, 989 in bfloat16) from each operation's "
+          "FLOP and bytes; nothing here was measured")
 
 
 def say(text):

@@ -16,7 +16,7 @@ import json
 import sys
 
 import timing
-from cases import precision
+from cases import products
 from ladder.errors import UserError
 from ladder.executors import create as executors
 from ladder.machine import driver
@@ -95,7 +95,7 @@ def stacks(image, convolution):
 
 def step_plan(network, variant, batch, dtype="float32"):
     """Forward and backward without loss and updates; the caller fills in the gradient of the output."""
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, multipliers=plan.made_for(variant))
     build = plan.Builder(settings, network.layers, dtype, training=True)
     build.load_batch(plan.Dataset(batch * (WARM_UP + REPETITIONS), "uint8"))
     build.lower()
@@ -107,8 +107,9 @@ def step_plan(network, variant, batch, dtype="float32"):
 
 def predicted(case):
     moved, step = roofline.step_bytes(case.plan, case.operation), case.operation
-    seconds = roofline.step_seconds(case.plan, step, roofline.H200)
-    bound = "FLOP" if step.flop / roofline.H200.flop >= moved / roofline.H200.bytes else "bytes"
+    ceilings = roofline.H200[products(case.plan.variant)]
+    seconds = roofline.step_seconds(case.plan, step, ceilings)
+    bound = "FLOP" if step.flop / ceilings.flop >= moved / ceilings.bytes else "bytes"
     return (f"{step.operation} of {case.plan.variant}: {step.flop / 1e9:.3g} GFLOP, {moved / 1e6:.3g} MB, "
             f"{step.flop / moved:.3g} FLOP/byte, {len(step.launches)} launches; predicted for an H200: "
             f"{1e6 * seconds:.1f} us, bound by {bound}")
@@ -133,7 +134,7 @@ def measure(case, arguments):
     if error is not None and not error <= ERROR_BOUND:
         raise RuntimeError(f"{step.operation} is wrong: relative error {error:.2g}, at most {ERROR_BOUND:g} is allowed")
     cold = sum(roofline.buffer_bytes(case.plan, name) for name in set(step.reads.values()))
-    limits = roofline.peak(driver.gpu().architecture, driver.gpu_size(), precision(arguments.rung))
+    limits = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(arguments.rung))
     reason = limits and roofline.impossible(seconds, step.flop, cold, limits)
     if reason:
         raise RuntimeError(reason)

@@ -13,13 +13,15 @@ import json
 import timing
 from cases import HEADLINES, gpu_rungs
 from ladder.executors import create as executors
+from ladder.training import plan
 
 
 def main(arguments=None):
     arguments = parse(arguments)
     executor, case = executors.create(arguments.rung, 1, "device"), HEADLINES[0]
     steps = arguments.warm_up + 1
-    made, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps)
+    made, arrays = timing.bind(executor, case.network, arguments.rung, arguments.batch, arguments.batch * steps, steps,
+                               multipliers=plan.made_for(arguments.rung))
     for _ in range(arguments.warm_up):
         executor.run(made, arrays)
     executor.synchronize()

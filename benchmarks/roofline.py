@@ -19,7 +19,10 @@ class Ceilings:
     bytes: float
 
 
-H200 = Ceilings("H200", 67e12, 4.3e12)
+THREE_PRODUCTS = "3xtf32"   # of TF32 for one of float32
+# By what products are made of: NVIDIA's numbers, without sparsity.
+H200 = {name: Ceilings(f"H200, {name}", flop, 4.3e12)
+        for name, flop in {"fp32": 67e12, THREE_PRODUCTS: 494e12 / 3, "tf32": 494e12, "bf16": 989e12}.items()}
 MARGIN = 1.1   # factor by which a time may beat the ceilings: of measured ones, because the clock rate varies
 
 # FLOP of a multiprocessor in a clock, with float32 sums and without sparsity; of chips of one architecture the fastest.
@@ -36,16 +39,23 @@ FLOP_PER_CLOCK = {
 }
 
 
-def peak(architecture, size, precision):
+def peak(architecture, size, products):
     """The Ceilings that the clocks and the number of multiprocessors of a GPU (driver.Size) allow, which nothing can beat.
 
-    None for an architecture or a precision that FLOP_PER_CLOCK does not know, or where the driver does not tell the clock.
+    products: key of H200. None for an architecture or products that FLOP_PER_CLOCK does not know, or where the driver does not
+    tell the clock.
     """
-    per_clock = FLOP_PER_CLOCK.get(architecture, {}).get(precision)
+    known = FLOP_PER_CLOCK.get(architecture, {})
+    per_clock = three_products(known) if products == THREE_PRODUCTS else known.get(products)
     if per_clock is None or not size.hertz:
         return None
     moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a clock
-    return Ceilings(f"{architecture}, {precision}", per_clock * size.multiprocessors * size.hertz, moved)
+    return Ceilings(f"{architecture}, {products}", per_clock * size.multiprocessors * size.hertz, moved)
+
+
+def three_products(known):
+    """A third of the rate of TF32; layers too narrow for tensor cores have float32's. known: rates by precision."""
+    return max(known["tf32"] / 3, known["fp32"]) if "tf32" in known else None
 
 
 def step_bytes(plan, step):

@@ -12,7 +12,7 @@ import sys
 import time
 
 import timing
-from cases import LOSS_SCALE, Case, precision
+from cases import LOSS_SCALE, Case, precision, products
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data import normalization
@@ -21,6 +21,7 @@ from ladder.executors.create import COPIES, WAITING
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks, optimizers, weights
+from ladder.rungs.variants import VARIANTS
 from ladder.training import measure_rungs, plan, training
 from ladder.training.inference import Inference
 from timing import roofline
@@ -55,7 +56,7 @@ def ceilings():
     """What this GPU was measured to do at most, and what its clocks allow: by precision, None where that is unknown."""
     executor, gpu = executors.create("gpu_basic", 1), driver.gpu()
     measured = timing.ceilings(executor)
-    peaks = {name: roofline.peak(gpu.architecture, driver.gpu_size(), name) for name in ("fp32", "tf32", "bf16")}
+    peaks = {name: roofline.peak(gpu.architecture, driver.gpu_size(), name) for name in roofline.H200}
     return {"copy_bytes_per_second": measured.bytes, "fp32_flop_per_second": measured.flop,
             "peak_flop_per_second": {name: found and found.flop for name, found in peaks.items()}}
 
@@ -63,7 +64,8 @@ def ceilings():
 def check(case, variant):
     """Parity with the cpu rung and reproducibility of a rung: see measure_rungs.check."""
     case = Case.of(case)
-    return measure_rungs.check(case.network, variant, os.cpu_count(), _references(case.name, case.input_shape, case.options))
+    made = _references(case.name, case.input_shape, case.options, VARIANTS[variant].precision)
+    return measure_rungs.check(case.network, variant, os.cpu_count(), made)
 
 
 def prepare(case, variant):
@@ -79,12 +81,12 @@ def prepare(case, variant):
     made, arrays = _bind(executor, case, variant, steps)
     _prepared[variant] = executor, made, arrays
     timing.laps(executor, made, arrays, min(WARM_UP, steps))
-    peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), precision(variant))
+    peak = roofline.peak(driver.gpu().architecture, driver.gpu_size(), products(variant))
     return {"batch": case.batch, "multiplier": case.multiplier, "precision": precision(variant), "same_bytes_twice": True,
             "step_us": statistics.median(turn(variant, min(WARM_UP, steps))["us"]),
             "flop": made.flop, "bytes": roofline.plan_bytes(made), "launches": sum(len(step.launches) for step in made.steps),
             "floor_us": peak and 1e6 * roofline.floor(made.flop, 0, peak),
-            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200),
+            "predicted_h200_us": 1e6 * roofline.plan_seconds(made, roofline.H200[products(variant)]),
             "planned_bytes": sum(made.bytes_by_kind().values()), "driver_bytes": executor.device_bytes()}
 
 
@@ -101,6 +103,7 @@ def epoch(case, variant):
     case = Case.of(case)
     network, images = case.network, _images(case.network, case.images)
     settings = plan.Settings(network=network, variant=variant, batch_size=case.batch, optimizer=optimizers.Optimizer("adam"),
+                             multipliers=plan.made_for(variant),
                              learning_rate=1e-3, epochs=2)
     run = training.Training(settings, images, normalization.measure("unit", images), weights.initialize(network, 0), 1,
                             "device")
@@ -119,7 +122,7 @@ def extraction(case, variant):
     network = Case.of(case).network
     images = _images(network, ROWS)
     encoder = Inference(network, variant, weights.initialize(network, 0), normalization.measure("unit", images), 1,
-                        until=network.features)
+                        until=network.features, multipliers=plan.made_for(variant))
     for _, values in encoder.batches(images[:256]):
         first = values   # compiles and loads
     started, total = time.perf_counter(), 0
@@ -195,16 +198,16 @@ def forget():
 
 
 @functools.lru_cache(maxsize=1)   # they are gigabytes for a deep network
-def _references(name, input_shape, options):
-    """The cpu rung's results, the same for all rungs."""
-    return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count())
+def _references(name, input_shape, options, precision):
+    """The cpu rung's results, the same for all rungs of a precision."""
+    return measure_rungs.references(networks.build(name, input_shape, **dict(options)), os.cpu_count(), precision)
 
 
 def _bind(executor, case, variant, steps):
     """(plan, arrays) of a training on the case's images."""
-    multiplier = multipliers.find(case.multiplier)
+    chosen = multipliers.ByDirection.everywhere(multipliers.find(case.multiplier))
     return timing.bind(executor, case.network, variant, case.batch, case.images, steps,
-                       multipliers=multipliers.ByDirection(multiplier, multiplier, multiplier),
+                       multipliers=plan.made_for(variant) if chosen.exact else chosen,
                        loss_scale=LOSS_SCALE if case.multiplier == "fp16" else 1)
 
 

@@ -49,7 +49,7 @@ def sections(record, rungs, torch_python):
     yield race_of(LARGE, passed(record, LARGE, rungs) + best_of_torch(record, 2))
     for multiplier in MULTIPLIERS:
         case = dataclasses.replace(MULTIPLIED, multiplier=multiplier)
-        yield race_of(case, passed(record, case, rungs))
+        yield race_of(case, passed(record, case, [rung for rung in rungs if cases.precision(rung) == "fp32"]))
 
 
 def parity(case, rungs):

@@ -31,7 +31,7 @@ __device__ __forceinline__ bool within(int i, int size) { return static_cast<uns
 // A of forward, and of the input gradient (`transposed`). image: x, or dy; rows of A: pixels of y, or of dx.
 template <class Tile, bool transposed, bool wide>
 struct Windows {
-    using Share = AlongK<Tile::M, Tile::THREADS>;
+    using Share = AlongK<Tile, Tile::M>;
     const float* image;
     int height, width, channels, kernel, stride;   // of `image`
     int row[Share::PASSES], column[Share::PASSES], start[Share::PASSES];   // at tap 0; offset of their image
@@ -90,13 +90,16 @@ struct Windows {
         }
         advance(i, j, c, Tile::K);
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::M + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // B of forward: a filter's weights are contiguous along k.
 template <class Tile, bool wide>
 struct Filters {
-    using Share = AlongK<Tile::N, Tile::THREADS>;
+    using Share = AlongK<Tile, Tile::N>;
     const float* weight;
     int filters, length, first, k;
     float held[Share::PASSES][4];
@@ -116,7 +119,10 @@ struct Filters {
         }
         k += Tile::K;
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // ---- operands along their lines
@@ -124,7 +130,7 @@ struct Filters {
 // B of the input gradient: the channels of one tap of one filter are contiguous.
 template <class Tile, bool wide>
 struct Taps {
-    using Share = AlongLines<Tile::N, Tile::THREADS>;
+    using Share = AlongLines<Tile, Tile::N>;
     const float* weight;
     int channels, filters, taps, channel, tap, filter;   // tap, filter: of this thread's first k
     float held[Share::PASSES][4];
@@ -143,13 +149,16 @@ struct Taps {
             for (filter += Share::K_PER_PASS; filter >= filters; filter -= filters) tap++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // A of the weight gradient: the filters of one pixel of dy are contiguous. It also sums its elements, for the bias gradient.
 template <class Tile, bool wide>
 struct Gradients {
-    using Share = AlongLines<Tile::M, Tile::THREADS>;
+    using Share = AlongLines<Tile, Tile::M>;
     const float* dy;
     int filters, filter, pixel, last_pixel;
     float held[Share::PASSES][4], total[4] = {};
@@ -169,12 +178,13 @@ struct Gradients {
             pixel += Share::K_PER_PASS;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::M + PADDED]) {
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++)
 #pragma unroll
             for (int e = 0; e < 4; e++) total[e] += held[pass][e];
-        Share::store(held, tile);
+        Share::store(held, step);
     }
     // The threads' sums of each filter of the tile, added in order. Every thread of the block must call it.
     __device__ __forceinline__ void store_totals(float* dbias, int first_filter) const {
@@ -192,7 +202,7 @@ struct Gradients {
 // B of the weight gradient: the channels of x at tap i, j for one pixel of y are contiguous.
 template <class Tile, bool wide>
 struct Patches {
-    using Share = AlongLines<Tile::N, Tile::THREADS>;
+    using Share = AlongLines<Tile, Tile::N>;
     static constexpr int PLACES = wide ? 1 : 4;   // four neighbours share one tap, or have one each
     const float* x;
     int height, width, channels, out_height, out_width, stride;
@@ -234,7 +244,10 @@ struct Patches {
                 if (++out_row == out_height) out_row = 0, image++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[Tile::N + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // ---- the three directions
@@ -247,21 +260,23 @@ constexpr bool FITS_REGISTERS = wide || Tile::M_THREAD * Tile::N_THREAD < 64;
 template <class Tile>
 __device__ __forceinline__ void write(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD], float* c, int rows, int columns,
                                       int first_m, int first_n) {
-    bool wide = columns % 4 == 0;
+    bool wide = columns % Tile::NEIGHBOURS == 0;
 #pragma unroll
     for (int i = 0; i < Tile::M_THREAD; i++) {
         int m = first_m + Tile::m_of(i);
         if (m >= rows) continue;
 #pragma unroll
-        for (int j = 0; j < Tile::N_THREAD; j += 4) {
+        for (int j = 0; j < Tile::N_THREAD; j += Tile::NEIGHBOURS) {
             int n = first_n + Tile::n_of(j);
             float* to = c + m * columns + n;
-            float quad[4] = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
-            if (wide && n < columns) store(to, quad);
+            float neighbours[Tile::NEIGHBOURS];
+#pragma unroll
+            for (int e = 0; e < Tile::NEIGHBOURS; e++) neighbours[e] = sum[i][j + e];
+            if (wide && n < columns) store(to, neighbours);
             if (!wide)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    if (n + e < columns) to[e] = quad[e];
+                for (int e = 0; e < Tile::NEIGHBOURS; e++)
+                    if (n + e < columns) to[e] = neighbours[e];
         }
     }
 }

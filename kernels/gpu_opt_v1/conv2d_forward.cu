@@ -5,23 +5,29 @@
 // memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
 // multiply-add.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
 // Layouts, float32: x (batch, height, width, channels); weight (filters, kernel, kernel, channels); bias (filters);
 // y (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1. Arrays start at
-// multiples of 16 bytes. Every sum is in the order tap row, tap column, channel, as in gpu_basic, with any tile.
+// multiples of 16 bytes. Every sum is in the order tap row, tap column, channel, as in gpu_basic, with any
+// tile; tensor cores add the products of a step together.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, and WIDE: x and
-// weight are read 16 bytes at a time, for channels that are a multiple of 4.
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
+// WARP_N, those of a warp, and WIDE: x and weight are read 16 bytes at a time, for channels that are a multiple of 4.
 // Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE
+//   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 filters, 128 threads; 128 x 128,
+//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm
 //
 // Bound: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
 // 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
 // shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms. gpu_gemm, at 0.7 of 67 TFLOP/s on
 // 128 of 132 multiprocessors: 0.21 ms.
+// The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 
@@ -32,7 +38,7 @@
 #define THREAD_N 4
 #define WIDE 1
 #endif
-using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+#include "common/tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_forward(
     const float* __restrict__ x, const float* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,

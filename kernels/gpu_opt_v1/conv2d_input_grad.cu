@@ -4,21 +4,28 @@
 // memory and in registers, 16-byte accesses, unrolled loops. With a stride above 1, only 1 in stride x stride of a pixel's
 // products is not zero; the others are computed too. The gradient of a ReLU behind the convolution is already in dy.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
+// Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
+// gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
 // Layouts, float32: dy (batch, out_height, out_width, filters) with out_height = (height + 2 padding - kernel) / stride + 1;
 // weight (filters, kernel, kernel, channels); dx (batch, height, width, channels), 0 where no window reaches. Arrays start at
-// multiples of 16 bytes. Every sum is in the order tap row, tap column, filter, as in gpu_basic, with any tile.
+// multiples of 16 bytes. Every sum is in the order tap row, tap column, filter, as in gpu_basic, with any
+// tile; tensor cores add the products of a step together.
 //
-// Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, and WIDE_DY,
-// WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a multiple of 4.
+// Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
+// WARP_N, those of a warp, and WIDE_DY, WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a
+// multiple of 4.
 // Launches: block (threads of the tile), grid (ceil(pixels of dx / TILE_M) ceil(channels / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 channels
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE_DY and WIDE_WEIGHT
+//   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 channels, 128 threads; 128 x 128,
+//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 channels as gpu_gemm
 //
 // Bound: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm
 // at 0.7 of it: 0.21 ms; 32x32x256 -> 3 filters, 67 MB at 4.3 TB/s and 27 products padded to 32: 0.03 ms.
+// The 9.7 GFLOP on tensor cores: at least 59 us (three TF32 products, 494 TFLOP/s), 20 us (one) or 10 us (bfloat16, 989 TFLOP/s).
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 
@@ -30,7 +37,7 @@
 #define WIDE_DY 1
 #define WIDE_WEIGHT 1
 #endif
-using Tile = GemmTile<TILE_M, TILE_N, THREAD_M, THREAD_N>;
+#include "common/tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,

@@ -129,7 +129,7 @@ struct Images {
 // Output pixels as pixel_of<by_window> numbers them.
 template <class Tile, int lines, Kind kind, bool by_window>
 struct WindowRows {
-    using Share = AlongK<lines, Tile::THREADS>;
+    using Share = AlongK<Tile, lines>;
     const Images<kind> images;
     const int size;
     int image[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // where each window begins
@@ -155,11 +155,12 @@ struct WindowRows {
             images.fetch(held[pass], tap, size, image[pass], top[pass], left[pass]);
         tap.advance(Tile::K, size, images.channels);
     }
-    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) const {
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
         float values[Share::PASSES][4];
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) held[pass].finish(values[pass]);
-        Share::store(values, tile);
+        Share::store(values, step);
     }
 };
 
@@ -173,7 +174,7 @@ struct Filters {
 
 template <class Tile, int lines>
 struct FilterRows {
-    using Share = AlongK<lines, Tile::THREADS>;
+    using Share = AlongK<Tile, lines>;
     const Filters filters;
     const int first;
     Tap tap = {0, 0, 0};
@@ -206,13 +207,16 @@ struct FilterRows {
         }
         tap.advance(Tile::K, filters.size, filters.channels);
     }
-    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // row_step must be size * column_step.
 template <class Tile, int lines>
 struct FilterColumns {
-    using Share = AlongLines<lines, Tile::THREADS>;
+    using Share = AlongLines<Tile, lines>;
     const Filters filters;
     const int channel;
     int tap, filter;   // of this thread's first k
@@ -238,7 +242,10 @@ struct FilterColumns {
             for (filter += Share::K_PER_PASS; filter >= filters.count; filter -= filters.count) tap++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { Share::store(held, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) const {
+        Share::store(held, step);
+    }
 };
 
 // ---- sums over pixels: k runs over pixels [first_pixel, last_pixel) as pixel_of<by_window> numbers them, by_window where an
@@ -258,9 +265,8 @@ __device__ __forceinline__ void write_totals(const float (&total)[4], float* tot
 }
 
 // Store an operand's quads, and add them to the thread's sums.
-template <class Share, Kind kind, int lines>
-__device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PASSES], float (&total)[4],
-                                              float (*tile)[lines]) {
+template <class Share, Kind kind, class Step>
+__device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PASSES], float (&total)[4], Step& step) {
     float values[Share::PASSES][4];
 #pragma unroll
     for (int pass = 0; pass < Share::PASSES; pass++) {
@@ -268,13 +274,13 @@ __device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PA
 #pragma unroll
         for (int e = 0; e < 4; e++) total[e] += values[pass][e];
     }
-    Share::store(values, tile);
+    Share::store(values, step);
 }
 
 // A pixel's channels.
 template <class Tile, int lines, Kind kind>
 struct ChannelColumns {
-    using Share = AlongLines<lines, Tile::THREADS>;
+    using Share = AlongLines<Tile, lines>;
     const Images<kind> images;
     const int channel, last_pixel;
     int pixel;
@@ -303,13 +309,16 @@ struct ChannelColumns {
             pixel += Share::K_PER_PASS;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { store_and_add<Share>(held, total, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) {
+        store_and_add<Share>(held, total, step);
+    }
 };
 
 // A pixel's window on the images; height, width: see pixel_of.
 template <class Tile, int lines, Kind kind, bool by_window>
 struct WindowColumns {
-    using Share = AlongLines<lines, Tile::THREADS>;
+    using Share = AlongLines<Tile, lines>;
     const Images<kind> images;
     const Window window;
     const int height, width, last_pixel;
@@ -348,7 +357,10 @@ struct WindowColumns {
             if (at.row >= down) at.row -= down, at.image++;
         }
     }
-    __device__ __forceinline__ void store(float (*tile)[lines + PADDED]) { store_and_add<Share>(held, total, tile); }
+    template <class Step>
+    __device__ __forceinline__ void store(Step& step) {
+        store_and_add<Share>(held, total, step);
+    }
 };
 
 // ---- results

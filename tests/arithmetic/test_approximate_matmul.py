@@ -9,11 +9,11 @@ import multiplier_references as references
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.approximate_matmul import pack, product
-from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
 from ladder.errors import UserError
 
 TABLE = Table("random", references.random_table(7))
-ALL = [*MULTIPLIERS.values(), TABLE]
+ALL = [*MULTIPLIERS.values(), *FORMATS.values(), TABLE]
 SHAPES = [   # m, k, n
     (1, 1, 1), (1, 5, 1), (3, 4, 16), (5, 7, 17), (2, 64, 40), (4, 65, 256), (3, 131, 300), (9, 130, 5), (70, 9, 2)]
 
@@ -118,7 +118,7 @@ def test_an_empty_sum_is_zero():
     assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (0, 20)
 
 
-@pytest.mark.parametrize("name", ["mit32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", ["mit32", "fp16", "bfloat16"])
 def test_threads_that_divide_the_rows_give_the_same_bytes(name):
     a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
     expected, out, packed = product(a, b, name), np.zeros((64, 90), np.float32), pack(b, name)

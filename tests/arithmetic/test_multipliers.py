@@ -5,11 +5,11 @@ import pytest
 
 import multiplier_references as references
 from ladder.arithmetic import multipliers
-from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply, tabulated
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, tabulated
 from ladder.errors import UserError
 
 BY_FORMULA = [name for name in references.NAMES if name != "exact"]
-FLUSHING = [name for name in BY_FORMULA if name not in ("fp16", "tf32", "bf16")]
+FLUSHING = [name for name in BY_FORMULA if name not in ("fp16", *FORMATS)]
 F = np.float32
 INF, NAN = F(np.inf), F(np.nan)
 PUBLISHED = [   # a, b, exact, mit32, mit16, am32, am16
@@ -22,6 +22,10 @@ PUBLISHED = [   # a, b, exact, mit32, mit16, am32, am16
 ]
 
 
+def multiply(a, b, name):
+    return multipliers.multiply(a, b, FORMATS.get(name, name))
+
+
 def bits(value):
     return int(np.asarray(value, np.float32).view(np.uint32))
 
@@ -30,6 +34,8 @@ def test_the_multipliers_are_those_of_a_stages_parameters(tmp_path):
     assert multipliers.from_params({}, "am32") is multipliers.EXACT and multipliers.EXACT.exact
     everywhere = multipliers.from_params({"multiplier": "am32"}, "am32")
     assert everywhere == multipliers.ByDirection(*[MULTIPLIERS["am32"]] * 3) and not everywhere.exact
+    rounded = multipliers.from_params({"precision": "tf32"}, "exact")
+    assert rounded == multipliers.ByDirection(*[FORMATS["tf32"]] * 3) and not rounded.exact
     some = multipliers.from_params({"multiplier": "fp16", "multiplier_in": ["weight_grad"]}, "fp16")
     assert (some.forward.name, some.input_grad.name, some.weight_grad.name) == ("exact", "exact", "fp16")
     path = tmp_path / "table.bin"
@@ -117,7 +123,7 @@ def test_infinity_times_a_subnormal_is_the_exact_product_too(name):
     assert multiply(F(-1e-45), INF, name) == -INF
 
 
-@pytest.mark.parametrize("name, bits_kept, tie", [("tf32", 10, 1.0), ("bf16", 7, 0.0)])
+@pytest.mark.parametrize("name, bits_kept, tie", [("tf32", 10, 1.0), ("bfloat16", 7, 0.0)])
 def test_formats_of_tensor_cores_round_the_operands_and_not_the_product(name, bits_kept, tie):
     unit = 2.0 ** -bits_kept
     assert multiply(F(1 + unit / 2), F(1), name) == 1 + tie * unit            # a tie: away from zero, or to even
@@ -125,7 +131,7 @@ def test_formats_of_tensor_cores_round_the_operands_and_not_the_product(name, bi
     assert multiply(F(1 + unit / 2 - 2.0 ** -23), F(1), name) == 1
     assert multiply(F(1 + unit), F(1 + unit), name) == 1 + 2 * unit + unit * unit   # not rounded to bits_kept
     assert multiply(F(2.0 ** -130), F(2.0), name) == 2.0 ** -129 and np.signbit(multiply(F(-0.0), F(1), name))
-    assert multiply(F(3.4e38), F(1), name) == (np.inf if name == "bf16" else F(3.4e38).item() // 2 ** 117 * 2 ** 117)
+    assert multiply(F(3.4e38), F(1), name) == (np.inf if name == "bfloat16" else F(3.4e38).item() // 2 ** 117 * 2 ** 117)
     assert bits(multiply(np.uint32(0x7f800001).view(F), F(1), name)) == references.NAN
 
 
@@ -183,7 +189,7 @@ def test_shapes_broadcast_and_other_dtypes_are_refused():
 # ---- names and files
 
 def test_find_knows_every_name_and_suggests_the_nearest(tmp_path):
-    assert [multipliers.find(name).name for name in MULTIPLIERS] == list(references.NAMES)
+    assert [multipliers.find(name).name for name in MULTIPLIERS] == [name for name in references.NAMES if name not in FORMATS]
     with pytest.raises(UserError, match="there is no multiplier 'am23'; it must be exact, .* a table; did you mean am32?"):
         multipliers.find("am23")
     with pytest.raises(UserError, match="there is no multiplier"):

@@ -44,7 +44,7 @@ DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text())
 OF_RUNS = ("compare", "multipliers", "ablation", "features_concatenate")
 # Keys whose valid values the schema does not tell.
 VALID = {
-    "initial_weights": st.just("none"), "multiplier": st.sampled_from(["exact", "am32", "mit16", "fp16", "tf32"]),
+    "initial_weights": st.just("none"), "multiplier": st.sampled_from(["exact", "am32", "mit16", "fp16"]),
     "test_multiplier": st.sampled_from(["same", "exact", "acc16"]),
     "features_layer": st.sampled_from(["auto", "enc1", "enc2", "enc1_pool", "latent", "fc1", "conv1"]),
     **{f"{name}_urls": st.just(DEFAULTS[f"{name}_urls"]) for name in ("mnist", "fashion_mnist", "svhn", "cifar100")},

@@ -10,14 +10,15 @@ import multiplier_references as references
 from compiled import compiled
 from kernel_checks import fused
 from ladder.arithmetic import multipliers
-from ladder.arithmetic.multipliers import MULTIPLIERS, Table, multiply
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
 from ladder.executors.cuda import nvrtc
 
 needs_emulator = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 TABLE = Table("random", references.random_table(7))
 NARROW_TABLE = Table("narrow", references.random_table(3))
-ALL = [*MULTIPLIERS.values(), TABLE, NARROW_TABLE]
+NAMED = {**MULTIPLIERS, **FORMATS}
+ALL = [*NAMED.values(), TABLE, NARROW_TABLE]
 
 KERNELS = """
 #include "common/multiplier.cuh"
@@ -58,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) piece_{name}(const float* a
 #pragma unroll
     for (int i = 0; i < 64; i++) c[i * 256 + threadIdx.x] = sum[i / 8][i % 8];
 }}
-""" for name in (*MULTIPLIERS, "table"))
+""" for name in (*NAMED, "table"))
 
 EXACT = """
 #ifdef WITH
@@ -126,7 +127,7 @@ def test_pieces_are_products_added_in_order(source, multiplier, operands):
 @needs_emulator
 @pytest.mark.parametrize("name", ["am32", "mit16", "random"])
 def test_pieces_around_the_largest_number(source, name):
-    multiplier = MULTIPLIERS.get(name, TABLE)
+    multiplier = NAMED.get(name, TABLE)
     # Finite operands, each piece of one size: its largest magnitudes say whether special cases are looked for.
     mantissas = np.resize(np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23, 1.9375, 1.99, 1.1]), 512)
     a = (mantissas * 2.0 ** (59 + np.arange(512) // 8 % 16))[:, None].astype(np.float32)
@@ -190,7 +191,7 @@ def test_every_multiplier_compiles_without_spilling(tmp_path, architecture):
     path = tmp_path / "every.cu"
     path.write_text(EVERY)
     made = nvrtc.compile_file(path, architecture, multipliers.kernel_defines(TABLE))
-    assert set(made.kernels) == {"products", "pieces", *(f"piece_{name}" for name in (*MULTIPLIERS, "table"))}
+    assert set(made.kernels) == {"products", "pieces", *(f"piece_{name}" for name in (*NAMED, "table"))}
     for name, resources in made.kernels.items():
         assert (resources.spill_bytes, resources.stack_bytes) == (0, 0), name
     assert ".ftz" not in made.ptx

@@ -158,7 +158,8 @@ def test_the_dense_layer_of_small_cnn_reads_the_output_of_its_convolutions():
     assert network.layer(network.features).output_shape == (1, 1, 128)
 
 
-@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "wta_autoencoder", "patch_net"}))
+@pytest.mark.parametrize("name", sorted(set(networks.NETWORKS) - {"autoencoder", "wta_autoencoder", "patch_net",
+                                                                  "autoencoder_classifier"}))
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_classifier_has_a_score_for_each_class_and_features_of_the_last_layer_before_them(name, image):
     network = networks.build(name, image, classes=7)
@@ -189,6 +190,19 @@ def test_alexnet_has_the_filters_of_one_tower_and_its_dense_layers_read_4x4_pixe
 def test_vgg_pads_smaller_images(name):
     network = networks.build(name, MNIST)
     assert network.layer("padded").output_shape == (32, 32, 1) and network.layer("flat").output_shape == (1, 1, 512)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_an_encoder_with_a_head_has_the_autoencoders_encoder_under_its_names(norm):
+    params = {"network": "autoencoder_classifier", "autoencoder_filters": [8, 6], "autoencoder_norm": norm, "head_units": 20,
+              "image": [28, 28, 1], "classes": 7}
+    network, autoencoder = networks.from_params(params), networks.encoder_of(params)
+    encoder = len(network.needed_for("latent"))
+    assert network.layers[:encoder] == autoencoder.layers[:encoder] and network.features == autoencoder.features == "latent"
+    assert network.encoder == autoencoder.encoder and network.fits == autoencoder.fits
+    assert [layer.kind for layer in network.layers[encoder:]] == ["flatten", "dense", "relu", "dense"]
+    assert network.parameters["head.weight"] == (20, 1, 1, 7 * 7 * 6) and network.layers[-1].output_shape == (1, 1, 7)
+    assert networks.encoder_of({"network": "lenet_5", "image": [28, 28, 1]}) is None
 
 
 def test_lenet_5_pads_smaller_images():

@@ -13,15 +13,17 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
+from ladder.network import weights
 from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
-from ladder.store import artifacts
+from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "answered_by",
-        "test_loss", "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
-        "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
-        "seeds", "ablation", "test_scores", "program", "reproduce"]
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
+        "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval", "controls",
+        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
+        "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
+        "program", "reproduce", "targets"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -418,6 +420,73 @@ def test_what_was_measured_on_the_hold_out_images_is_told(tmp_path, monkeypatch,
     assert "hold-out loss" in text and f"{run['train'].metrics['held_out']['loss'][0]:.6g}" in text
 
 
+@pytest.mark.parametrize("losses, said", [([0.2, 0.05], "it fell by 75.0 %"), ([0.2, 0.25], "it rose by 25.0 %")])
+def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_images(digits, monkeypatch, losses, said):
+    monkeypatch.setitem(digits["train"].metrics, "loss", losses)
+    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    fell = 1 - losses[1] / losses[0]
+    assert numbers["loss_change"] == {"first": 0.2, "last": losses[1], "fell": pytest.approx(fell)}
+    assert numbers["reconstruction_loss"] == {"training": losses[1], "test": 0.0123}
+    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    assert f"The loss was 0.2 in the first epoch and {losses[1]} in the last: {said}." in text
+    assert f"On the 360 test images the network of this run has a mean squared error of 0.0123; on the training images it " \
+           f"was {losses[1]} in the last epoch" in text
+
+
+def test_without_a_training_no_loss_has_changed(digits, lenet):
+    untrained = without(digits, "train")
+    assert report_sections.loss_change(untrained) is None and report_sections.reconstruction_loss(untrained) is None
+    assert report_sections.reconstruction_loss(lenet) is None
+
+
+def test_the_time_of_each_pass_is_told_by_epoch(digits):
+    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    assert numbers["seconds_by_pass"] == [{"load": 0.02, "forward": 2.9, "backward": 4.8, "update": 0.1}] * 10
+    found = report_sections.passes_by_epoch(digits["train"])
+    assert found["heads"] == ["load", "forward", "backward", "update"] and len(found["rows"]) == 11
+    assert found["rows"][-1] == {"name": "all", "cells": ["0.2\u202fs", "29\u202fs", "48\u202fs", "1.0\u202fs"]}
+    assert "By pass and epoch" in text_of(page_of(digits))
+
+
+def test_targets_may_name_what_the_summary_has():
+    assert set(targets.METRICS) <= set(KEYS)
+
+
+def test_the_targets_are_told_with_what_was_reached(digits):
+    bounds = [{"metric": "test_accuracy", "at_least": 0.9}, {"metric": "seconds.train", "at_most": 60},
+              {"metric": "reference.largest", "at_most": 1e-4}, {"metric": "loss_change.fell", "at_least": 0.5}]
+    numbers = report.summary(digits, "r0123456789e", {**PARAMS, "targets": bounds})
+    assert [(one["reached"], one["met"]) for one in numbers["targets"]] == [
+        (digits["svm"].metrics["accuracy"], True), (digits["train"].manifest["seconds"], False), (None, False),
+        (numbers["loss_change"]["fell"], True)]
+    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    assert "2 of 4 met." in text
+    accuracy = 100 * digits["svm"].metrics["accuracy"]
+    assert f"test_accuracyat least 90.0 %{accuracy:.1f} %met" in text
+    took = templates.duration(digits["train"].manifest["seconds"]).replace("\u202f", " ")
+    assert f"seconds.trainat most 1 min 0 s{took}not met" in text
+    assert "reference.largestat most 0.0001not measurednot met" in text
+    without_any = report.summary(digits, "r0123456789e", PARAMS)
+    assert without_any["targets"] == [] and "Targets" not in text_of(report.page(digits, without_any))
+
+
+def test_another_rungs_training_is_compared_weight_by_weight(digits, tmp_path):
+    other = synthetic_run.make(tmp_path)["train"]
+    network = report_sections.network(digits)
+    values = weights.of_artifact(other, network)
+    values["dec1.weight"][3, 1, 2, 5] += np.float32(0.5)
+    weights.save(other.folder / "weights.bin", network, values)
+    manifest_files.rewrite(other.folder, spec={**other.manifest["spec"], "params": {
+        **other.manifest["spec"]["params"], "variant": "cpu_sequential"}})
+    run = {**digits, "train_reference": artifacts.Artifact(other.folder)}
+    numbers = report.summary(run, "r0123456789e", PARAMS)
+    found = numbers["reference"]
+    assert (found["variant"], found["tensor"]) == ("cpu_sequential", "dec1.weight")
+    assert found["largest"] == pytest.approx(0.5, rel=1e-6) and found["mean"] == pytest.approx(0.5 / 751_875, rel=1e-6)
+    assert "Of all weights one of dec1.weight differs most, by 0.5;" in text_of(report.page(run, numbers))
+    assert report.summary(digits, "r0123456789e", PARAMS)["reference"] is None
+
+
 def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch):
     assert "Went on" not in text_of(page_of(digits))
     monkeypatch.setitem(digits["train"].manifest, "notes", {"goes_on_from": "t0", "after_step": 1234})
@@ -545,7 +614,7 @@ def test_features_learned_with_labels_are_said_to_be(tmp_path):
 
 
 def test_features_of_the_network_that_classifies_are_said_to_be_learned_with_labels(lenet, digits_page):
-    assert "the output of layer fc2_relu, which was learned with the labels: 8,192 features" in text_of(page_of(lenet))
+    assert "the output of layer fc2_relu, which saw labels in training: 8,192 features" in text_of(page_of(lenet))
     assert report.summary(lenet, "r0123456789e")["features"][0]["learned"] == "with labels"
     plain = text_of(digits_page)
     assert "Labels were also used" not in plain and "Only the SVM uses the labels; the network does not." in plain

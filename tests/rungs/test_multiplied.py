@@ -13,7 +13,7 @@ import plan_checks
 import zoo
 from compiled import compiled
 from ladder.arithmetic import multipliers
-from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection, Table, multiply
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, ByDirection, Table, multiply
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -23,18 +23,16 @@ from ladder.training import parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
-GPU_RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+# Those of tensor cores launch gpu_gemm's kernels for such products: tests/kernels/test_gpu_3xtf32.py.
+GPU_RUNGS = [name for name, variant in VARIANTS.items()
+             if variant.executor == "cuda" and variant.role != "lesson" and variant.oldest < 80]
 RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
 TABLE = Table("random", references.random_table(7))   # asymmetric: the operands' order matters
-ALL = [*MULTIPLIERS.values(), TABLE]
+ALL = [*MULTIPLIERS.values(), *FORMATS.values(), TABLE]
 SOME = [MULTIPLIERS["am16"], MULTIPLIERS["fp16"], TABLE]   # for rungs whose tiles take g++ seconds to compile
 LENGTH = plan.Length(10, 5)
 FILTERS = 70     # more than a tile's width on every rung
 ROUNDED = 5e-3   # largest deviation caused by operands rounded to 8 bits that differ in the last bit
-
-
-def everywhere(multiplier):
-    return ByDirection(multiplier, multiplier, multiplier)
 
 
 def executor(rung):
@@ -46,7 +44,7 @@ def step(rung, multiplier, image, batch):
     network = networks.resolve("two", image, (layers.conv2d("up", FILTERS, kernel=1, padding=0, bias=False),
                                               layers.conv2d("down", 1, kernel=1, padding=0, bias=False)), "up", "mse")
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, gradient_scale="batch",
-                             multipliers=everywhere(multiplier))
+                             multipliers=ByDirection.everywhere(multiplier))
     made = plan.training_plan(settings, plan.Dataset(batch, "float32"), LENGTH, fuse_update=False)
     random = np.random.default_rng(3)
     initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in network.parameters.items()}
@@ -81,7 +79,7 @@ def test_sums_of_one_product_are_that_product_to_the_bit_in_every_direction(rung
 def trained_by_cpu(network, name, loss_scale=1):
     network = zoo.NETWORKS[network]
     return parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["sgd"],
-                        multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+                        multipliers=ByDirection.everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
 
 
 @pytest.mark.parametrize("network, name, loss_scale", [
@@ -91,7 +89,7 @@ def test_networks_train_as_on_the_cpu_rung(rung, network, name, loss_scale):
     """A multiplier is not continuous: another summation order can move an operand across a step."""
     network, reference = zoo.NETWORKS[network], trained_by_cpu(network, name, loss_scale)
     trained = parity.train(network, rung, executor(rung), parity.protocols(network)["sgd"], follow=reference,
-                           multipliers=everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
+                           multipliers=ByDirection.everywhere(MULTIPLIERS[name]), loss_scale=loss_scale)
     deviations = parity.deviations(network, trained, reference)
     assert max(deviations.values()) <= ROUNDED, deviations
 
@@ -129,10 +127,10 @@ def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(run
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_every_launch_is_one_that_the_gpu_accepts(architecture):
     """The multiplier that needs most registers on every rung, and all multipliers on the rung with the largest tile."""
-    choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], MULTIPLIERS.values())]
+    choices = [*itertools.product(GPU_RUNGS, [TABLE]), *itertools.product(["gpu_gemm"], ALL[:-1])]
     for rung, multiplier in choices:
         settings = plan.Settings(network=networks.build("autoencoder"), variant=rung, batch_size=64,
-                                 optimizer=Optimizer("momentum"), multipliers=everywhere(multiplier), loss_scale=2)
+                                 optimizer=Optimizer("momentum"), multipliers=ByDirection.everywhere(multiplier), loss_scale=2)
         made = plan.training_plan(settings, plan.Dataset(50_000, "uint8"), LENGTH)
         for launch in {launch for step in made.steps if "multiplier" in step.attributes or step.operation == "scale"
                        for launch in step.launches if step.layer in ("", "enc2", "dec1")}:

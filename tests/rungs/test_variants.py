@@ -1,13 +1,16 @@
 """Which rung `auto` takes, and the reason why another cannot run here."""
 
+import itertools
 import json
 
 import pytest
 
+from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.machine import driver
 from ladder.rungs import variants
 
+TURING = driver.Gpu("Tesla T4", "sm_75", 15 << 30, 64 << 10)
 H200 = driver.Gpu("NVIDIA H200", "sm_90", 140 << 30, 227 << 10)
 
 
@@ -21,21 +24,26 @@ def machine(monkeypatch):
         monkeypatch.setattr(variants, "_cupy_toolkit", lambda: cupy if "cupy" in installed else None)
         monkeypatch.setattr(variants, "_installed", lambda package: package in installed)
 
-    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", "gpu_basic")   # for any set of rungs
+    default = {**variants.DEFAULT_ON_GPU, "float32": "gpu_basic"}   # for any set of rungs
+    monkeypatch.setattr(variants, "DEFAULT_ON_GPU", default)
     return pretend
 
 
 def first(folder):
     """(variant, reason) of the first choice."""
-    return next(iter(variants.candidates(folder).items()))
+    return next(iter(variants.candidates("float32", folder).items()))
 
 
-def record(folder, fastest, **changes):
-    (folder / variants.RECORD).write_text(json.dumps({"machine": variants.machine() | changes, "fastest": fastest}))
+def record(folder, fastest, precision="float32", **changes):
+    made = {"machine": variants.machine() | changes, "fastest": {precision: fastest}}
+    (folder / variants.RECORD).write_text(json.dumps(made))
 
 
-def test_the_default_rung_exists():
-    assert variants.VARIANTS[variants.DEFAULT_ON_GPU].executor == "cuda"
+def test_the_default_rungs_exist_and_have_no_lower_precision_than_they_are_for():
+    assert set(variants.DEFAULT_ON_GPU) == set(multipliers.PRECISIONS)
+    for precision, variant in variants.DEFAULT_ON_GPU.items():
+        row = variants.VARIANTS[variant]
+        assert row.executor == "cuda" and row.precision in ("float32", precision)
 
 
 def test_auto_is_the_default_of_the_kind_of_machine_before_anything_was_measured(machine, tmp_path):
@@ -69,8 +77,8 @@ def test_a_rung_that_can_no_longer_run_is_not_taken(machine, tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"fastest": "cpu"}', b'{"machine": 1, "fastest": "x"}', b"\xff\xfe\0",
-                                  b"[" * 10**5, b'{"a":' * 10**5, b"1" * 10**5, b'{"machine": {}, "fastest": []}'],
-                         ids=range(10))
+                                  b"[" * 10**5, b'{"a":' * 10**5, b"1" * 10**5, b'{"machine": {}, "fastest": []}',
+                                  b'{"machine": {}, "fastest": {"float32": []}}'], ids=range(11))
 def test_a_damaged_record_is_no_record(machine, tmp_path, data):
     machine(None)
     (tmp_path / variants.RECORD).write_bytes(data)
@@ -85,11 +93,39 @@ def test_a_record_of_a_rung_that_is_gone_is_no_record(machine, tmp_path):
 
 def test_after_the_first_choice_come_the_other_rungs_of_the_gpu_from_the_top_then_the_cpu(machine, tmp_path):
     machine(H200, "cupy")
-    assert list(variants.candidates(tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
+    assert list(variants.candidates("float32", tmp_path)) == ["gpu_basic", "gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "cpu"]
     record(tmp_path, "gpu_opt_v1")
-    assert list(variants.candidates(tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
+    assert list(variants.candidates("float32", tmp_path)) == ["gpu_opt_v1", "gpu_basic", "gpu_gemm", "gpu_opt_v2", "cpu"]
     machine(None, "cupy")
-    assert list(variants.candidates(tmp_path)) == ["cpu"]
+    assert list(variants.candidates("float32", tmp_path)) == ["cpu"]
+
+
+@pytest.mark.parametrize("fastest", ["gpu_opt_v1", "gpu_tf32", "gpu_3xtf32", "cpu"])
+def test_auto_never_takes_a_lower_precision_than_is_asked_for(machine, tmp_path, fastest):
+    machine(H200, "cupy")
+    for recorded, asked in itertools.product(variants.DEFAULT_ON_GPU, variants.DEFAULT_ON_GPU):
+        record(tmp_path, fastest, recorded)
+        taken = variants.candidates(asked, tmp_path)
+        assert {variants.VARIANTS[variant].precision for variant in taken} <= {"float32", asked}
+        assert (next(iter(taken)) == fastest) == (
+            recorded == asked and variants.VARIANTS[fastest].precision in ("float32", asked)
+            or fastest == variants.DEFAULT_ON_GPU[asked])
+
+
+def test_auto_takes_tensor_cores_for_a_lower_precision_on_a_gpu_that_has_them(machine, tmp_path):
+    machine(H200, "cupy")
+    others = ["gpu_gemm", "gpu_opt_v2", "gpu_opt_v1", "gpu_basic", "cpu"]
+    assert list(variants.candidates("tf32", tmp_path)) == ["gpu_tf32", *others]
+    machine(TURING, "cupy")
+    assert list(variants.candidates("tf32", tmp_path)) == others
+
+
+def test_a_gpu_without_tensor_cores_for_a_rung_gets_one_line_and_runs_the_others(machine):
+    machine(TURING, "cupy", "numba")
+    assert variants.unavailable("gpu_tf32") == (
+        "variant gpu_tf32 needs a GPU of sm_80 or newer, and the Tesla T4 here is sm_75; set variant to auto, cpu or "
+        "cpu_sequential")
+    assert variants.unavailable("gpu_gemm") is None
 
 
 @pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [
@@ -148,6 +184,6 @@ def test_auto_takes_neither_a_lesson_nor_an_own_rung(machine, tmp_path, monkeypa
     machine(H200, "cupy")
     monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic", role))
     record(tmp_path, "other")
-    assert variants.uses_gpu("other") and "other" not in variants.candidates(tmp_path)
+    assert variants.uses_gpu("other") and "other" not in variants.candidates("float32", tmp_path)
     monkeypatch.setitem(variants.VARIANTS, "other", variants.Variant("cuda", "", "gpu_basic"))
-    assert next(iter(variants.candidates(tmp_path))) == "other"
+    assert next(iter(variants.candidates("float32", tmp_path))) == "other"

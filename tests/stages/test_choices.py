@@ -26,35 +26,39 @@ RUNS = [
      "augment_flip": True, "features_flip": True, "features_standardize": True, "features_two_polarity": 0.5,
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
-     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True},
+     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True,
+     "features_variant": "cpu_sequential"},
     {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",
      "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
      "features_two_polarity": 0, "features_polarity_scale": "none", "features_pool": 2, "svm_kernel": "linear",
      "svm_backend": "sklearnex", "evaluations": ["knn"], "knn_distance": "euclidean", "data_residency": "device", "holdout": 10,
-     "patience": 1},
+     "patience": 1, "reference_variant": "cpu"},
     {"training": "patches", "patches_atoms": "kmeans", "optimizer": "rmsprop", "schedule": "cosine",
      "features_two_polarity": "none", "features_pool": "none", "features_pca": "none", "features_flip": False,
      "features_standardize": False, "svm_kernel": "poly", "svm_gamma": "auto", "data_residency": "host"},
     {"network": "lenet_5", "training": "gradient", "optimizer": "adam", "multiplier": "am16", "multiplier_in": ["forward"],
      "features_layer": "fc1", "svm_gamma": 0.1},
     {"network": "lenet_5", "multiplier": "fp16", "multiplier_in": ["input_grad"], "test_multiplier": "exact", "steps": 1},
-    {"network": "lenet_5", "multiplier": "tf32", "multiplier_in": ["forward"], "test_multiplier": "bf16", "steps": 1},
-    {"network": "lenet_5", "multiplier": "bf16", "multiplier_in": ["forward"], "test_multiplier": "tf32", "steps": 1},
+    {"network": "lenet_5", "precision": "tf32", "steps": 1}, {"network": "lenet_5", "precision": "bfloat16", "steps": 1},
     {"network": "small_cnn", "multiplier": "mit16", "multiplier_in": ["weight_grad"], "test_multiplier": "acc16", "steps": 1},
     {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
     {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},
     {"network": "lenet_300_100", "steps": 1},
-    {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10},
+    {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10,
+     "reference_variant": "cpu_sequential"},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
            "multiplier": "exact", "feature_map": False, "data_residency": None, "strict_versions": None}
-NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend"}   # of a key, in the parameters
+NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",   # of a key, in the parameters
+         "features_variant": "variant"}
 
 
 def documented():
@@ -64,7 +68,7 @@ def documented():
     left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"),
                 ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"), ("train_limit", "all"),
                 ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-                ("normalization", "zca")}   # the last has a test of its own
+                ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]
@@ -132,6 +136,8 @@ def make(keyed, settings):
     multiplier = settings["multiplier" if keyed.stage == "train" else "test_multiplier"]
     options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings["data_residency"], "monitor": "1",
                "multiplier": multiplier}
+    for parent in keyed.parents.values():
+        make(parent, settings)   # of another chain: the training by another rung
     function = importlib.import_module(stages.RULES[keyed.stage]).make
     inputs = {name: artifacts.Artifact(parent.folder) for name, parent in keyed.parents.items()}
     takes_options = len(inspect.signature(function).parameters) > 3
@@ -145,6 +151,8 @@ def named(chain, key, settings):
     value, params = settings[key], [keyed.spec["params"] for keyed in chain.values()]
     if key in ("evaluations", "controls"):
         return all(any(role in (name, f"svm_{name}") for role in chain) for name in value)
+    if key == "reference_variant":
+        return chain["report"].parents["train_reference"].spec["params"]["variant"] == value
     if key == "feature_map":
         return value == ("map" in chain)
     if key == "test_multiplier":

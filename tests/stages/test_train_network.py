@@ -7,15 +7,17 @@ import pytest
 
 import train_network
 from ladder.arithmetic import randomness
+from ladder.data.normalization import Statistics
 from ladder.machine import runtime
 from ladder.network import networks, weights
 from ladder.store import artifacts, shorter
+from ladder.training.inference import Inference
 from manifest_files import spec
 
 TRAIN, TEST = 90, 20   # with batches of 32 an epoch is three steps, the last one smaller
 BASE = {"variant": "cpu", "image": [8, 8, 3], "training": "gradient", "batch_size": 32, "optimizer": "adam",
         "learning_rate": 1e-2, "seed": 1, "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0,
-        "augment_flip": True, "augment_crop": 0}
+        "augment_flip": True, "augment_crop": 0, "augment_rotate": 0, "augment_colour": 0}
 SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoencoder_norm": False, "gradient_scale": "mean"}
 LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
 FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}
@@ -82,6 +84,8 @@ def test_a_longer_training_ends_in_the_bytes_of_one_from_the_first_step(train, m
         assert rest.metrics[name] == whole.metrics[name], name
     for name in ("loss", "accuracy", "best_epoch") if "patience" in params else ():
         assert rest.metrics["held_out"][name] == whole.metrics["held_out"][name], name
+    assert ("reconstruction_loss" in rest.metrics) == ("classes" not in params)
+    assert all(len(part["seconds_by_pass"]) == part["epochs"] for part in rest.metrics["parts"])
     begun = sum(part["steps"] for part in first.metrics["parts"])
     assert rest.manifest["notes"] == {"goes_on_from": "first", "after_step": begun}
     assert f"going on from first after step {last_steps(first)} of" in caplog.text
@@ -98,6 +102,16 @@ def test_the_cases_stop_early_and_within_an_epoch_where_they_say_so(train):
     params, key, short, _ = CASES["stopped early"]
     stopped = train("stopped", {**params, key: short})
     assert stopped.metrics["epochs"] < short and stopped.metrics["held_out"]["best_epoch"] < stopped.metrics["epochs"]
+
+
+def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that_are_kept(train, inputs):
+    made = train("trained", {**SMALL, "epochs": 2})
+    network, statistics = networks.from_params(SMALL), Statistics.load(inputs["normalized"])
+    model = Inference(network, "cpu", weights.of_artifact(made, network), statistics, 1)
+    images = inputs["normalized"].array("test.npy")
+    errors = [np.square(values - statistics.apply(images[start:start + len(values)]), dtype=np.float64).mean(axis=(1, 2, 3))
+              for start, values in model.batches(images)]
+    assert made.metrics["reconstruction_loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("changes, kept", [({"schedule": "cosine"}, False), ({"patience": 1, "steps": 4}, False),

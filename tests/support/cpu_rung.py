@@ -9,5 +9,6 @@ from ladder.executors.cpu import small
 def perform(executor, operation, **operands):
     dtypes = [value.dtype for role, value in operands.items()
               if isinstance(value, np.ndarray) and role not in small.OTHER_TYPES and value.dtype.kind == "f"]
-    for function, own in cpu_executor.bind([(operation, operands)], dtypes[0] if dtypes else np.float32, executor.threads):
+    steps = [(operation, operands, "")]
+    for function, own, _ in cpu_executor.bind(steps, dtypes[0] if dtypes else np.float32, executor.threads):
         function(executor, **own)

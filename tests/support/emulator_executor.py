@@ -26,7 +26,7 @@ class Executor:
 
     def __init__(self, order="forward"):
         self.order = order
-        self.seconds = {}
+        self.seconds, self.passes = {}, {}
 
     def place(self, arrays):
         return {name: _guarded(np.asarray(array)) for name, array in arrays.items()}
@@ -62,6 +62,13 @@ class Executor:
 def function(launch):
     """The emulated kernel of a launch."""
     return _module(launch).get_function(launch.entry)
+
+
+def zeros(buffer):
+    """An array for a buffer of a plan, aligned as on a GPU, all zero: memory that nothing touches costs nothing."""
+    memory = np.zeros(buffer.bytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start:start + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
 
 
 def _argument(argument, arrays):

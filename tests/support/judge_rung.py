@@ -4,6 +4,8 @@
     runs         every kernel of its own runs in three orders of threads and blocks, every access to memory watched: bounds,
                  races, divergent barriers and whatever else the emulator finds
     trains       five updates of small networks with every kind of layer change the weights as on the cpu rung
+    counts       the time of the autoencoder's training step, predicted from counts (docs/prediction.md), of the rung and of the
+                 one below: faster or slower, neither of which is wrong
 
 The first that fails ends the check with status 1: those after it would only repeat it. "Its own" are the kernels in its folder,
 and launches that the rung below does not make.
@@ -17,8 +19,12 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import count
+import counting
 import cuda_emulator
+import disassembly
 import emulator_executor
 import plan_checks
 import rung_checks
@@ -33,7 +39,7 @@ from ladder.training import parity, plan
 import numpy as np   # isort: skip (after ladder)
 
 NETWORK = networks.build("autoencoder")
-SMALL = 5e-5   # largest deviation, as in tests/rungs/test_ladder.py
+SAME = 0.005   # of a time: less is no difference
 MOST_SHOWN = 250   # characters of a verdict
 
 
@@ -62,7 +68,7 @@ def main():
 
 def verdicts(rung):
     """The Verdicts on a rung up to the first that is not right."""
-    for check in (compiles, runs, trains):
+    for check in (compiles, runs, trains, counts):
         try:
             verdict = check(rung)
         except UserError as error:
@@ -92,7 +98,8 @@ def compiles(rung):
         return Verdict(False, "nothing of its own", f"no network runs a kernel that {below} does not run")
     if not nvrtc.installed():
         return Verdict(True, "compiles", "not checked: NVRTC is not installed (envs/kernels.txt)")
-    for architecture in nvrtc.ARCHITECTURES:
+    architectures = [one for one in nvrtc.ARCHITECTURES if int(one.removeprefix("sm_")) >= variants.VARIANTS[rung].oldest]
+    for architecture in architectures:
         for file in files:
             compiled = nvrtc.compile_file(nvrtc.KERNELS / file[0], architecture, file[1])
             for entry, resources in compiled.kernels.items():
@@ -105,7 +112,7 @@ def compiles(rung):
                     if refused:
                         return Verdict(False, "impossible launch", f"{launch.entry} of {launch.source}, batch {made.batch}: "
                                        f"{refused[0]} ({architecture})")
-    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(nvrtc.ARCHITECTURES)}, without "
+    return Verdict(True, "compiles", f"{_count(len(files), 'file')} of its own for {', '.join(architectures)}, without "
                    "spills; every GPU accepts its launches")
 
 
@@ -128,7 +135,8 @@ def runs(rung):
     """One update of each small network, watched."""
     executor = Watched(rung)
     for network in zoo.NETWORKS.values():
-        parity.train(network, rung, executor, parity.protocols(network)["momentum"], batches=(parity.batch_size(network),))
+        parity.train(network, rung, executor, parity.protocols(network)["momentum"], batches=(parity.batch_size(network),),
+                     multipliers=plan.made_for(rung))
     kernels, networks = _count(len(executor.kernels), "kernel"), _count(len(zoo.NETWORKS), "network")
     return Verdict(True, "runs", f"{kernels} of its own in {networks} and {len(cuda_emulator.ORDERS)} orders of threads: no "
                    "access out of bounds, no race")
@@ -136,24 +144,41 @@ def runs(rung):
 
 def trains(rung):
     """The updates of small networks."""
-    worst = (0.0, "", "")
+    worst, allowed = (0.0, "", ""), rung_checks.SMALL[variants.VARIANTS[rung].precision]
     for name, network in zoo.NETWORKS.items():
-        protocol, reference = parity.protocols(network)["momentum"], reference_of(name)
-        trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference)
+        protocol, reference = parity.protocols(network)["momentum"], reference_of(name, plan.made_for(rung))
+        trained = parity.train(network, rung, emulator_executor.Executor(), protocol, follow=reference,
+                               multipliers=plan.made_for(rung))
         found = parity.deviations(network, trained, reference)
         tensor = max(found, key=lambda one: (not np.isfinite(found[one]), found[one]))
-        if not found[tensor] <= SMALL:
+        if not found[tensor] <= allowed:
             return Verdict(False, "wrong tensor", f"{tensor} of network {name} deviates from the cpu rung's by "
-                           f"{found[tensor]:.1e} of its update, {SMALL:.0e} is allowed")
+                           f"{found[tensor]:.1e} of its update, {allowed:.0e} is allowed")
         worst = max(worst, (found[tensor], tensor, name))
     return Verdict(True, "trains", f"as the cpu rung: {worst[1]} of network {worst[2]} deviates most, by {worst[0]:.1e} of its "
-                   f"update, {SMALL:.0e} is allowed")
+                   f"update, {allowed:.0e} is allowed")
+
+
+def counts(rung):
+    """The predicted time beside that of the rung below."""
+    if not (nvrtc.installed() and disassembly.installed()):
+        return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
+    known = counting.read()["launches"]
+    _, found, row = count.of_rung(rung, known)
+    text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")
+    if (below := variants.VARIANTS[rung].below) is None:
+        return Verdict(True, "counts", text)
+    _, _, other = count.of_rung(below, known | found)
+    ratio = other["microseconds"] / row["microseconds"]
+    kind = "as fast by counts" if abs(ratio - 1) < SAME else "faster by counts" if ratio > 1 else "slower by counts"
+    return Verdict(True, kind, f"{text}; {below} {other['microseconds']:.0f} us, {ratio:.2f} times as long")
 
 
 @functools.cache
-def reference_of(name):
+def reference_of(name, multipliers):
     network = zoo.NETWORKS[name]
-    return parity.train(network, "cpu", executors.create("cpu", os.cpu_count()), parity.protocols(network)["momentum"])
+    return parity.train(network, "cpu", executors.create("cpu", os.cpu_count()), parity.protocols(network)["momentum"],
+                        multipliers=multipliers)
 
 
 # ---- what is the rung's own
@@ -162,7 +187,8 @@ def reference_of(name):
 def plans(rung):
     """A training step of every network, and of the autoencoder at its real batch."""
     made = [rung_checks.training_plan(rung, network, parity.batch_size(network)) for network in zoo.NETWORKS.values()]
-    return [*made, rung_checks.training_plan(rung, NETWORK), plan.inference_plan(NETWORK, rung, 64, plan.Dataset(64, "uint8"))]
+    made.append(rung_checks.training_plan(rung, NETWORK))
+    return [*made, plan.inference_plan(NETWORK, rung, 64, plan.Dataset(64, "uint8"), multipliers=plan.made_for(rung))]
 
 
 def is_own(launch, rung):

@@ -5,9 +5,9 @@ import struct
 
 import numpy as np
 
-NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bf16")
+NAMES = ("exact", "acc16", "am32", "am16", "mit32", "mit16", "fp16", "tf32", "bfloat16")
 NARROW = ("acc16", "am16", "mit16")
-ROUNDED = {"tf32": 10, "bf16": 7}   # bits of mantissa
+ROUNDED = {"tf32": 10, "bfloat16": 7}   # bits of mantissa
 NAN, INFINITY, SIGN = 0x7fc00000, 0x7f800000, 0x80000000
 C = fractions.Fraction(5, 64)
 
@@ -151,7 +151,7 @@ def _half(bits):
 
 
 def _rounded(bits, name):
-    """The number of a float32's bits, rounded in fractions: tf32 away from zero on ties, bf16 to even."""
+    """The number of a float32's bits, rounded in fractions: tf32 away from zero on ties, bfloat16 to even."""
     value = _number(bits)
     if value != value or abs(value) == float("inf") or value == 0:
         return value

@@ -32,7 +32,8 @@ import cuda_emulator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARALLEL = 2
-FILES = {"gpu_gemm": "gpu_opt_v1/conv2d_*.cu"}   # of a rung without kernels of its own
+# Of rungs without kernels of their own.
+FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16"), "gpu_opt_v1/conv2d_*.cu")
 BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [

@@ -75,6 +75,17 @@ def test_peaks_are_those_of_the_datasheets(architecture, size, tflops, bandwidth
     assert found["fp32"].bytes == pytest.approx(bandwidth, rel=0.01)
 
 
+def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
+    assert [cases.products(rung) for rung in ("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16")] == list(roofline.H200)
+    assert [cases.precision(rung) for rung in ("gpu_3xtf32", "gpu_tf32", "gpu_bf16")] == list(cases.PRECISIONS)
+    size = driver.Size(132, 1.98e9, 3.201e9, 6144, 0)
+    found = {architecture: {products: roofline.peak(architecture, size, products) for products in roofline.H200}
+             for architecture in ("sm_75", "sm_86", "sm_90")}
+    assert found["sm_90"]["3xtf32"].flop == pytest.approx(found["sm_90"]["tf32"].flop / 3)
+    assert found["sm_86"]["3xtf32"].flop == found["sm_86"]["fp32"].flop   # what stays on the float32 units is faster there
+    assert found["sm_75"]["3xtf32"] is found["sm_75"]["bf16"] is None
+
+
 def test_what_is_not_known_of_a_gpu_sets_no_limit():
     size = driver.Size(108, 1.41e9, 0, 5120, 0)
     assert roofline.peak("sm_999", size, "fp32") is None

@@ -9,7 +9,7 @@ import fake_cupy
 import small_networks
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.network import networks
-from ladder.training import check_rung, first_use, inference, parity
+from ladder.training import check_rung, first_use, inference, parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 RUNG = "gpu_opt_v1"
@@ -48,6 +48,22 @@ def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
     assert found["device"].startswith("Fake")
     assert found["summary"].startswith("sgd ") and " (at most " in found["summary"]
     assert len(found["extraction"]) == 2 and max(found["extraction"].values()) < 1e-6
+
+
+@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16"])
+def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(gpu, monkeypatch, rung):
+    asked = []
+    right = parity.train
+
+    def train(network, variant, *arguments, multipliers, **more):
+        asked.append((variant, multipliers))
+        return right(network, variant, *arguments, multipliers=multipliers, **more)
+
+    monkeypatch.setattr(parity, "train", train)
+    found = check_rung.check(rung, first_use.described({"network": "small"}, 8), 1)
+    assert found["passed"] and found["summary"].count("(at most 2e-03)") == 2
+    assert {variant for variant, _ in asked} == {"cpu", rung}
+    assert {multipliers for _, multipliers in asked} == {plan.made_for(rung)} != {plan.made_for("cpu")}
 
 
 @pytest.mark.parametrize("updates", [slice(0, 3), slice(3, 6)], ids=["whole batches", "tail batches"])

@@ -37,32 +37,32 @@ def outcomes(monkeypatch):
 def test_auto_takes_the_first_that_passes_and_says_which_it_passes_over(outcomes, tmp_path, caplog):
     faults, made = outcomes
     faults |= {"gpu_opt_v2": "enc2.weight deviates by 0.3", "gpu_gemm": "it hung"}
-    assert first_use.choose("auto", PLAN, tmp_path)[0] == "gpu_opt_v1"
+    assert first_use.choose("auto", "float32", PLAN, tmp_path)[0] == "gpu_opt_v1"
     assert [name for name, _ in made] == ["gpu_opt_v2", "gpu_gemm", "gpu_opt_v1"]
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 and lines[0].startswith(
         "variant gpu_opt_v2 is passed over: enc2.weight deviates by 0.3 (checked now, kept in ")
-    first_use.choose("auto", PLAN, tmp_path)
+    first_use.choose("auto", "float32", PLAN, tmp_path)
     assert len(caplog.records) == 2   # once in a command
 
 
 def test_auto_ends_at_the_cpu(outcomes, tmp_path):
     faults, _ = outcomes
     faults |= {variant: "no" for variant in variants.VARIANTS if variants.uses_gpu(variant)}
-    assert first_use.choose("auto", PLAN, tmp_path)[0] == "cpu"
+    assert first_use.choose("auto", "float32", PLAN, tmp_path)[0] == "cpu"
 
 
 def test_a_command_that_runs_nothing_trusts_a_rung_that_was_never_checked(outcomes, tmp_path, monkeypatch):
     _, made = outcomes
     monkeypatch.delenv(checks.CHECKS)
-    variant, reason = first_use.choose("auto", PLAN, tmp_path)
+    variant, reason = first_use.choose("auto", "float32", PLAN, tmp_path)
     assert variant == "gpu_opt_v2" and reason.endswith("; it is checked before its first use")
     assert made == [("gpu_opt_v2", False)]
 
 
 def test_a_named_rung_is_kept_and_required_by_its_stage(outcomes):
     faults, made = outcomes
-    assert first_use.choose("gpu_basic", PLAN) == ("gpu_basic", "") and made == []
+    assert first_use.choose("gpu_basic", "float32", PLAN) == ("gpu_basic", "") and made == []
     assert first_use.require("gpu_basic", PLAN)["first_use"]["name"] == "gpu_basic"
     faults["gpu_basic"] = "enc2.weight deviates by 0.3"
     with pytest.raises(UserError, match=r"^enc2.weight deviates by 0.3 \(checked now.*variant=auto takes a rung that passes"):

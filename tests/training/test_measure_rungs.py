@@ -45,7 +45,7 @@ def test_the_rungs_of_the_cpu_pass_and_one_is_fastest(summary):
     assert [rung["variant"] for rung in summary["rungs"]] == ["cpu", "cpu_sequential"]
     assert all(rung["passed"] and rung["same_bytes"] for rung in summary["rungs"])
     assert summary["rungs"][0]["parity"]["sgd"]["largest"] == 0 < summary["rungs"][1]["parity"]["sgd"]["largest"]
-    assert summary["fastest"] == min(summary["rungs"], key=lambda rung: rung["step"])["variant"]
+    assert summary["fastest"] == {"float32": min(summary["rungs"], key=lambda rung: rung["step"])["variant"]}
     assert summary["machine"] == variants.machine()
 
 
@@ -73,7 +73,7 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
     wrong.signatures = ()
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_weight_grad", wrong)
     found = small_comparison.compare(NETWORK, ["cpu", "cpu_sequential"])
-    assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == "cpu"
+    assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == {"float32": "cpu"}
     page = parity_page.page(found, "2026-01-31T12:34:56Z")
     assert "cpu_sequential did not pass." in page and "and all results agree" not in page
 
@@ -82,7 +82,7 @@ def test_a_rung_that_gives_nan_fails(monkeypatch):
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", bias := type("", (), {"signatures": ()})())
     type(bias).__call__ = lambda self, dy, dbias: dbias.fill(np.nan)
     found = small_comparison.compare(NETWORK, ["cpu_sequential"])
-    assert not found["rungs"][0]["passed"] and found["fastest"] is None
+    assert not found["rungs"][0]["passed"] and found["fastest"] == {}
 
 
 def test_a_rung_that_is_not_the_same_twice_fails(monkeypatch):
@@ -106,7 +106,7 @@ def test_a_rung_that_stops_is_reported_and_the_others_go_on(monkeypatch):
 
     monkeypatch.setattr(numba_executor.Executor, "run", stop)
     found = small_comparison.compare(NETWORK, ["cpu_sequential", "cpu"])
-    assert found["rungs"][0]["fault"] == "kernels/x.cu:3: no such thing" and found["fastest"] == "cpu"
+    assert found["rungs"][0]["fault"] == "kernels/x.cu:3: no such thing" and found["fastest"] == {"float32": "cpu"}
     assert "<strong>cpu_sequential did not run.</strong> kernels/x.cu:3: no such thing" in parity_page.page(found, "")
 
 
@@ -117,7 +117,7 @@ def test_a_cuda_error_is_a_fault_with_what_to_do_and_the_others_go_on(gpu, monke
     monkeypatch.setattr(cuda_executor.Executor, "run", fail)
     found = small_comparison.compare(NETWORK, ["gpu_basic", "cpu"])
     assert found["rungs"][0]["fault"].startswith("CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was")
-    assert "please report it" in found["rungs"][0]["fault"] and found["fastest"] == "cpu"
+    assert "please report it" in found["rungs"][0]["fault"] and found["fastest"] == {"float32": "cpu"}
     row = page_text.text_of(parity_page.page(found, "")).partition("verdict")[2]
     assert "gpu_basicCUDARuntimeError" in row and "did not run" in row
 
@@ -127,12 +127,13 @@ def test_a_rung_that_ends_its_process_leaves_the_others_alone(monkeypatch, tmp_p
     monkeypatch.setattr(measure_rungs, "__name__", "fake_rungs")
     monkeypatch.setattr(measure_rungs, "GPU_SECONDS", 5)
     monkeypatch.setenv("FAULTS", '{"of_rung gpu_basic": "die", "of_rung gpu_opt_v1": "error 700", "of_rung gpu_gemm": "hang"}')
-    names = ["cpu", "gpu_basic", "gpu_opt_v1", "gpu_gemm", "gpu_opt_v2"]
+    names = ["cpu", "gpu_basic", "gpu_opt_v1", "gpu_gemm", "gpu_opt_v2", "gpu_tf32"]
     with measure_rungs.apart({"network": "small"}, 4, 1) as run:
         found = measure_rungs.compare(NETWORK, names, 4, run)
     assert [rung.get("fault") for rung in found["rungs"]] == [
-        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None]
-    assert found["fastest"] == "gpu_opt_v2"
+        None, "the process was ended by SIGKILL", "RuntimeError: error 700", "it was ended after 5 s", None,
+        None]
+    assert found["fastest"] == {"float32": "gpu_opt_v2", "tf32": "gpu_tf32"}
     processes = [rung["process"] for rung in found["rungs"] if "process" in rung]
     assert len(set(processes)) == 2   # after a failure it is a new one
     assert not any(os.path.exists(f"/proc/{process}") for process in processes)

@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from PIL import Image
 
 import snakemake_server
@@ -21,10 +22,11 @@ from ladder.sources import ROOT
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-           "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "answered_by",
-           "test_loss", "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
-           "confusion", "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations",
-           "seeds", "ablation", "test_scores", "program", "reproduce"]
+           "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
+           "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval",
+           "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement",
+           "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation",
+           "test_scores", "program", "reproduce", "targets"]
 
 
 def copy_project(folder, source=ROOT):
@@ -274,6 +276,36 @@ def test_an_encoder_fitted_to_patches_is_frozen_while_its_decoder_learns_then_tr
     assert artifact(project, "patches") == fit and encoder_bytes(artifact(project, "train")) != encoder_bytes(fit)
     features = json.loads((artifact(project, "features") / "manifest.json").read_text())
     assert features["spec"]["parents"]["weights"] == summary["versions"]["train"]
+
+
+HEADED, FIRST = ("network=autoencoder_classifier", "head_units=10"), 256   # filters of enc1
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_that_encoder(done, tmp_path, frozen):
+    project = shutil.copytree(done, tmp_path / "project")
+    before = json.loads((project / "results/summary.json").read_text())
+    theirs = safetensors_of(project / before["weights"])
+    status, output = run(project, "report", *HEADED, f"initial_weights={before['weights']}", f"freeze_encoder={frozen}")
+    assert status == 0, output
+    summary = json.loads((project / "results/summary.json").read_text())
+    assert list(summary) == SUMMARY and [one["control"] for one in summary["controls"]] == [
+        "svm_start", "linear_pixels", "majority"]
+    assert summary["evaluations"]["svm_start"] == before["test_accuracy"], "the same encoder, the same SVM"
+    initial, trained = (safetensors.numpy.load_file(artifact(project, stage) / "weights.safetensors")
+                        for stage in ("initial", "train"))
+    assert all(np.array_equal(initial[name], theirs[name]) for name in ("enc1.weight", "enc1.bias"))
+    assert np.array_equal(trained["enc1.weight"], theirs["enc1.weight"]) == frozen
+    assert not np.array_equal(trained["head.weight"], initial["head.weight"])
+    page = (project / "results/report.html").read_text()
+    assert ("its features saw labels" in page) != frozen and ("so its features saw no labels" in page) == frozen
+    assert "an autoencoder trained without labels" in page and "on the encoder that it started from" in page
+
+
+def safetensors_of(path):
+    """Name -> array of the encoder's first convolution in a weights.bin of TINY."""
+    values = np.frombuffer(path.read_bytes(), "<f4", offset=8)
+    return {"enc1.weight": values[:FIRST * 27].reshape(FIRST, 3, 3, 3), "enc1.bias": values[FIRST * 27:FIRST * 28]}
 
 
 def test_a_network_that_is_only_fitted_is_not_trained_and_is_listed_with_others(done, tmp_path):

@@ -31,12 +31,15 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
+VARIANTS = "variant", "features_variant", "reference_variant"   # whose choices kernels/README.md describes
+
+
 def test_every_key_and_every_choice_of_it_is_described():
     def described(name, rule):
         text = rule["description"]
         assert text.endswith(".") and text[0] not in " -", name
         for choice in rule.get("enum", rule.get("items", {}).get("enum", rule.get("anyOf", [{}])[0].get("enum", []))):
-            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name == "variant", (name, choice)
+            assert re.search(rf"`{choice}`|{name} {choice}\b", text) or name in VARIANTS, (name, choice)
         for inner, part in rule.get("properties", {}).items():
             described(inner, part)
 
@@ -53,6 +56,8 @@ def test_the_committed_configuration_has_lines_of_at_most_100_columns_and_one_co
 def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
+    assert properties["features_variant"]["enum"] == ["same", *variants.VARIANTS]
+    assert properties["reference_variant"]["enum"] == ["none", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["anyOf"][0]["enum"] == list(networks.NETWORKS)
@@ -104,11 +109,25 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("epochs", -1, "epochs is -1"), ("momentum", 1, "momentum is 1"), ("weight_decay", -1, "weight_decay is -1"),
     ("train_limit", 0, "train_limit is 0, but must be all or a whole number at least 1"),
     ("train_limit", 5000, "digits has 1433 such images"), ("batch_size", 5000, "there are 1433 training images"),
-    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"), ("controls", ["randm"], "did you mean random?"),
+    ("variant", "gpu_opt_v9", "variant is 'gpu_opt_v9', but must be auto"),
+    ("features_variant", "auto", "features_variant is 'auto', but must be same, cpu"),
+    ("features_variant", "gpu_basik", "did you mean gpu_basic?"),
+    ("controls", ["randm"], "did you mean random?"),
     ("cifar10_urls", [], "cifar10_urls is empty"), ("cifar10_urls", ["ftp://x"], "an http, https or file address"),
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("targets", [{"metric": "test_acuracy", "at_least": 0.6}],
+     "the metric 'test_acuracy', but summary.json has no such number; did you mean test_accuracy?"),
+    *(("targets", [wrong], "must be a list of at most 100, each as {metric: test_accuracy, at_least: 0.6} or {metric: sec")
+      for wrong in ({"metric": "test_accuracy"}, {"metric": "loss", "at_least": 1, "at_most": 2}, {"at_least": 1})),
+    ("targets", [{"metric": "loss", "at_last": 1}], "targets has no 'at_last'; did you mean at_least?"),
+    ("targets", [{"metric": "loss", "at_most": "x"}], "targets.at_most is 'x', but must be a number"),
+    ("targets", [{"metric": 7, "at_most": 1}], "targets.metric is 7, but must be a name in summary.json"),
+    ("targets", ["loss < 1"], "targets is 'loss < 1', but must be a metric of summary.json"),
+    ("targets", [{"metric": "loss", "at_most": 1}] * 101, "a list of at most 100"),
+    ("reference_variant", "auto", "reference_variant is 'auto', but must be none, cpu"),
+    ("reference_variant", "cpu", "reference_variant is cpu, but so is the variant of the run"),
     ("patience", 3, "patience is 3, but there is no hold-out set to measure the loss on; set holdout to a number of training "
      "images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
@@ -138,6 +157,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("x" * 300_000, 1, "there is no key 'xxx"), ("two\nlines", 1, r"there is no key 'two\nlines'"),
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
     ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
+    ("augment_rotate", 46, "augment_rotate is 46, but must be a number at least 0 and at most 45"),
+    ("augment_colour", 1, "augment_colour is 1, but must be a number at least 0 and below 1"),
+    ("head_units", 0, "head_units is 0, but must be a whole number at least 1"),
+    ("freeze_encoder", "maybe", "freeze_encoder is 'maybe', but must be true or false"),
     ("input_noise", 1, "input_noise is 1, but must be a number at least 0 and below 1"),
     ("input_noise", -0.1, "input_noise is -0.1, but must be"),
     ("latent_penalty", -1, "latent_penalty is -1, but must be a number at least 0"),
@@ -159,10 +182,16 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("image_size", [2, 32], "image_size is 2, but must be"), ("image_channels", 4, "image_channels is 4, but must be 3 or 1"),
     ("test_share", 0, "test_share is 0, but must be a number above 0 and below 1"), ("test_share", 1, "test_share is 1"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
-     "fp16, tf32, bf16 or the file of a table; did you mean am32?"),
+     "fp16 or the file of a table; did you mean am32?"),
     ("test_multiplier", "mit17", "test_multiplier: there is no multiplier 'mit17'"),
+    ("precision", "bf16", "precision is 'bf16', but must be float32, tf32 or bfloat16"),
+    ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
+     "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
-    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+    ("features_flip", "perhaps", "must be true or false or apart"),
+    ("features_flip", "aprt", "did you mean apart?"),
+    ("features_flip", "apart", "features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:
@@ -245,6 +274,27 @@ def test_names_of_multipliers_in_versions(raw, tmp_path):
     found = resolved(test_multiplier=str(table))
     assert (found["multiplier_identity"], found["test_multiplier"]) == ("exact", str(table))
     assert found["test_multiplier_identity"] == f"table {multipliers.load_table(table).digest}"
+
+
+@pytest.mark.parametrize("key, name", [("multiplier", "am32"), ("test_multiplier", "fp16")])
+def test_a_lower_precision_and_a_multiplier_exclude_each_other(raw, key, name):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {"precision": "tf32", key: name})
+    assert str(caught.value) == (f"config: precision is tf32, but {key} is {name!r}, which says what products are too; set "
+                                 f"precision to float32, or {key} to exact")
+    config.load(raw | {key: name})
+    config.load(raw | {"precision": "tf32", "test_multiplier": "exact"})
+
+
+@pytest.mark.parametrize("variant", variants.VARIANTS)
+def test_a_rung_runs_at_the_precision_that_it_is_made_for_and_one_of_float32_at_any(raw, variant):
+    made_for = variants.VARIANTS[variant].precision
+    for precision in multipliers.PRECISIONS:
+        if made_for in ("float32", precision):
+            config.load(raw | {"variant": variant, "precision": precision})
+        else:
+            with pytest.raises(UserError, match=f"set precision to {made_for}, or variant to auto"):
+                config.load(raw | {"variant": variant, "precision": precision})
 
 
 def test_options_of_the_features_apply_one_after_another(raw):

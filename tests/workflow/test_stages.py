@@ -123,6 +123,31 @@ def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
 
 
+def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
+    extracted = {"features", "features_random"}
+    assert changed(settings, features_variant="cpu_sequential") == extracted | {"svm", "svm_random", "map", "report"}
+    chain = stages.chain(settings | {"features_variant": "cpu_sequential"})
+    for role in extracted:
+        assert chain[role].spec["params"]["variant"] == "cpu_sequential", role
+        assert "workflow/scripts/ladder/executors/sequential.py" in chain[role].spec["sources"]
+    assert chain["train"].spec["params"]["variant"] == "cpu"
+
+
+def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
+    settings = resolved(variant="cpu", reference_variant="cpu_sequential")
+    chain, plain = stages.chain(settings), stages.chain(resolved(variant="cpu"))
+    own, other = chain["train"].spec, chain["report"].parents["train_reference"].spec
+    assert other["params"] == {**own["params"], "variant": "cpu_sequential"} and other["parents"] == own["parents"]
+    assert {role for role in chain if chain[role].version != plain[role].version} == {"report"}
+    assert other in [stages.chain(one)["train"].spec for one in config.every(settings)]   # so that there is a job for it
+    assert not stages.chain(resolved(variant="cpu", reference_variant="cpu_sequential", epochs=0))["report"].parents.keys() & {
+        "train_reference"}
+
+
+def test_targets_are_part_of_the_reports_version_alone(settings):
+    assert changed(settings, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
+
+
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
     lenet = settings | {"network": "lenet_5", "features_layer": None}
     first = ["data", "normalized", "initial", "train", "evaluate"]
@@ -319,6 +344,34 @@ def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
     assert all("seed" in part.parents["weights"].spec["params"] for part in joined.parents.values())
 
 
+HEADED = {"network": "autoencoder_classifier", "features_layer": "latent"}
+
+
+@pytest.mark.parametrize("keys, start", [(FILE, "initial"), ({"training": "patches_then_gradient"}, "patches")])
+def test_an_encoder_with_a_head_is_beside_what_it_started_from(settings, keys, start):
+    chain = stages.chain(settings | HEADED | keys)
+    assert behind(chain, "features") == behind(chain, "evaluate") == "train"
+    assert behind(chain, "features_start") == start and chain["svm_start"].parents["features"] is chain["features_start"]
+    assert behind(chain, "features_random") == ("initial_random" if keys == FILE else "initial")
+    frozen = stages.chain(settings | HEADED | keys | {"freeze_encoder": True})
+    assert behind(frozen, "features") == start and behind(frozen, "evaluate") == "train"
+    assert frozen["features"].version == frozen["features_start"].version == chain["features_start"].version
+    assert frozen["train"].version != chain["train"].version
+    hidden = stages.chain(settings | HEADED | keys | {"features_layer": "head_relu"})
+    assert hidden["features_start"].version == chain["features_start"].version != hidden["features"].version
+
+
+def test_a_head_is_drawn_by_the_seed_over_an_encoder_from_a_file(settings):
+    assert "initial" in changed(settings | HEADED | FILE, seed=2) and "initial" not in changed(settings | FILE, seed=2)
+    assert "features_start" not in stages.chain(settings | HEADED)
+    assert changed(settings, head_units=7, freeze_encoder=True) == set()
+
+
+def test_an_encoder_fitted_to_patches_gets_a_head_alone(settings):
+    chain = stages.chain(settings | HEADED | {"training": "patches"})
+    assert behind(chain, "features") == "patches" and behind(chain, "evaluate") == "train"
+
+
 @pytest.mark.parametrize("none", [{"epochs": 0}, {"steps": 0}])
 def test_without_a_step_the_weights_are_the_initial_ones(settings, none):
     chain = stages.chain(settings | none)
@@ -361,6 +414,16 @@ def test_a_multiplier_counts_where_it_makes_products(settings):
     assert changed(settings, test_multiplier_identity="am32") == {
         "features", "svm", "map", "features_random", "svm_random", "report"}
     assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
+
+
+def test_a_precision_counts_where_products_are_made(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": None}
+    assert changed(lenet, precision="tf32") == {"train", "evaluate", "report"}
+    assert changed(settings, precision="bfloat16") == {
+        "train", "features", "svm", "map", "features_random", "svm_random", "report"}
+    made = stages.chain(settings | {"precision": "tf32"})
+    assert made["train"].spec["params"]["precision"] == made["features"].spec["params"]["precision"] == "tf32"
+    assert "precision" not in stages.chain(settings)["train"].spec["params"]
 
 
 def test_addresses_identify_the_archive_only_without_a_checksum(settings):

@@ -605,7 +605,7 @@ def test_the_rungs_are_compared_on_request(project):
 
 
 def test_auto_selects_the_fastest_rung_of_this_machine_and_says_so(project):
-    record = {"machine": variants.machine(), "fastest": "cpu_sequential"}
+    record = {"machine": variants.machine(), "fastest": {"float32": "cpu_sequential"}}
     (project.folder / "results/parity.json").write_text(json.dumps(record))
     assert "variant auto: cpu_sequential (the fastest that passed on this machine)" in (output := project.snakemake("-n"))
     assert reasons(output)["train"].startswith("variant cpu -> cpu_sequential")

@@ -3,9 +3,9 @@
 params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
 decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, seed, multiplier, multiplier_in, loss_scale (absent if they have no effect); patience
-where there is a hold-out set, which is then measured after every epoch: without a smaller loss for so many epochs (0: never)
-the training stops; with patience the weights are those of the best epoch.
+warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
+loss_scale (absent if they have no effect); patience where there is a hold-out set, which is then measured after every epoch:
+without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
 options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
 table of the parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
@@ -61,10 +61,12 @@ def make(work, inputs, params, options):
     work.write_tensors("history.safetensors", {name: np.concatenate([of[name] for of, _ in parts]) for name in parts[0][0]})
     if shorter.is_kept(params, run.step % run.length.steps_per_epoch == 0):
         work.write_tensors(shorter.STATE, state(run))
+    work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
-        samples = inputs["normalized"].array("test.npy")[:SAMPLES]
-        work.write_array("reconstructions.npy", reconstruct(part, values, samples, statistics, work.threads))
-    work.metrics = joined([measured for _, measured in parts]) | {
+        images = inputs["normalized"].array("test.npy")
+        work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
+        work.metrics["reconstruction_loss"] = HeldOut(part, images, *common).measure(values)[0]
+    work.metrics |= {
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
 
@@ -91,8 +93,9 @@ def settings(network, params, multiplier):
         network=network,
         optimizer=Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
         schedule=schedule,
-        augmentation=plan.Augmentation(params["augment_flip"], params["augment_crop"]),
+        augmentation=plan.Augmentation(**{name: params[f"augment_{name}"] for name in ("flip", "crop", "rotate", "colour")}),
         multipliers=multipliers.from_params(params, multiplier),
+        frozen=network.encoder if params.get("freeze_encoder") else (),
         **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},
         **{key: params[key] for key in ("epochs", "steps", "gradient_scale", "loss_scale") if key in params})
 
@@ -159,6 +162,7 @@ def metrics(run):
         "held_out": held_out_metrics(run.held_out),
         "frozen": list(run.settings.frozen),
         "seconds_by_operation": run.executor.seconds,
+        "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
         "kernels": run.plan.kernel_table,
@@ -179,7 +183,7 @@ def joined(parts):
         for name, seconds in part["seconds_by_operation"].items():
             operations[name] = operations.get(name, 0.0) + seconds
     return {
-        "loss": [loss for part in parts for loss in part["loss"]],
+        **{name: [one for part in parts for one in part[name]] for name in ("loss", "seconds_by_pass")},
         "accuracy": last["accuracy"],
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},

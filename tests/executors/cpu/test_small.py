@@ -27,8 +27,8 @@ class Training:
 
     def calls(self):
         """Names of the functions that a step calls."""
-        steps = ((step.operation, cpu_executor.operands_of(step, self.arrays)) for step in self.plan.steps)
-        return [function.__name__ for function, _ in cpu_executor.bind(steps, np.float32, self.executor.threads)]
+        steps = ((step.operation, cpu_executor.operands_of(step, self.arrays), step.pass_) for step in self.plan.steps)
+        return [function.__name__ for function, *_ in cpu_executor.bind(steps, np.float32, self.executor.threads)]
 
     def run(self):
         for _ in range(STEPS):

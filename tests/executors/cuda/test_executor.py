@@ -441,9 +441,11 @@ def test_seconds_are_those_of_sampled_steps_scaled_to_all_images(pretend, monkey
         launches[one.work] = launches.get(one.work, 0) + len(one.launches)
     assert executor.seconds == pytest.approx({work: 0.001 * 2 * count * 26 / 8 for work, count in launches.items()})
     assert len(gpu.done) == 8 * sum(launches.values())
+    assert set(executor.passes) == {"load", "forward", "backward", "update"}
+    assert sum(executor.passes.values()) == pytest.approx(sum(executor.seconds.values()))
 
-    executor.seconds = {"loss": 5.0, "input": 1.0}   # as after a restart
-    assert executor.seconds == {"loss": 5.0, "input": 1.0}
+    executor.seconds, executor.passes = {"loss": 5.0, "input": 1.0}, {"load": 2.0}   # as after a restart
+    assert (executor.seconds, executor.passes) == ({"loss": 5.0, "input": 1.0}, {"load": 2.0})
     executor.measures_every_step = True
     train(executor)
     assert executor.seconds["loss"] == pytest.approx(5.0 + 0.001 * 8 * launches["loss"])

@@ -185,6 +185,7 @@ static bool on_own_stack(const unsigned char* pointer) {
 
 void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
+    if (counting) return count_access(target, bytes, write, address);
     if (!watching || on_own_stack(pointer)) return;
     Region* region = find(pointer);
     if (!region) {
@@ -198,12 +199,20 @@ void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
     for (size_t number = first; number <= last; number++) check_granule(*region, number, write, address);
 }
 
+void must_be_shared(Site site, const void* pointer, const char* what) {
+    if (!watching) return;
+    Region* region = find(static_cast<const unsigned char*>(pointer));
+    if (!region || region->argument != SHARED) {
+        char kind[40];
+        snprintf(kind, sizeof kind, "bad %s", what);
+        fail(describe(kind, at(site), "takes an address that is not in shared memory"));
+    }
+}
+
 void copy_pending(const void* shared, size_t bytes, bool pending) {
     if (!watching) return;
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
-    if (!region || region->argument != SHARED)
-        fail(describe("bad cp.async", Place{}, "copies to memory that is not shared"));
     for (size_t i = 0; i < bytes; i++) region->granules[pointer + i - region->begin].write.pending = pending;
 }
 

@@ -1,6 +1,6 @@
 // Included before a CUDA C++ file that g++ compiles instead of NVRTC: declares the part of the language that this
-// project's kernels use; runtime.cpp runs the threads, checks.cpp watches their memory accesses. Not modelled: tensor
-// cores, atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
+// project's kernels use; runtime.cpp runs the threads, tensor_cores.cpp their matrix operations, checks.cpp watches their memory accesses.
+// Not modelled: atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
 #pragma once
 #define CUDA_EMULATOR 1
 
@@ -64,6 +64,18 @@ void copy_async(Site, void* shared, const void* global, unsigned bytes, bool val
 void copy_async_commit();
 void copy_async_wait(unsigned groups_left);
 unsigned char* dynamic_shared();
+enum class Precision { BF16, TF32 };
+void load_matrices(Site, unsigned* to, const void* row, unsigned count, bool transposed);
+void multiply_matrices(Site, Precision, float* c, const unsigned* a, const unsigned* b);
+
+// The number of matrices that fill an array.
+template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
+    static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
+    return count;
+}
+inline void multiply_lanes(Site site, Precision precision, float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    multiply_matrices(site, precision, c, a, b);
+}
 
 template <class T> T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
@@ -109,17 +121,38 @@ struct Fault {
     uint64_t address, other_address;   // of code, from where the library was loaded; 0: see file and line
 };
 
+// What the warps of some blocks ask of the memories (counts.cpp). Loads and stores of global memory: requests of a warp,
+// sectors of 32 bytes and lines of 128 that these touch, different bytes that they ask for; of shared memory: requests,
+// wavefronts, and those that no bank conflict caused. missed: sectors of loads that level 1 does not hold.
+struct Traffic {
+    uint64_t requests, sectors, lines, bytes;
+};
+struct SharedTraffic {
+    uint64_t requests, wavefronts, least;
+};
+struct Counts {
+    // Given: whether only to find loops; the lines of level 1 that a block has; the number of accesses that is enough.
+    uint64_t learns, cache_lines, enough;
+    uint64_t warps, accesses, barriers, missed;
+    Traffic loads, stores;
+    SharedTraffic shared_loads, shared_stores;
+};
+
 struct Launch {
     uint32_t grid[3], block[3];
     uint64_t shared_bytes;
     void** arguments;
     uint32_t order;          // 0 forward, 1 reverse, otherwise the seed of a random order
     uint32_t buffer_count;   // 0: run without watching memory
+    uint32_t truncates;      // how tensor cores add, see tensor_cores.cpp
     uint64_t first_block;    // along x; the earlier ones do not run
     const Buffer* buffers;
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;
     Fault* fault;
+    uint64_t sample_count;    // 0: all blocks run
+    const uint32_t* sample;   // numbers of the blocks that run, in this order
+    Counts* counts;           // where to count, or null
 };
 int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
 
@@ -202,5 +235,10 @@ static constexpr int warpSize = 32;
 #define cp_async(bytes, shared, global, valid) emulator::copy_async(EMULATOR_SITE, shared, global, bytes, valid)
 static inline void cp_async_commit() { emulator::copy_async_commit(); }
 template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(groups_left); }
+
+#define ldmatrix(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), false)
+#define ldmatrix_trans(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), true)
+#define mma_bf16(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::BF16, c, a, b)
+#define mma_tf32(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::TF32, c, a, b)
 
 template <class T> static inline T __ldg(const T* address) { return *address; }

@@ -16,7 +16,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from ladder.arithmetic.multipliers import Table, find, to_bf16, to_tf32
+from ladder.arithmetic.multipliers import Table, find, to_bfloat16, to_tf32
 
 PANEL = 256    # columns per panel of B
 DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
@@ -141,7 +141,7 @@ def _halves(b):
 
 
 _NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
-OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves, "tf32": to_tf32, "bf16": to_bf16}
+OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves, "tf32": to_tf32, "bfloat16": to_bfloat16}
 
 
 # ---- products of bit patterns, int32: left(a) once per element of A, times(left(a), b) for each element of B in its row
@@ -216,7 +216,7 @@ def _tf32(value):
 
 
 @compiled
-def _bf16(value):
+def _bfloat16(value):
     bits = _bits(value)
     return value if value != value else _float(np.int32((bits + np.int32(0x7fff) + ((bits >> 16) & ONE)) & UPPER))
 
@@ -227,8 +227,8 @@ def _left_tf32(a, table):
 
 
 @compiled
-def _left_bf16(a, table):
-    return _bf16(_float(a))
+def _left_bfloat16(a, table):
+    return _bfloat16(_float(a))
 
 
 @compiled
@@ -379,8 +379,8 @@ def _any_table(a, b, table):
 # ---- a single product, for loops that multiply one pair at a time
 
 CODES = {name: np.int64(code) for code, name in enumerate((
-    "fp16", "tf32", "bf16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
-FP16, TF32, BF16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
+    "fp16", "tf32", "bfloat16", "acc16", "mit32", "mit16", "am32", "am16", "table"))}
+FP16, TF32, BFLOAT16, ACC16, MIT32, MIT16, AM32, AM16 = (int(code) for code in list(CODES.values())[:-1])
 
 
 def coded(multiplier):
@@ -406,8 +406,8 @@ def single(a, b, multiplier):
         return _half(_half(a) * _half(b))
     if code == TF32:
         return _one_nan(_tf32(a) * _tf32(b))
-    if code == BF16:
-        return _one_nan(_bf16(a) * _bf16(b))
+    if code == BFLOAT16:
+        return _one_nan(_bfloat16(a) * _bfloat16(b))
     if code == ACC16:
         return _any_acc16(a_bits, b_bits, table)
     if code == MIT32:
@@ -492,8 +492,8 @@ def _tf32_sums(table, a, panels, out):
 
 
 @kept
-def _bf16_sums(table, a, panels, out):
-    _sums(_add_products, _left_bf16, _times_exact, table, a, panels, out)
+def _bfloat16_sums(table, a, panels, out):
+    _sums(_add_products, _left_bfloat16, _times_exact, table, a, panels, out)
 
 
 @kept
@@ -558,6 +558,6 @@ def _any_table_sums(table, a, panels, out):
 
 _LOOPS = {   # multiplier -> (loops for finite numbers without overflow, loops for all numbers; None: the same)
     "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "tf32": (_tf32_sums, None),
-    "bf16": (_bf16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
+    "bfloat16": (_bfloat16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
     "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),
     "am32": (_am32_sums, _any_am32_sums), "am16": (_am16_sums, _any_am16_sums), "table": (_table_sums, _any_table_sums)}

@@ -1,7 +1,7 @@
-"""Approximate multipliers: bit-exact models of simplified hardware for the product of two float32 numbers.
+"""What a product of two float32 numbers is: exact, of operands with fewer bits, or a bit-exact model of simplified hardware.
 
-A number is +-(1 + x) 2^e with x in [0, 1). All but `exact` and the last three add the exponents, take the sign as the exclusive
-or of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
+A number is +-(1 + x) 2^e with x in [0, 1). All but `exact`, `fp16` and FORMATS add the exponents, take the sign as the
+exclusive or of the signs and approximate (1 + x)(1 + y). They share their special cases, in this order:
 
     an operand is infinite or NaN         the exact float32 product; a NaN is always 0x7fc00000
     an operand is zero or subnormal       +0
@@ -9,8 +9,8 @@ or of the signs and approximate (1 + x)(1 + y). They share their special cases, 
     the result's exponent is too large    infinity with the product's sign
 
 The first rule that applies counts: infinity times zero is NaN. `fp16` is IEEE arithmetic: half(half(a) * half(b)), rounded to
-nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. `tf32` and `bf16`
-are what tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from
+nearest, ties to even, with IEEE subnormals, signed zeros and infinities; its NaN too is always 0x7fc00000. FORMATS are what
+tensor cores multiply: the float32 product of operands rounded to nearest, to 10 bits of mantissa with ties away from
 zero and to 7 bits with ties to even, with a float32's exponents, subnormals, signed zeros and infinities, and that NaN.
 
     mitchell   x + y < 1: 1 + x + y, else 2 (x + y)                  Mitchell, Computer multiplication ... using binary
@@ -66,8 +66,10 @@ MULTIPLIERS = {name: Multiplier(name, text) for name, text in {
     "mit32": "Mitchell's logarithmic multiplier, 23 bits of mantissa",
     "mit16": "Mitchell's logarithmic multiplier, 7 bits of mantissa",
     "fp16": "IEEE half: operands and product rounded to 10 bits of mantissa and 5 of exponent",
+}.items()}
+FORMATS = {name: Multiplier(name, text) for name, text in {
     "tf32": "TF32: operands rounded to 10 bits of mantissa",
-    "bf16": "bfloat16: operands rounded to 7 bits of mantissa",
+    "bfloat16": "bfloat16: operands rounded to 7 bits of mantissa",
 }.items()}
 
 
@@ -142,6 +144,10 @@ class ByDirection:
     input_grad: object = MULTIPLIERS["exact"]
     weight_grad: object = MULTIPLIERS["exact"]
 
+    @classmethod
+    def everywhere(cls, multiplier):
+        return cls(multiplier, multiplier, multiplier)
+
     @property
     def exact(self):
         """Whether all three are the exact one."""
@@ -150,16 +156,18 @@ class ByDirection:
 
 DIRECTIONS = tuple(field.name for field in dataclasses.fields(ByDirection))
 EXACT = ByDirection()
+# Precision -> what convolutions and dense layers multiply with it: the operands rounded, in all directions; sums are float32.
+PRECISIONS = {"float32": EXACT, **{name: ByDirection.everywhere(multiplier) for name, multiplier in FORMATS.items()}}
 
 
 def from_params(params, name):
-    """The ByDirection of a stage's parameters `multiplier` and `multiplier_in`; EXACT without the former.
+    """The ByDirection of a stage's parameters: `precision`, or `multiplier` and `multiplier_in`; EXACT with neither.
 
     name: argument of find(), used in all directions if there is no `multiplier_in`. Raises UserError as find(), and if the
     file no longer holds the table that the run was planned with.
     """
     if "multiplier" not in params:
-        return EXACT
+        return PRECISIONS[params.get("precision", "float32")]
     if identity(name) != params["multiplier"]:
         raise UserError(f"{name} changed after this run was planned; run it again")
     return ByDirection(**dict.fromkeys(params.get("multiplier_in", DIRECTIONS), find(name)))
@@ -263,8 +271,8 @@ def _tf32(a, b):
     return _float(_bits(to_tf32(a) * to_tf32(b)))
 
 
-def _bf16(a, b):
-    return _float(_bits(to_bf16(a) * to_bf16(b)))
+def _bfloat16(a, b):
+    return _float(_bits(to_bfloat16(a) * to_bfloat16(b)))
 
 
 def to_tf32(values):
@@ -273,7 +281,7 @@ def to_tf32(values):
     return np.where(np.isnan(values), values, ((bits + np.uint32(0x1000)) & np.uint32(0xffffe000)).view(np.float32))
 
 
-def to_bf16(values):
+def to_bfloat16(values):
     """float32 rounded to bfloat16, ties to even, as PTX's cvt.rn.bf16.f32."""
     bits = _bits(values)
     return np.where(np.isnan(values), values, ((bits + np.uint32(0x7fff) + (bits >> 16 & 1)) & UPPER).view(np.float32))
@@ -351,4 +359,4 @@ def _float(bits):
 
 
 FORMULAS = {"exact": _exact, "acc16": _acc16, "am32": _am32, "am16": _am16, "mit32": _mit32, "mit16": _mit16, "fp16": _fp16,
-            "tf32": _tf32, "bf16": _bf16}
+            "tf32": _tf32, "bfloat16": _bfloat16}

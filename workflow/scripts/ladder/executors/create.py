@@ -11,6 +11,7 @@ Interface of an executor:
     fetch(array)             a placed array's values as a NumPy array
     seconds                  {category: seconds spent}; set it to continue from the times of an interrupted run. COPIES of
                              streamed images run beside the other categories; WAITING is the part that does not
+    passes                   {pass of plan.Step: seconds spent}, as `seconds`; COPIES of streamed images are one too
     measures_every_step      True if `seconds` covers all steps, False if it extrapolates from samples; can be set to True
     device(), workspace_bytes()
     launching()              how kernel launches reach a GPU, in words; "" without a GPU

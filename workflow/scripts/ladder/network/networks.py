@@ -165,6 +165,18 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0,
             "fits": tuple(fits)}
 
 
+def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, units=128):
+    """The encoder of `autoencoder` with a head of a dense layer of `units`, ReLU, and the scores; trained with labels.
+
+    Its encoder's parameters have the names that they have in the autoencoder, from whose weights it can start.
+    """
+    table = autoencoder(input_shape, classes, filters, norm)
+    names = [layer.name for layer in table["layers"]]
+    encoder = table["layers"][:names.index(table["features"]) + 1]
+    head = flatten("flat"), dense("head", units), relu("head_relu"), dense("scores", classes)
+    return {**_classifier(table["features"], *encoder, *head), "fits": table["fits"]}
+
+
 def wta_autoencoder(input_shape, classes, filters=1024, kernels=(5, 5), winners=1, lifetime=0.2, noise=0.0):
     """One convolution, a sparse code of its winners, and a linear decoder (Makhzani and Frey, 2015).
 
@@ -372,17 +384,23 @@ def _classifier(features, *layers):
 
 
 NETWORKS = {
-    "autoencoder": autoencoder, "wta_autoencoder": wta_autoencoder, "lenet_300_100": lenet_300_100, "lenet_5": lenet_5,
-    "small_cnn": small_cnn, "alexnet": alexnet, **{f"vgg{depth}": vgg(depth) for depth in VGGS},
+    "autoencoder": autoencoder, "wta_autoencoder": wta_autoencoder, "autoencoder_classifier": autoencoder_classifier,
+    "lenet_300_100": lenet_300_100, "lenet_5": lenet_5, "small_cnn": small_cnn,
+    "alexnet": alexnet, **{f"vgg{depth}": vgg(depth) for depth in VGGS},
     **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
 }
 # Network -> its options: keyword of its table -> key of the configuration.
 OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "noise": "input_noise",
                            "penalty": "latent_penalty"},
+           "autoencoder_classifier": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
            "patch_net": {"filters": "patch_net_filters"},
            **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
+
+
+# Network with a head -> the network whose encoder it has, and can start from.
+HEADED = {"autoencoder_classifier": "autoencoder"}
 
 
 def build(name, input_shape=CIFAR, classes=CLASSES, **options):
@@ -402,6 +420,11 @@ def from_params(params):
         return from_table(params["network"], tuple(params["image"]), params["table"])
     options = {keyword: params[key] for keyword, key in OPTIONS.get(params["network"], {}).items() if key in params}
     return build(params["network"], tuple(params["image"]), params.get("classes", CLASSES), **options)
+
+
+def encoder_of(params):
+    """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
+    return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
 
 
 def from_table(name, input_shape, table):

@@ -111,6 +111,14 @@ def read(path, network):
         return {name: found[name].astype(np.float32) for name in wanted}
 
 
+def is_of(path, network):
+    """Whether the file holds the weights of this network; raises UserError if it is no weights file at all."""
+    found, wanted = contents(path), _file_shapes(network)
+    if isinstance(found, np.ndarray):
+        return len(found) == value_count(network)
+    return {name: array.shape for name, array in found.items()} == wanted
+
+
 def contents(path):
     """What a weights file holds by itself: all values in a row, float32, of a weights.bin; name -> array of safetensors.
 

@@ -1,15 +1,16 @@
 """The page of the comparison of rungs (training/measure_rungs.py)."""
 
 from ladder.pages import templates
+from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
-def page(summary, made):
-    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest."""
-    return templates.render("parity.html", context(summary, made))
+def page(summary, made, predictions=()):
+    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest; predictions: see rungs/counted.py."""
+    return templates.render("parity.html", context(summary, made, dict(predictions)))
 
 
-def context(summary, made):
+def context(summary, made, predictions):
     """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     return {
@@ -18,17 +19,21 @@ def context(summary, made):
         "failed": [rung["variant"] for rung in ran if not rung["passed"]],
         "devices": sorted({rung["device"] for rung in ran}),
         "protocols": ran[0]["parity"] if ran else {},
-        "checks": [_check_row(rung) for rung in ran],
+        "checks": [_check_row(rung, ran[0]) for rung in ran],
+        "rounded": [rung["variant"] for rung in ran if rung["precision"] != "float32"],
         "times": _step_bars(ran),
         "work": _work_table(ran),
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
+        "predicted": _predicted_table(summary, ran, predictions), "predicted_case": CASE,
     }
 
 
-def _check_row(rung):
-    cells = [{"text": f"{one['largest']:.1e}", "share": one["largest"] / one["tolerance"], "tensor": one["tensor"]}
-             for one in rung["parity"].values()]
+def _check_row(rung, first):
+    """limit: the tolerance where it is another one than the table's head has."""
+    cells = [{"text": f"{one['largest']:.1e}", "share": one["largest"] / one["tolerance"], "tensor": one["tensor"],
+              "limit": f"at most {one['tolerance']:.0e}" if one["tolerance"] != first["parity"][name]["tolerance"] else ""}
+             for name, one in rung["parity"].items()]
     return {"variant": rung["variant"], "reference": rung["variant"] == REFERENCE, "cells": cells,
             "same_bytes": rung["same_bytes"], "passed": rung["passed"]}
 
@@ -39,7 +44,12 @@ def _step_bars(ran):
     reference = next((rung["step"] for rung in ran if rung["variant"] == REFERENCE), None)
     return [{"name": rung["variant"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
              "text": milliseconds(rung["step"]),
-             "note": f"{reference / rung['step']:.2g}× {REFERENCE}" if reference else ""} for rung in ran]
+             "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else ""} for rung in ran]
+
+
+def _times(ratio):
+    """A ratio with two digits: '0.018', '1.5', '180'."""
+    return f"{float(f'{ratio:.2g}'):g}"
 
 
 def _work_table(ran):
@@ -76,6 +86,14 @@ def _kernel_table(ran):
                for rung in ran]
     layers = [layer for one in ran[0]["kernels"] for layer in one["layers"]] if ran else []
     return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
+
+
+def _predicted_table(summary, ran, predictions):
+    """Rows by rung: the prediction, and the time that was measured of the same step here, "" if none was."""
+    same_step = (summary["network"], summary["batch"]) == CASE
+    measured = {rung["variant"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
+    return [{"variant": variant, "text": milliseconds(microseconds / 1000), "bound": bound,
+             "measured": measured.get(variant, "")} for variant, (microseconds, bound) in predictions.items()]
 
 
 def milliseconds(value):

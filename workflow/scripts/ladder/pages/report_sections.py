@@ -11,7 +11,7 @@ from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import charts, figures, intervals, roles, templates
-from ladder.store import first_use, lineage
+from ladder.store import first_use, lineage, targets
 
 SAMPLES = 8        # training images shown per class
 FEW_CLASSES = 20   # more classes are folded, and only the worst of them are in the confusion matrix
@@ -54,6 +54,23 @@ def first_uses(inputs):
 def start(inputs):
     """The file whose weights the run started from, {"file", "sha256"}; None if they were random."""
     return lineage.start_file(inputs["initial"].manifest)
+
+
+def head(inputs):
+    """How labels trained a network with a head (networks.HEADED): {"start", "frozen"}; None for another or no training.
+
+    start: how its encoder was made before, 'fitted', 'given' by a file, or 'untrained'; frozen: whether it stayed as it was.
+    """
+    params = inputs["train"].manifest["spec"]["params"] if "train" in inputs else {}
+    if params.get("network") not in networks.HEADED:
+        return None
+    return {"start": "fitted" if "patches" in inputs else "given" if start(inputs) else "untrained",
+            "frozen": params["freeze_encoder"] or params["training"] == "patches"}
+
+
+def without_labels(inputs):
+    """Whether the encoder of a network with a head had seen no labels before: it was fitted, or is an autoencoder's."""
+    return "patches" in inputs or inputs["initial"].metrics.get("part") is not None
 
 
 def network(inputs):
@@ -261,6 +278,56 @@ def held_out(inputs):
     steps = inputs["train"].tensors("history.safetensors")["held_out_steps"]
     return {"step": steps.tolist(), **found, "patience": params["patience"],
             "epochs_at_most": metrics["epochs_at_most"], "stopped": metrics["epochs"] < metrics["epochs_at_most"]}
+
+
+def loss_change(inputs):
+    """The training loss of the first and of the last epoch, and by which share of the first it fell (less than 0: it rose).
+
+    {"first", "last", "fell"}; None if nothing was trained or the first one is 0.
+    """
+    losses = inputs["train"].metrics["loss"] if "train" in inputs else [0]
+    return {"first": losses[0], "last": losses[-1], "fell": 1 - losses[-1] / losses[0]} if losses[0] else None
+
+
+def reconstruction_loss(inputs):
+    """Mean squared error of the reconstructions, of normalised values: {"training": in the last epoch, "test": afterwards}.
+
+    None if the training reconstructed nothing.
+    """
+    tested = inputs["train"].metrics.get("reconstruction_loss") if "train" in inputs else None
+    return None if tested is None else {"training": inputs["train"].metrics["loss"][-1], "test": tested}
+
+
+def reference(inputs):
+    """How far the final weights are from those that another rung has made from the same start, element by element.
+
+    {"variant", "largest": |w - w_reference|, "tensor": where, "mean": of all elements}; None without such a training.
+    """
+    if "train_reference" not in inputs or "train" not in inputs:
+        return None
+    mine, other = (weights.of_artifact(inputs[role], network(inputs)) for role in ("train", "train_reference"))
+    away = {name: np.abs(values.astype(np.float64) - other[name]) for name, values in mine.items()}
+    tensor = max(away, key=lambda name: away[name].max())
+    return {"variant": inputs["train_reference"].manifest["spec"]["params"]["variant"], "tensor": tensor,
+            "largest": float(away[tensor].max()), "mean": float(np.concatenate([one.ravel() for one in away.values()]).mean())}
+
+
+# First part of a metric -> its numbers in words; accuracies are percentages, others have four digits.
+WORDS = {"seconds": templates.duration, "peak_memory_bytes": templates.size, "per_class": templates.percent,
+         "layer_movement": templates.small_percent}
+
+
+def target_rows(judged):
+    """Rows of the table of targets (store/targets.py): [{"metric", "bound", "reached", "verdict"}]."""
+    rows = []
+    for target in judged:
+        metric, (bound, value) = target["metric"], next((one, target[one]) for one in targets.BOUNDS if one in target)
+        words = templates.percent if "accuracy" in metric else WORDS.get(metric.partition(".")[0], "{:.4g}".format)
+        reached = target["reached"]
+        rows.append({"metric": metric, "bound": f"{bound.replace('_', ' ')} {words(value)}",
+                     "reached": "not measured" if reached is None else words(reached),
+                     "verdict": "met" if target["met"] else "not met"})
+    return rows
 
 
 def _scored_images(inputs):
@@ -478,6 +545,19 @@ def copies(metrics):
         return None
     return {"took": templates.duration(took), "waited": templates.duration(waited),
             "hidden": templates.percent(1 - min(1, waited / took))}
+
+
+PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+
+
+def passes_by_epoch(train):
+    """{"heads", "rows"}: the seconds of each pass in each epoch and, last, in all; None if none were measured."""
+    epochs = train.metrics.get("seconds_by_pass", [])
+    heads = [name for name in PASSES if any(name in epoch for epoch in epochs)]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in epochs) for name in heads}
+    named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
+    rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
+    return {"heads": heads, "rows": rows} if heads else None
 
 
 def operation_times(train):

@@ -7,10 +7,10 @@ from ladder.store import lineage
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
 STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
           "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
-          "evaluate": "evaluate"}
+          "train_reference": "train, reference", "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "svm": "svm", "linear": "linear", "ridge": "ridge",
             "knn": "knn"}
-CONTROLS = dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))
+CONTROLS = {"start": "encoder at the start", **dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))}
 TITLES = {
     **STAGES, **REPEATED,
     **{f"{role}_{control}": f"{title}, {encoder}" for control, encoder in CONTROLS.items() for role, title in REPEATED.items()},
@@ -21,7 +21,7 @@ CONTROL_TITLES = {title for role, title in TITLES.items() if "_" in role}
 # In tables of accuracies: head of a role -> classifier, and its tail -> encoder.
 CLASSIFIERS = {"evaluate": "the network itself", "svm": "SVM", "linear": "linear", "ridge": "kernel ridge",
                "knn": "nearest neighbours"}
-ENCODERS = ("", "_random", "_pixels")
+ENCODERS = ("", "_start", "_random", "_pixels")
 
 # The classifiers of features that can judge a run, in sentences; `The` and `A` begin one.
 Judge = collections.namedtuple("Judge", "name the The a A")
@@ -32,7 +32,8 @@ JUDGES = {"svm": Judge("SVM", "the SVM", "The SVM", "an SVM", "An SVM"),
 # weights, {judge}: the judge's name.
 AUTOENCODER = {"": ("{made} encoder", "this run"), "_random": ("Untrained encoder", "control"),
                "_pixels": ("Raw pixels", "control")}
-CLASSIFYING = {"": ("{judge}, {made} network", "its features"), "_random": ("{judge}, untrained network", "control"),
+CLASSIFYING = {"": ("{judge}, {made} network", "its features"), "_start": ("{judge}, encoder at the start", "control"),
+               "_random": ("{judge}, untrained network", "control"),
                "_pixels": ("{judge}, raw pixels", "control")}
 
 
@@ -50,7 +51,7 @@ def title(role):
 
 def encoder(tail, made):
     """The encoder of a role's tail in tables; made: how the run got its weights, 'trained'."""
-    return {"": made, "_random": "untrained", "_pixels": "raw pixels"}[tail]
+    return {"": made, "_start": "at the start", "_random": "untrained", "_pixels": "raw pixels"}[tail]
 
 
 def _whole(role):

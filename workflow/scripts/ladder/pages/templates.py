@@ -18,6 +18,7 @@ TEMPLATES = sources.ROOT / "workflow/report"
 NARROW_SPACE = "\N{NARROW NO-BREAK SPACE}"
 # Networks whose key is not the common name.
 NETWORKS = {"autoencoder": "An autoencoder", "wta_autoencoder": "A winner-take-all autoencoder",
+            "autoencoder_classifier": "An autoencoder’s encoder with a head",
             "lenet_300_100": "LeNet-300-100", "lenet_5": "LeNet-5", "small_cnn": "A small CNN", "patch_net": "A patch network",
             "alexnet": "AlexNet"}
 DATASETS = {"digits": "handwritten digits", "cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST",

@@ -11,7 +11,10 @@ from ladder.store import lineage
 
 # Control -> (its name in a sentence, its name and note in the chart), in the order of the sentence.
 OF_FEATURES = {"_random": ("the untrained encoder", "Untrained encoder"), "_pixels": ("raw pixels", "Raw pixels")}   # by tail
-OF_CLASSIFIER = {"linear_pixels": ("a linear classifier of raw pixels", "Linear, raw pixels")}
+OF_CLASSIFIER = {
+    **{f"{judge}_start": (f"{named.a} on the encoder that it started from", f"{named.name}, encoder at the start")
+       for judge, named in roles.JUDGES.items()},
+    "linear_pixels": ("a linear classifier of raw pixels", "Linear, raw pixels")}
 MAJORITY = ("the most frequent class alone", "Most frequent class")
 MADE = {"trained": "training", "fitted": "fitting to patches", "given": "using these weights",
         "untrained": "using random weights"}
@@ -31,8 +34,9 @@ def numbers(inputs):
 
 def controls(inputs):
     """The controls that the run has, by role, and 'majority' for a network that classifies or where there is no other one."""
-    of_features = [f"{lineage.judge(inputs)}{tail}" for tail in OF_FEATURES]
-    found = [role for role in (OF_CLASSIFIER if "evaluate" in inputs else of_features) if role in inputs]
+    judge = lineage.judge(inputs)
+    of_features, of_classifier = [f"{judge}{tail}" for tail in OF_FEATURES], [f"{judge}_start", "linear_pixels"]
+    found = [role for role in (of_classifier if "evaluate" in inputs else of_features) if role in inputs]
     return [*found, "majority"] if "evaluate" in inputs or not found else found
 
 
@@ -116,6 +120,9 @@ def _names(control):
 def conclusion(inputs, found):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
     by_name, judge = {control["control"]: control for control in found["controls"]}, lineage.judge(inputs)
+    if start := by_name.get(f"{judge}_start"):
+        return _said(start, "training with labels helped", "nothing shows that training with labels helped",
+                     f"{roles.JUDGES[judge].the} is better")
     pixels = by_name.get(f"{judge}_pixels")
     worse = pixels and not difference(pixels).luck and pixels["difference"] < 0
     if random := by_name.get(f"{judge}_random"):

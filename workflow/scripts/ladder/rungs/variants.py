@@ -1,9 +1,10 @@
 """The ladder: all rungs, the executor of each, and whether this machine can run it. Standard library only.
 
 `auto` is the fastest rung that passed the parity protocol on this machine, as `snakemake results/parity.html` recorded it in
-results/parity.json. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that fails its check before
-the first use (training/first_use.py) is passed over for the next one: the other GPU rungs from the top of the ladder, then cpu.
-Only a rung of VARIANTS with role "rung" is taken: a lesson is there to be read, and an own rung has to be named.
+results/parity.json for each precision. Without that record it is DEFAULT_ON_GPU if a GPU can run it, else cpu. A rung that
+fails its check before the first use (training/first_use.py) is passed over for the next one: the rungs that run on any GPU,
+from the top of the ladder, then cpu. None has a lower precision than is asked for, and only a rung of VARIANTS with role "rung"
+is taken: a lesson is there to be read, and an own rung has to be named.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from ladder.sources import ROOT
 
 OLDEST_GPU = 75   # compute capability 7.5: sm_75
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
-DEFAULT_ON_GPU = "gpu_opt_v2"
+DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16"}   # by precision
 RECORD = "parity.json"   # in results/
 ROW = "rung.toml"         # of an own rung, in its folder below kernels/
 
@@ -32,12 +33,16 @@ class Variant:
     """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
 
     below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs).
+    oldest: the least compute capability of a GPU that runs it, 80 for 8.0; precision: key of multipliers.PRECISIONS, what the
+    rung is made for. A rung for float32 can round the operands of its products to any; another takes no plan but its own.
     """
 
     executor: str
     technique: str
     below: str | None = None
     role: str = "rung"
+    oldest: int = OLDEST_GPU
+    precision: str = "float32"
 
 
 VARIANTS = {
@@ -45,13 +50,24 @@ VARIANTS = {
                             "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
     "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
     "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
+    "gpu_shared": Variant("cuda", "tiles of convolutions in shared memory", below="gpu_basic", role="lesson"),
+    "gpu_registers": Variant("cuda", "4x4 results in the registers of each thread", below="gpu_shared", role="lesson"),
+    "gpu_wide": Variant("cuda", "accesses of 16 bytes to global and shared memory", below="gpu_registers", role="lesson"),
+    "gpu_split_k": Variant("cuda", "weight gradients summed in parts by blocks (split-K)", below="gpu_wide", role="lesson"),
+    "gpu_fused": Variant("cuda", "the ReLU behind a convolution as part of it", below="gpu_split_k", role="lesson"),
     "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
                                   "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
-                                  "updates", below="gpu_basic"),
+                                  "updates", below="gpu_fused"),
     "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
                                   "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread", below="gpu_opt_v1"),
+    "gpu_3xtf32": Variant("cuda", "products on tensor cores: three of TF32 operands for one of float32", below="gpu_gemm",
+                          oldest=80),
+    "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32", oldest=80,
+                        precision="tf32"),
+    "gpu_bf16": Variant("cuda", "bfloat16 operands, 2 bytes each in shared memory, read as matrices (ldmatrix), for precision "
+                                "bfloat16", below="gpu_tf32", oldest=80, precision="bfloat16"),
 }
 
 
@@ -71,7 +87,8 @@ def _own_rung(path):
         raise UserError(f"{place}: {one_line(error, 150)}") from error
     if row.keys() != {"technique", "below"} or not all(isinstance(value, str) for value in row.values()):
         raise UserError(f"{place}: it must have the texts technique and below, and nothing else")
-    return Variant("cuda", row["technique"], row["below"], "own")
+    made_for = VARIANTS.get(row["below"], Variant("cuda", ""))
+    return dataclasses.replace(made_for, technique=row["technique"], below=row["below"], role="own")
 
 
 VARIANTS |= _own_rungs()
@@ -97,13 +114,22 @@ def rung(variant):
     return importlib.import_module(f"ladder.rungs.{variant}")
 
 
-def candidates(results="results"):
+def candidates(precision, results="results"):
     """Variant -> why, of all that `auto` may take on this machine, the first choice first: see the module docstring."""
-    fastest = _recorded(pathlib.Path(results, RECORD))
+    fastest = _recorded(pathlib.Path(results, RECORD), precision)
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     found = {fastest: "the fastest that passed on this machine"} if fastest else {}
-    rungs = [DEFAULT_ON_GPU, *filter(is_for_auto, reversed(VARIANTS))] if no_gpu() is None else []
-    return found | {variant: advice for variant in [*filter(uses_gpu, rungs), "cpu"] if variant not in found}
+    rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(VARIANTS))] if no_gpu() is None else []
+    return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _too_old(variant)}
+
+
+def _runs_on_any_gpu(variant):
+    """Whether `auto` tries it before anything was measured: which GPU gains by tensor cores, only a measurement tells."""
+    return is_for_auto(variant) and uses_gpu(variant) and VARIANTS[variant].oldest == OLDEST_GPU
+
+
+def _fits(variant, precision):
+    return VARIANTS[variant].precision in ("float32", precision)
 
 
 def machine():
@@ -119,7 +145,7 @@ def available():
 
 def unavailable(variant):
     """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
-    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)()
+    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _too_old(variant)
     if reason is None:
         return None
     others = [name for name, other in VARIANTS.items() if other.executor in ("numpy", "numba") and name != variant
@@ -138,9 +164,17 @@ def no_gpu():
     if newest and toolkit > newest[0]:
         return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
                 "at most; update the driver")
+    return _older_than(OLDEST_GPU)
+
+
+def _too_old(variant):
+    return _older_than(VARIANTS[variant].oldest) if VARIANTS[variant].executor == "cuda" else None
+
+
+def _older_than(oldest):
     gpu = driver.gpu()
-    if int(gpu.architecture.removeprefix("sm_")) < OLDEST_GPU:
-        return f"needs a GPU of sm_{OLDEST_GPU} or newer, and the {gpu.name} here is {gpu.architecture}"
+    if int(gpu.architecture.removeprefix("sm_")) < oldest:
+        return f"needs a GPU of sm_{oldest} or newer, and the {gpu.name} here is {gpu.architecture}"
     return None
 
 
@@ -156,12 +190,13 @@ def _cupy_toolkit():
     return next((major for major in CUPY_FOR if f"cupy-cuda{major}x" in packages), 0)
 
 
-def _recorded(path):
-    """The fastest variant recorded for this machine if it can run now, else None."""
+def _recorded(path, precision):
+    """The fastest variant of this precision recorded for this machine if it can run now, else None."""
     try:
         record = json.loads(path.read_text())
-        fastest = record["fastest"]
-        fits = record["machine"] == machine() and is_for_auto(fastest) and unavailable(fastest) is None
+        fastest = record["fastest"][precision]
+        fits = (record["machine"] == machine() and is_for_auto(fastest) and _fits(fastest, precision)
+                and unavailable(fastest) is None)
         return fastest if fits else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -14,10 +14,12 @@ from ladder.store import manifests
 # Stage -> {its parameter: the configuration key it comes from}, where the two names differ.
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
-        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"}}
-UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none"}}   # defaults that a stage's parameters omit
+        "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
+        "features": {"variant": "features_variant"}}
+# Defaults that a stage's parameters omit.
+UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table"}   # parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.
@@ -99,6 +101,8 @@ def settings(roles):
                 found["initial_weights"] = "{file}, sha256 {sha256}".format(**file)
     if roles.keys().isdisjoint({"train", "patches"}):
         found["epochs"] = 0
+    if "features_variant" in found and found["features_variant"] == found.get("variant"):
+        found["features_variant"] = "same"
     if "ablation" in found:
         found["ablation"] = [entry["overrides"] for entry in found["ablation"]]
     if seeds := sorted({int(match[1]) for role in roles if (match := SEED.search(role))}):

@@ -2,7 +2,8 @@
 
 Both rungs make a few updates with the run's batch size and a few with a smaller one, as at the end of an epoch, by the parity
 protocols; then both compute the output and the features of some images. Steps with Adam that are recorded and replayed have to
-give the bytes of single ones. A batch that would take the cpu rung long is smaller.
+give the bytes of single ones. Both rungs multiply with the precision that the rung is made for. A batch that would take the cpu
+rung long is smaller.
 """
 
 import json
@@ -14,6 +15,7 @@ from ladder.errors import one_line
 from ladder.executors import create as executors
 from ladder.machine import gpu_errors, gpus, runtime
 from ladder.network import networks, optimizers
+from ladder.rungs.variants import VARIANTS
 from ladder.training import inference, measure_rungs, parity, plan
 
 UPDATES = 3       # of each batch size
@@ -44,7 +46,7 @@ def _measured(network, variant, batch_size, threads):
     found = {"device": executors.create(variant, threads).device(), "extraction": extraction(network, variant, threads)}
     if network.trains:
         batches = batches_of(network, batch_size)
-        references = measure_rungs.references(network, threads, batches)
+        references = measure_rungs.references(network, threads, VARIANTS[variant].precision, batches)
         found |= {"batches": list(batches), "same_replayed": same_replayed(network, variant, batches[0], threads)}
         found |= measure_rungs.check(network, variant, threads, references, batches)
     return found
@@ -84,7 +86,8 @@ def batches_of(network, batch_size):
 def same_replayed(network, variant, batch, threads):
     """Whether run_many, which a GPU records and replays, gives the bytes of single steps."""
     length, found = plan.Length(REPLAYED, REPLAYED), []
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer("adam"))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer("adam"),
+                             multipliers=plan.made_for(variant))
     made = plan.training_plan(settings, plan.Dataset(batch * REPLAYED, "uint8"), length)
     for together in (1, REPLAYED):
         executor = executors.create(variant, threads)
@@ -104,7 +107,8 @@ def extraction(network, variant, threads):
     found = {}
     for layer in dict.fromkeys((network.layers[-1].name, network.features)):
         mine, right = (np.concatenate([values.astype(np.float64) for _, values in inference.Inference(
-            network, rung, parity.initial(network), statistics, threads, layer).batches(images)])
+            network, rung, parity.initial(network), statistics, threads, layer,
+            multipliers=plan.made_for(variant)).batches(images)])
             for rung in (variant, measure_rungs.REFERENCE))
         found[layer] = float(np.linalg.norm(mine - right) / np.linalg.norm(right))
     return found

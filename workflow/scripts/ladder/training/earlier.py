@@ -56,7 +56,8 @@ class Earlier:
         """Bring a training.Training of the last part to where that part has ended."""
         number, part = len(self.parts) - 1, self.parts[-1]
         history = self._history_of(number)
-        run.go_on(self._last, history, part["steps"], part["seconds"], part["seconds_by_operation"])
+        run.go_on(self._last, history, part["steps"], {
+            "seconds": part["seconds"], "by_operation": part["seconds_by_operation"], "by_pass": part["seconds_by_pass"]})
         if run.held_out:
             before = sum(one["steps"] for one in self.parts[:number])
             run.held_out.go_on(history["held_out_steps"] - before, history["held_out_losses"], history.get("held_out_hits", []),

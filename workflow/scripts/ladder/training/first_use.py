@@ -23,17 +23,17 @@ def described(network, batch_size):
     return json.dumps([sorted(network.items()), batch_size])
 
 
-def choose(name, plan, results="results"):
+def choose(name, precision, plan, results="results"):
     """(variant, reason): `name` itself, or for 'auto' the first of variants.candidates that passes; plan: `described`.
 
     Only a command that runs jobs makes checks that were never made: first_use.CHECKS in its environment. Others trust the rung.
     """
-    return _choose(plan, os.path.abspath(results)) if name == "auto" else (name, "")
+    return _choose(precision, plan, os.path.abspath(results)) if name == "auto" else (name, "")
 
 
 @functools.cache
-def _choose(plan, results):
-    for variant, reason in variants.candidates(results).items():
+def _choose(precision, plan, results):
+    for variant, reason in variants.candidates(precision, results).items():
         if not variants.uses_gpu(variant):
             return variant, reason
         check = _check(variant, plan)

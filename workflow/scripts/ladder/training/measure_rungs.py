@@ -1,6 +1,7 @@
 """A comparison of all rungs that this machine can run with the cpu rung: results, time and memory.
 
-A rung passes if it is within the tolerance of both parity protocols (parity.py) and gives the same bytes twice.
+A rung passes if it is within the tolerance of both parity protocols (parity.py) and gives the same bytes twice. A rung that is
+made for a lower precision is compared with the cpu rung at that precision: the same roundings, sums in another order.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import time
 
 import numpy as np
 
+from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import one_line
 from ladder.executors import create as executors
 from ladder.machine import gpu_errors, runtime
@@ -39,13 +41,14 @@ def compare(network, names, batch, run):
     """The results of the variants in `names` for the protocols, and their time for a training step of `batch` images.
 
     run: (variant) -> its results, as of_rung returns them. Returns {"machine", "network", "batch", "rungs": [...],
-    "unavailable": {variant: reason}, "fastest": variant or None}, JSON-able; times are in milliseconds per step, memory in
-    bytes. A rung that raises an exception has only a "fault".
+    "unavailable": {variant: reason}, "fastest": {precision: variant, where one passed}}, JSON-able; times are in milliseconds
+    per step, memory in bytes. A rung that raises an exception has only a "fault".
     """
     rungs = []
     for variant in names:
         log.info("%s", variant)
-        rung = {"variant": variant, "technique": variants.VARIANTS[variant].technique}
+        row = variants.VARIANTS[variant]
+        rung = {"variant": variant, "technique": row.technique, "precision": row.precision}
         try:
             rung |= run(variant)
         except Exception as error:   # of CuPy, the driver, ... : the other rungs are compared all the same
@@ -53,10 +56,11 @@ def compare(network, names, batch, run):
             log.info("%s: %s", variant, rung["fault"])
         rungs.append(rung)
     passed = [rung for rung in rungs if rung.get("passed") and variants.is_for_auto(rung["variant"])]
+    passed.sort(key=lambda rung: rung["step"], reverse=True)   # of a precision, the fastest is the last
     return {
         "machine": variants.machine(), "network": network.name, "batch": batch, "rungs": rungs,
         "unavailable": {name: variants.unavailable(name) for name in variants.VARIANTS if name not in names},
-        "fastest": min(passed, key=lambda rung: rung["step"])["variant"] if passed else None,
+        "fastest": {rung["precision"]: rung["variant"] for rung in passed},
     }
 
 
@@ -96,7 +100,7 @@ def apart(params, batch, threads):
 def of_rung(params, variant, batch, threads):
     """The results of one rung: `check`, and `measure` with batches of `batch` images; params: of networks.from_params."""
     runtime.set_threads(threads)
-    network, made = _references(json.dumps(params), threads)
+    network, made = _references(json.dumps(params), threads, variants.VARIANTS[variant].precision)
     try:
         return check(network, variant, threads, made) | measure(network, variant, batch, threads)
     except Exception as error:
@@ -104,25 +108,27 @@ def of_rung(params, variant, batch, threads):
 
 
 @functools.lru_cache(maxsize=1)
-def _references(params, threads):
+def _references(params, threads, precision):
     network = networks.from_params(json.loads(params))
-    return network, references(network, threads)
+    return network, references(network, threads, precision)
 
 
-def references(network, threads, batches=None):
+def references(network, threads, precision="float32", batches=None):
     """Protocol -> result of the reference rung; batches: see parity.train."""
-    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol, batches=batches)
-            for name, protocol in parity.protocols(network).items()}
+    return {name: parity.train(network, REFERENCE, executors.create(REFERENCE, threads), protocol, batches=batches,
+                               multipliers=PRECISIONS[precision])
+            for name, protocol in parity.protocols(network, precision).items()}
 
 
 def check(network, variant, threads, references, batches=None):
     """The parity of a variant: {"parity": {protocol: {"largest", "tensor", "tolerance"}}, "same_bytes", "passed"}.
 
-    references, batches: of the same updates.
+    references, batches: of the same updates, the references with the variant's precision.
     """
-    results, same = {}, True
-    for name, protocol in parity.protocols(network).items():
-        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name], batches=batches)
+    results, same, precision = {}, True, variants.VARIANTS[variant].precision
+    for name, protocol in parity.protocols(network, precision).items():
+        train = functools.partial(parity.train, network, variant, protocol=protocol, follow=references[name], batches=batches,
+                                  multipliers=plan.made_for(variant))
         trained = train(executor=executors.create(variant, threads))
         deviations = parity.deviations(network, trained, references[name], batches)
         tensor = max(deviations, key=lambda one: (not np.isfinite(deviations[one]), deviations[one]))
@@ -144,7 +150,8 @@ def measure(network, variant, batch, threads):
     executor = executors.create(variant, threads)
     most = WARM_UP + 2 * STEPS
     length = plan.Length(most, most)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer("adam"))
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer("adam"),
+                             multipliers=plan.made_for(variant))
     made = plan.training_plan(settings, plan.Dataset(batch * most, "uint8"), length)
     arrays = executor.allocate(made, executor.place({
         **parity.random_images(network, batch * most), **parity.initial(network),

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, ByDirection, kernel_defines
+from ladder.arithmetic.multipliers import DIRECTIONS, EXACT, PRECISIONS, ByDirection, kernel_defines
 from ladder.errors import UserError
 from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.patterns import Gradient
-from ladder.rungs.variants import rung
+from ladder.rungs.variants import VARIANTS, rung
 from ladder.training import limits
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
@@ -34,7 +34,7 @@ WORK = (
     (r"upsample", "upsampling"),
     (r"mse|cross_entropy", "loss"),
     (r"update|advance|scale", "update"),
-    (r"load|augmentation", "input"),
+    (r"load|augmentation|jitter", "input"),
     (r"^(add|pad|flatten)", "shortcuts and shapes"),
     (r"dropout|lrn", "dropout and LRN"),
     (r"norm|contrast", "norms and contrast"),
@@ -75,7 +75,8 @@ class Buffer:
 class Step:
     """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
 
-    launches: on a GPU rung, the kernel launches that compute it, in order.
+    launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load', 'forward', 'backward' (from the loss
+    on) or 'update', which its time is reported under too.
     """
 
     operation: str
@@ -85,6 +86,7 @@ class Step:
     attributes: Mapping
     flop: int = 0
     launches: tuple = ()
+    pass_: str = ""
 
     @property
     def work(self):
@@ -156,13 +158,24 @@ class Length:
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Random shifts of training images by up to `crop` pixels in each axis, padded with zeros, and random horizontal flips."""
+    """Random changes of training images: horizontal flips, then shifts, rotations, and a factor for each colour channel.
+
+    Shifts are by up to `crop` pixels in each axis, rotations by up to `rotate` degrees about the centre, both padded with
+    zeros; factors are between 1 - colour and 1 + colour.
+    """
 
     flip: bool = False
     crop: int = 0
+    rotate: float = 0.0
+    colour: float = 0.0
 
     def __bool__(self):
-        return self.flip or self.crop > 0
+        return self.flip or self.crop > 0 or self.jitters
+
+    @property
+    def jitters(self):
+        """Whether images are rotated or coloured, and so computed from several pixels in place of moved."""
+        return self.rotate > 0 or self.colour > 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,6 +203,11 @@ class Settings:
     multipliers: ByDirection = EXACT
     loss_scale: float = 1
     frozen: tuple = ()
+
+
+def made_for(variant):
+    """The ByDirection of the precision that a rung is made for: what measurements and checks of the rung let it multiply."""
+    return PRECISIONS[VARIANTS[variant].precision]
 
 
 def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
@@ -279,6 +297,7 @@ class Builder:
         self.loss_scale = 1     # factor on all gradients
         self.divisor = 1        # of the sum over the batch whose gradient is followed
         self.output = INPUT
+        self._pass = "load"     # of the steps that are appended
         self._left_in_parts = {}        # parameter -> patterns.Gradient
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
@@ -316,6 +335,7 @@ class Builder:
 
     def lower(self):
         """Cover the layers with the variant's patterns, always with the first (longest) that matches."""
+        self._pass = "forward"
         left = self.layers
         while left:
             pattern = self._pattern(left)
@@ -356,11 +376,19 @@ class Builder:
             drawn = self.workspace("augmentation", (self.batch, 3), "int32")
             self._append("draw_augmentation", "", {"counters": self._counters()}, {"augmentation": drawn},
                          crop=augmentation.crop, flip=augmentation.flip, seed=self.seed)
-            self._append("load_augmented_batch", "", {**reads, "augmentation": drawn}, {"batch": INPUT})
+            reads["augmentation"] = drawn
+            if not augmentation.jitters:
+                self._append("load_augmented_batch", "", reads, {"batch": INPUT})
+                return
+            jitter = self.workspace("jitter", (self.batch, 2 + image[2]))
+            self._append("draw_jitter", "", {"counters": self._counters()}, {"jitter": jitter},
+                         tangent=math.tan(math.radians(augmentation.rotate) / 2), colour=augmentation.colour, seed=self.seed)
+            self._append("load_jittered_batch", "", {**reads, "jitter": jitter}, {"batch": INPUT})
         else:
             self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
 
     def loss(self, dataset, gradient_scale, length):
+        self._pass = "backward"
         losses = self._control("losses", (length.steps_per_epoch,), "float64")
         writes = {"gradient": self.gradient_part(self.output), "losses": losses}
         if self.network.classifies:
@@ -388,6 +416,7 @@ class Builder:
 
     def update(self, names, optimizer, length):
         """Update these parameters: in one step if the rung has UPDATES_TOGETHER, else in one step each."""
+        self._pass = "update"
         gradients = {name: self._gradient_of(name) for name in names}
         if getattr(self.rung, "UPDATES_TOGETHER", False):
             reads = {f"{name}.gradient": gradient.buffer for name, gradient in gradients.items()}
@@ -538,4 +567,4 @@ class Builder:
         return name
 
     def _append(self, operation, layer, reads, writes, flop=0, **attributes):
-        self.steps.append(Step(operation, layer, reads, writes, attributes, flop))
+        self.steps.append(Step(operation, layer, reads, writes, attributes, flop, pass_=self._pass))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import time
 
@@ -10,6 +11,7 @@ import safetensors
 
 from ladder import progress
 from ladder.arithmetic import randomness
+from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
@@ -54,6 +56,7 @@ class Training:
         self.step = 0        # steps done
         self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
         self.seconds = 0.0   # training time
+        self._passes = []    # the executor's passes after each whole epoch
 
     @property
     def values(self):
@@ -97,6 +100,13 @@ class Training:
         return [float(self.history["hits"][steps].sum() / self._sizes(steps).sum()) for steps in self._epochs_so_far()]
 
     @property
+    def seconds_by_pass(self):
+        """{pass: seconds} of each epoch, the current one included; on a GPU extrapolated from samples."""
+        ends = [{}, *self._passes, *([self.executor.passes] if self.step % self.length.steps_per_epoch else [])]
+        return [{name: max(0.0, seconds - before.get(name, 0.0)) for name, seconds in after.items()}
+                for before, after in itertools.pairwise(ends)]
+
+    @property
     def images_seen(self):
         return int(self._sizes(slice(0, self.step)).sum())
 
@@ -137,6 +147,8 @@ class Training:
                     if checkpoint and done < last and now - saved > SAVE_AFTER:
                         self.save(checkpoint)
                         saved = looked = time.monotonic()
+        if self.step % self.length.steps_per_epoch == 0:
+            self._passes.append(dict(self.executor.passes))
         if self.held_out:
             self.held_out.end_epoch(self.step, self.values)
 
@@ -144,8 +156,8 @@ class Training:
         """Write a checkpoint to `path` (safetensors), atomically."""
         tensors = {**self._fetch(self._state), **{f"history.{name}": values for name, values in self.history.items()}}
         tensors |= self.held_out.tensors() if self.held_out else {}
-        state = json.dumps(
-            {"of": _owner(path), "step": self.step, "seconds": self.seconds, "by_operation": self.executor.seconds})
+        state = json.dumps({"of": _owner(path), "step": self.step, "seconds": self.seconds,
+                            "by_operation": self.executor.seconds, "by_pass": self.seconds_by_pass})
         with disk.replacing(path) as temporary:
             artifacts.save_tensors(temporary, tensors, {"state": state, "sha256": _digest(tensors, state)})
 
@@ -159,22 +171,26 @@ class Training:
             log.info("%s is damaged; training starts from the first epoch", path)
             return False
         history = {name: tensors[f"history.{name}"] for name in self.history}
-        self.go_on(tensors, history, state["step"], state["seconds"], state["by_operation"])
+        self.go_on(tensors, history, state["step"], state)
         if self.held_out:
             self.held_out.restore(tensors)
         return True
 
-    def go_on(self, tensors, history, step, seconds, by_operation):
+    def go_on(self, tensors, history, step, spent):
         """Continue after `step` steps.
 
-        tensors: name -> values and running averages; history: name -> numbers of these steps; seconds, by_operation: spent on
-        them, in all and by category.
+        tensors: name -> values and running averages; history: name -> numbers of these steps; spent: on them, {"seconds",
+        "by_operation": {category: seconds}, "by_pass": {pass: seconds} of each epoch}.
         """
         for name in self._state:
             self.executor.fill(self._shared[name], tensors[name])
         for name, values in self.history.items():
             values[:step] = history[name][:step]
-        self.step, self.seconds, self.executor.seconds = step, seconds, dict(by_operation)
+        self.step, self.seconds, self.executor.seconds = step, spent["seconds"], dict(spent["by_operation"])
+        totals = [{}]
+        for epoch in spent["by_pass"]:
+            totals.append(totals[-1] | {name: totals[-1].get(name, 0.0) + seconds for name, seconds in epoch.items()})
+        self._passes, self.executor.passes = totals[1:1 + step // self.length.steps_per_epoch], totals[-1]
 
     def memory(self):
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
@@ -224,11 +240,13 @@ class Training:
         self.step = done
 
     def _of_multiplier(self):
-        """Advice for a loss that is not finite, if the multiplier may be the cause."""
+        """Advice for a loss that is not finite, if what is multiplied may be the cause."""
         if self.settings.multipliers.exact:
             return ""
         if self.settings.loss_scale != 1:
             return f", or a smaller loss_scale than {self.settings.loss_scale:g}: fp16 products above 65504 are infinite"
+        if self.settings.multipliers in PRECISIONS.values():
+            return "; precision=float32 shows whether the precision is the cause"
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):

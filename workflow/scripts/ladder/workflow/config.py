@@ -19,6 +19,7 @@ from ladder.machine import driver, runtime
 from ladder.network import networks
 from ladder.progress import size
 from ladder.rungs import variants
+from ladder.store import targets
 from ladder.training import first_use, plan
 from ladder.workflow import array_libraries, network_files, stages
 from ladder.workflow.values import coerce, describe, nearest
@@ -27,7 +28,7 @@ SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
 NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are keys with other values
 # Overrides for a nested run (part, repeat, ablation): it must not start further runs.
-ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
+ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}, "reference_variant": "none"}
 MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
@@ -99,6 +100,7 @@ def resolve(config):
     return {
         **config,
         "variant": variant,
+        "features_variant": variant if config["features_variant"] == "same" else config["features_variant"],
         "svm_backend": backends.resolve_backend(config["svm_backend"]),
         "array_library": array_libraries.resolve(config["array_library"]),
         "threads": runtime.available_cores() if config["threads"] == "all" else config["threads"],
@@ -108,13 +110,15 @@ def resolve(config):
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
+        "reference": _reference(config, variant),
         "ablated": _ablated(config),
     }
 
 
 def chosen_variant(config):
     """(variant, reason) of the loaded or resolved `config`: see first_use.choose."""
-    return first_use.choose(config["variant"], first_use.described(stages.network_params(config), config["batch_size"]))
+    plan = first_use.described(stages.network_params(config), config["batch_size"])
+    return first_use.choose(config["variant"], config["precision"], plan)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +154,8 @@ def _entries(key, listed, config):
 def entry(config, overrides):
     """The Entry of the loaded `config` with these overrides; raises UserError if they are invalid."""
     properties, settings = load_schema()["properties"], resolve(load({**config, **overrides}))
-    reason = (variants.unavailable(settings["variant"]) or backends.unavailable(settings["svm_backend"])
-              or array_libraries.unavailable(settings["array_library"]) or "")
+    reason = (variants.unavailable(settings["variant"]) or variants.unavailable(settings["features_variant"])
+              or backends.unavailable(settings["svm_backend"]) or array_libraries.unavailable(settings["array_library"]) or "")
     reason = "" if runtime.jobs_run_elsewhere() else reason
     return Entry({key: coerce(key, value, properties[key]) for key, value in overrides.items()}, settings, reason)
 
@@ -170,8 +174,20 @@ def every(settings):
     """The resolved `settings`, and those of every nested run, recursively."""
     yield settings
     ablated = [one.settings for one in settings["ablated"] if not one.reason]
-    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated):
+    reference = [settings["reference"]] if settings["reference"] else []
+    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated, *reference):
         yield from every(needed)
+
+
+def _reference(config, variant):
+    """The resolved settings of the same run by the rung `reference_variant`, None for none; variant: the run's own."""
+    other = config["reference_variant"]
+    if other == "none":
+        return None
+    if other == variant:
+        raise UserError(f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
+                        "itself; name another rung, or none")
+    return resolve(load({**config, **ALONE, "variant": other}))
 
 
 def _repeats(config):
@@ -260,7 +276,8 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    schema["properties"]["variant"]["enum"] += variants.VARIANTS
+    for key in ("variant", "features_variant", "reference_variant"):
+        schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
 
 
@@ -286,8 +303,19 @@ def _check_together(config):
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    _check_targets(config)
     _check_training(config)
     _check_features(config)
+    _check_precision(config)
+
+
+def _check_targets(config):
+    """Check that each metric begins with a number or a group of numbers of summary.json."""
+    for target in config["targets"]:
+        first = target["metric"].partition(".")[0]
+        if first not in targets.METRICS:
+            raise UserError(f"config: targets has the metric {excerpt(target['metric'])}, but summary.json has no such number"
+                            f"{nearest(first, targets.METRICS) or '; ' + ', '.join(targets.METRICS)}")
 
 
 def _check_training(config):
@@ -333,6 +361,9 @@ def _check_features(config):
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is {excerpt(config['features_layer'])}, but {network.name} has no such layer"
                         f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+    if config["features_flip"] == "apart" and "ridge" not in config["evaluations"]:
+        raise UserError("config: features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations, or "
+                        "set features_flip to true")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
 
@@ -354,6 +385,19 @@ def _check_maps(config, layer, shape):
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")
 
 
+def _check_precision(config):
+    """Check that one key alone says what products are, and that the rung forms such products."""
+    precision, variant = config["precision"], config["variant"]
+    for key in ("multiplier", "test_multiplier"):
+        if precision != "float32" and config[key] not in ("exact", "same"):
+            raise UserError(f"config: precision is {precision}, but {key} is {excerpt(config[key])}, which says what products "
+                            f"are too; set precision to float32, or {key} to exact")
+    made_for = variants.VARIANTS[variant].precision if variant != "auto" else "float32"
+    if made_for not in ("float32", precision):
+        raise UserError(f"config: variant {variant} multiplies {made_for}, but precision is {precision}; set precision to "
+                        f"{made_for}, or variant to auto")
+
+
 def _multipliers(config):
     """The test multiplier as multipliers.find takes it, and the identities of both multipliers in versions."""
     trained = config["multiplier"] if "forward" in config["multiplier_in"] else "exact"
@@ -372,7 +416,7 @@ def _features_layer(config):
     """The layer whose output the SVM classifies; None if the network classifies by itself and no layer is named."""
     network = networks.from_params(stages.network_params(config))
     if config["features_layer"] == "auto":
-        return None if network.classifies else network.features
+        return None if network.classifies and network.name not in networks.HEADED else network.features
     return config["features_layer"]
 
 

@@ -20,6 +20,7 @@ from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
+from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
 from ladder.workflow import network_files
@@ -27,6 +28,7 @@ from ladder.workflow import network_files
 SCRIPTS = "workflow/scripts"
 LEGIBLE = 200   # maximum characters of a change shown in words
 LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
+START = "_start"           # suffix of the features, and their classifiers, of an encoder before labels train a head over it
 DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
 
 
@@ -143,12 +145,14 @@ def chain(config):
         add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
     encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
     if classifies:
-        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=_weights(config))
+        weights = "train" if trains(config) else _weights(config)
+        add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=weights)
     parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
     for kind, weights in kinds.items():
         classified = f"features{kind}"
         if weights:
-            add(classified, "features", _features(config, encoder), normalized="normalized", weights=weights)
+            read = _start_features(config, encoder) if kind == START else _features(config, encoder)
+            add(classified, "features", read, normalized="normalized", weights=weights)
         else:
             add(classified, "features", _pixel_features(config), normalized="normalized")
         if parts and weights:
@@ -163,11 +167,11 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
-    roles["report"] = _keyed("report", "report", run, strict, **roles, **_scores_of_others(config))
+    roles["report"] = _keyed("report", "report", run, strict, **roles, **_reference(config), **_scores_of_others(config))
     return roles
 
 
@@ -181,6 +185,12 @@ def prediction_roles(chain):
         needed.add(keyed.version)
         wanted += (parent for name, parent in keyed.parents.items() if name != "initial")   # the start of a training or a fit
     return [role for role, keyed in chain.items() if keyed.version in needed]
+
+
+def _reference(config):
+    """The same training by another rung, if the run is compared with it: role -> Keyed."""
+    made = chain(config["reference"]) if config["reference"] else {}
+    return {"train_reference": made["train"]} if "train" in made else {}
 
 
 def _scores_of_others(config):
@@ -204,7 +214,25 @@ def _kinds(config):
         return {}
     controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
     asked = set(config["controls"]) - ({"random"} if _random(config) else set())
-    return {"": _weights(config), **dict(of for name, of in controls.items() if name in asked)}
+    start = {START: _start(config)} if _has_start(config) else {}
+    own = _start(config) if start and _keeps_encoder(config) else _weights(config)
+    return {"": own, **start, **dict(of for name, of in controls.items() if name in asked)}
+
+
+def _has_start(config):
+    """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
+    is_there = config["file_sha256"] or _start(config) != "initial"
+    return config["network"] in networks.HEADED and trains(config) and bool(is_there)
+
+
+def _keeps_encoder(config):
+    """Whether the training leaves the encoder as it was."""
+    return config["freeze_encoder"] or config["training"] == "patches"
+
+
+def _start(config):
+    """The role of the weights that a training starts from."""
+    return "initial" if config["training"] == "gradient" else "patches"
 
 
 def _enough_for_linear(config):
@@ -308,7 +336,8 @@ def gradients_page(config):
 
 def parity(config, variants, machine):
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
-    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine,
+              "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
 
@@ -341,6 +370,9 @@ def data_params(config):
 
 
 def _initial(config):
+    """A head over an encoder from a file is drawn by the seed."""
+    if config["file_sha256"] and config["network"] in networks.HEADED:
+        return _pick(config, "file_sha256", "seed")
     return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
 
 
@@ -351,10 +383,11 @@ def _fit(config):
 
 def _train(config, classifies):
     keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
-            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+            "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
     keys += ["decoder_epochs"] if config["training"] != "gradient" else []
     keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
+    keys += ["freeze_encoder"] if config["network"] in networks.HEADED else []
     keys += ["momentum"] if config["optimizer"] == "momentum" else []
     keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
     keys += ["patience"] if config["holdout"] else []
@@ -362,17 +395,21 @@ def _train(config, classifies):
 
 
 def _multiplier(config):
-    """The training's multiplier; empty if it is exact. float16 needs loss scaling."""
+    """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
     name, used = config["multiplier_identity"], config["multiplier_in"]
     if name == "exact" or not used:
-        return {}
+        return _precision(config)
     scaled = name == "fp16" and used != ["forward"]
     return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
 
 
 def _tested_multiplier(config):
     name = config["test_multiplier_identity"]
-    return {} if name == "exact" else {"multiplier": name}
+    return _precision(config) if name == "exact" else {"multiplier": name}
+
+
+def _precision(config):
+    return {} if config["precision"] == "float32" else _pick(config, "precision")
 
 
 # Feature options that enter the version only when enabled; the values mean "off".
@@ -381,12 +418,17 @@ OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "featur
 
 
 def _features(config, encoder):
-    params = {"encoder": "network", **encoder, **_pick(config, "features_layer", "features_standardize", "features_pool",
-                                                       "features_flip")}
+    params = {"encoder": "network", **encoder, "variant": config["features_variant"],
+              **_pick(config, "features_layer", "features_standardize", "features_pool", "features_flip")}
     on = {key for key, off in OFF.items() if config[key] != off}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
     return {**params, **_with_what_is_fitted(config, on)}
+
+
+def _start_features(config, encoder):
+    """The features of an encoder before a head was trained over it: its own output, whatever layer the run names."""
+    return {**_features(config, encoder), "features_layer": networks.from_params(encoder).features}
 
 
 def _pixel_features(config):

@@ -139,18 +139,19 @@ FORWARD, BACKWARD, SHAPES = "convolution forward", "convolution backward", "shor
 class Table:
     """Tasks that a team works through, of operations on arrays of one type.
 
-    tasks: TASK array; steps: see Team.run; labels: categories of time; arrays: all that the tasks have addresses of, which must
-    stay alive.
+    tasks: TASK array; steps: see Team.run; labels: (category, pass) of times; arrays: all that the tasks have addresses of,
+    which must stay alive.
     """
 
     def __init__(self, threads, dtype):
         self.threads, self.dtype, self.arrays, self._made = threads, np.dtype(dtype), [], []
         self._product = products.address_of_product(self.dtype) if self.dtype in FLOATS else 0
         self._used = self._most = 0   # numbers of scratch, of an operation and of the one with most
+        self._pass = ""               # of the operation that is added
 
-    def add(self, name, operands):
-        """Add the tasks of an operation; False if it is not done by tasks."""
-        self._used = 0
+    def add(self, name, operands, pass_):
+        """Add the tasks of an operation of this pass of plan.Step; False if it is not done by tasks."""
+        self._used, self._pass = 0, pass_
         arrays = {role: value for role, value in operands.items() if isinstance(value, np.ndarray)}
         covered = name in OPERATIONS and self.dtype in FLOATS and all(
             array.flags.c_contiguous and (array.dtype == self.dtype or role in OTHER_TYPES) for role, array in arrays.items())
@@ -171,7 +172,7 @@ class Table:
             apart = -(-own // 32) * 32
             fields |= {"scratch": self.array(apart * self.threads), "scratch_numbers": apart}
         self.arrays += [value for value in fields.values() if isinstance(value, np.ndarray)]
-        return label, waits, function, {"product": self._product, **fields}
+        return (label, self._pass), waits, function, {"product": self._product, **fields}
 
     @functools.cached_property
     def tasks(self):

@@ -109,7 +109,15 @@ class Executor:
 
     @seconds.setter
     def seconds(self, spent):
-        self._clock = Clock(self._cupy, spent)
+        self._clock = Clock(self._cupy, spent, self.passes)
+
+    @property
+    def passes(self):
+        return self._clock.passes()
+
+    @passes.setter
+    def passes(self, spent):
+        self._clock = Clock(self._cupy, self.seconds, spent)
 
     def device(self):
         toolkit = self._cupy.cuda.runtime.runtimeGetVersion()
@@ -176,7 +184,7 @@ class Executor:
             kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=self._arguments(launch, arrays),
             shared_bytes=launch.shared_bytes, stream=launch.stream, waits=tuple(events[other] for other in waits[number]),
             event=events.get(number)) for number, launch in enumerate(plan.launches))
-        return tuple(BoundStep(f"{step.layer}: {step.operation}", step.work,
+        return tuple(BoundStep(f"{step.layer}: {step.operation}", (step.work, step.pass_),
                                tuple(itertools.islice(bound, len(step.launches)))) for step in plan.steps)
 
     def _arguments(self, launch, arrays):

@@ -28,10 +28,10 @@ class Bound(dict):
 
 @dataclasses.dataclass(frozen=True)
 class BoundStep:
-    """work: the category that its time is reported under."""
+    """work: the category and the pass that its time is reported under."""
 
     label: str
-    work: str
+    work: tuple
     launches: tuple
 
 
@@ -83,7 +83,7 @@ class Launcher:
         return steps
 
     def measure(self, bound, slot):
-        """Run the plan on one stream; [(category, event before, event after)] of its steps."""
+        """Run the plan on one stream; [((category, pass), event before, event after)]."""
         main, bound.ran, marks = self.streams[0], True, []
         marks.append(main.record(self._cupy.cuda.Event()))
         self._open("step")

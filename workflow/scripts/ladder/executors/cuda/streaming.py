@@ -62,7 +62,8 @@ class Feed:
         stream.wait_event(end)
         if not measured:
             return self._slot, []
-        return self._slot, [(COPIES, begin, end), (WAITING, reached, stream.record(self._cupy.cuda.Event()))]
+        return self._slot, [((COPIES, COPIES), begin, end),
+                            ((WAITING, WAITING), reached, stream.record(self._cupy.cuda.Event()))]
 
     def release(self, stream, batch):
         """Start copying the next batch; everything that reads the current one is on `stream`, or joined to it."""

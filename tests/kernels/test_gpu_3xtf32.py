@@ -1,0 +1,82 @@
+"""gpu_opt_v1's convolution kernels on tensor cores, as gpu_3xtf32 launches them, against their definitions in float64.
+
+Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
+"""
+
+import numpy as np
+import pytest
+
+from kernel_checks import normal
+from ladder.executors.cuda import nvrtc
+from ladder.rungs import gpu_3xtf32, gpu_gemm
+from rung_checks import Convolution, check_forward, check_input_grad, check_weight_grad, training_plan
+from tensor_checks import (
+    CONVOLUTIONS,
+    FILES,
+    LARGE,
+    NETWORK,
+    check_compiled,
+    compiled_launches,
+    forward,
+    in_large_tiles,
+    same_launches,
+    sums,  # noqa: F401 (a fixture)
+)
+
+RUNG = "gpu_3xtf32"
+ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
+LAUNCHES = gpu_3xtf32.LAUNCHES
+# Of three products of 8 terms, each term may be cut at the last bit of the largest one, twice what rounding it would cost, and
+# the sum again; two roundings are those of the operands' small parts.
+ROUNDINGS = 3 * 2 * 10 // 8 + 2
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
+def test_conv2d_of_any_stride(shape, stride):
+    check_forward(LAUNCHES["conv2d_forward"], shape, stride, ROUNDINGS)
+    check_input_grad(LAUNCHES["conv2d_input_grad"], shape, stride, ROUNDINGS)
+    check_weight_grad(LAUNCHES["conv2d_weight_grad"], shape, stride, ROUNDINGS)
+
+
+@pytest.mark.parametrize("shape, stride", LARGE, ids=str)
+def test_conv2d_in_large_tiles(shape, stride):
+    check_forward(in_large_tiles("conv2d_forward"), shape, stride, ROUNDINGS)
+    check_input_grad(in_large_tiles("conv2d_input_grad"), shape, stride, ROUNDINGS)
+    check_weight_grad(in_large_tiles("conv2d_weight_grad"), shape, stride, ROUNDINGS)
+
+
+@pytest.mark.usefixtures("sums")
+def test_three_products_are_a_hundred_times_as_accurate_as_one():
+    conv = Convolution((2, 6, 6, 16, 16, 3, 1), normal)
+    exact = conv.forward(conv.x, conv.weight, conv.bias)
+    errors = {name: np.abs(forward(launches, conv, name) - exact).max() / np.abs(exact).max()
+              for name, launches in (("exact", LAUNCHES), ("tf32", gpu_3xtf32.launches("tf32")))}
+    assert errors["exact"] < 2e-6 and 1e-4 < errors["tf32"] < 1e-3
+
+
+@pytest.mark.parametrize("shape, name", [((2, 6, 6, 16, 16, 3, 1), "am16"), ((2, 6, 6, 16, 16, 3, 1), "tf32"),
+                                         ((2, 6, 6, 8, 3, 3, 1), "exact")])
+def test_other_products_and_narrow_layers_are_launched_as_gpu_gemm_does(shape, name):
+    assert same_launches(gpu_3xtf32, gpu_gemm, shape, name)
+    assert not same_launches(gpu_3xtf32, gpu_gemm, (2, 6, 6, 16, 16, 3, 1), "exact")
+
+
+def test_the_largest_layers_use_the_large_tile():
+    made = {(step.layer, launch.entry) for step in training_plan(RUNG, NETWORK).steps for launch in step.launches
+            if {"TILE_M=128", "WARP_M=32"} <= set(launch.defines)}
+    for layer in ("enc2", "dec2"):
+        assert {(layer, f"conv2d_{direction}") for direction in ("forward", "input_grad", "weight_grad")} <= made
+
+
+COMPILED = compiled_launches(RUNG, LAUNCHES, "exact")
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines, architecture", COMPILED, ids=str)
+def test_every_gpu_from_sm_80_on_can_run_it_as_the_rung_claims(source, defines, architecture):
+    check_compiled(source, defines, architecture, "m16n8k8.row.col.f32.tf32", products=3)
+
+
+def test_every_file_is_launched():
+    assert {source for source, _, _ in COMPILED} == set(FILES)

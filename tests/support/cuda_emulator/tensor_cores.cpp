@@ -1,0 +1,160 @@
+// The warp's matrix operations of kernels/common/tensor_cores.cuh, by the tables of the PTX ISA ("Warp-level matrix load
+// instruction: ldmatrix", "Matrix Fragments for mma.m16n8k16", "... mma.m16n8k8"). NVIDIA does not say how a tensor core adds:
+// measurements find sums of one product's terms between two models, exact sums rounded once to nearest, and terms cut to 24 bits
+// below the largest one before they are added, cut again at the end (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
+// PeerJ Computer Science 7, 2021). A test that holds for both holds between them.
+#include "runtime.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace emulator {
+
+namespace {
+
+struct Load {
+    const unsigned char* row;
+    unsigned* to;
+    unsigned count;
+    bool transposed;
+};
+
+struct Product {
+    float* c;
+    const unsigned *a, *b;
+};
+
+constexpr int ROWS = 16, COLUMNS = 8, MOST_TERMS = 17;   // 16 products, and what is added to
+
+template <class Request> Request& request(Operand* operand) { return *reinterpret_cast<Request*>(operand->value); }
+
+uint16_t half_word(const Load& load, unsigned column) {
+    uint16_t value;
+    memcpy(&value, load.row + 2 * column, 2);
+    return value;
+}
+
+void load_for_all(Operand** of_lane) {
+    Load* lanes[WARP];
+    for (unsigned l = 0; l < WARP; l++) lanes[l] = &request<Load>(of_lane[l]);
+    for (unsigned l = 0; l < WARP; l++)
+        for (unsigned matrix = 0; matrix < lanes[l]->count; matrix++) {
+            Load** rows = lanes + 8 * matrix;
+            unsigned fast = l / 4, slow = 2 * (l % 4);
+            uint16_t low = lanes[l]->transposed ? half_word(*rows[slow], fast) : half_word(*rows[fast], slow);
+            uint16_t high = lanes[l]->transposed ? half_word(*rows[slow + 1], fast) : half_word(*rows[fast], slow + 1);
+            lanes[l]->to[matrix] = low | uint32_t(high) << 16;
+        }
+}
+
+// The larger exponent of 2 that a term has; terms are finite, one is not 0.
+int largest_exponent(const double* terms, int count) {
+    int largest = INT32_MIN;
+    for (int i = 0; i < count; i++)
+        if (terms[i] != 0.0) largest = std::max(largest, std::ilogb(terms[i]));
+    return largest;
+}
+
+// Exact (bits further than 96 below the largest term are cut), then rounded to nearest even.
+float rounded_sum(const double* terms, int count, int exponent) {
+    constexpr int BELOW = 96;
+    __int128 sum = 0;
+    for (int i = 0; i < count; i++) sum += static_cast<__int128>(std::ldexp(terms[i], BELOW - exponent));
+    bool negative = sum < 0;
+    unsigned __int128 magnitude = negative ? -sum : sum;
+    int cut = 0;
+    bool rest = false;
+    for (; magnitude >> 53; cut++) {
+        rest |= magnitude & 1;
+        magnitude >>= 1;
+    }
+    // Rounded to odd here, so that the one rounding to float is the correct one.
+    double value = std::ldexp(static_cast<double>(static_cast<uint64_t>(magnitude) | rest), cut + exponent - BELOW);
+    return static_cast<float>(negative ? -value : value);
+}
+
+float truncated_sum(const double* terms, int count, int exponent) {
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++) sum += static_cast<int64_t>(std::ldexp(terms[i], 23 - exponent));
+    double value = std::ldexp(static_cast<double>(sum), exponent - 23);
+    float nearest = static_cast<float>(value);
+    return std::fabs(static_cast<double>(nearest)) > std::fabs(value) ? std::nextafterf(nearest, 0.0f) : nearest;
+}
+
+float sum(const double* terms, int count) {
+    double plain = 0.0, lost = 0.0;   // D. Knuth's TwoSum: what each addition loses, in sum its magnitude
+    for (int i = 0; i < count; i++) {
+        double before = plain;
+        plain += terms[i];
+        double added = plain - before;
+        lost += std::fabs((before - (plain - added)) + (terms[i] - added));
+    }
+    if (!std::isfinite(plain) || (lost == 0.0 && !running->truncates)) return static_cast<float>(plain);
+    int exponent = largest_exponent(terms, count);
+    if (exponent == INT32_MIN) return static_cast<float>(plain);
+    return running->truncates ? truncated_sum(terms, count, exponent) : rounded_sum(terms, count, exponent);
+}
+
+float of_bf16(unsigned register_, int half) { return bits_of<float>(half ? register_ & 0xffff0000u : register_ << 16); }
+float of_tf32(unsigned register_) { return bits_of<float>(register_ & 0xffffe000u); }
+
+template <int DEPTH> void multiply(Operand** of_lane, const float (&a)[ROWS][DEPTH], const float (&b)[DEPTH][COLUMNS]) {
+    for (unsigned l = 0; l < WARP; l++)
+        for (int i = 0; i < 4; i++) {
+            int row = l / 4 + 8 * (i / 2), column = 2 * (l % 4) + i % 2;
+            float& c = request<Product>(of_lane[l]).c[i];
+            double terms[MOST_TERMS];
+            for (int k = 0; k < DEPTH; k++) terms[k] = static_cast<double>(a[row][k]) * b[k][column];
+            terms[DEPTH] = c;
+            c = sum(terms, DEPTH + 1);
+        }
+}
+
+void multiply_bf16(Operand** of_lane) {
+    float a[ROWS][16], b[16][COLUMNS];
+    for (unsigned l = 0; l < WARP; l++) {
+        const Product& mine = request<Product>(of_lane[l]);
+        int row = l / 4, first = 2 * (l % 4);
+        for (int half = 0; half < 2; half++) {
+            for (int i = 0; i < 4; i++) a[row + 8 * (i % 2)][first + half + 8 * (i / 2)] = of_bf16(mine.a[i], half);
+            for (int i = 0; i < 2; i++) b[first + half + 8 * i][row] = of_bf16(mine.b[i], half);
+        }
+    }
+    multiply(of_lane, a, b);
+}
+
+void multiply_tf32(Operand** of_lane) {
+    float a[ROWS][8], b[8][COLUMNS];
+    for (unsigned l = 0; l < WARP; l++) {
+        const Product& mine = request<Product>(of_lane[l]);
+        for (int i = 0; i < 4; i++) a[l / 4 + 8 * (i % 2)][l % 4 + 4 * (i / 2)] = of_tf32(mine.a[i]);
+        for (int i = 0; i < 2; i++) b[l % 4 + 4 * i][l / 4] = of_tf32(mine.b[i]);
+    }
+    multiply(of_lane, a, b);
+}
+
+void of_whole_warp(Site site, Combine combine, void* mine) {
+    Operand operand{reinterpret_cast<uint64_t>(mine), 0, 0};
+    collective(site, 0xffffffffu, combine, &operand);
+}
+
+}   // namespace
+
+void load_matrices(Site site, unsigned* to, const void* row, unsigned count, bool transposed) {
+    auto* bytes = static_cast<const unsigned char*>(row);
+    if (lane() < 8 * count) {
+        if (reinterpret_cast<uintptr_t>(row) % 16)
+            fail(describe("misaligned access", at(site), "loads the row of a matrix from an address that is no multiple of 16"));
+        accessed(row, 16, false, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+        must_be_shared(site, row, "ldmatrix");
+    }
+    Load mine{bytes, to, count, transposed};
+    of_whole_warp(site, load_for_all, &mine);
+}
+
+void multiply_matrices(Site site, Precision precision, float* c, const unsigned* a, const unsigned* b) {
+    Product mine{c, a, b};
+    of_whole_warp(site, precision == Precision::BF16 ? multiply_bf16 : multiply_tf32, &mine);
+}
+
+}   // namespace emulator

@@ -1,0 +1,128 @@
+"""What the tests of the tensor-core rungs share: shapes, both models of their sums, the compiled kernels' resources."""
+
+import dataclasses
+import itertools
+import re
+import types
+
+import numpy as np
+import pytest
+
+import cuda_emulator
+from compiled import compiled
+from cuda_emulator import KERNELS
+from kernel_checks import normal, poisoned
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
+from ladder.network import networks
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1
+from rung_checks import Convolution, convolution_launches, launches_of, run_step, training_plan
+
+NETWORK = networks.build("autoencoder")
+NAMED = {**MULTIPLIERS, **FORMATS}
+# (batch, height, width, channels, filters, kernel, padding), stride: every tile, ends of tiles within a fragment
+CONVOLUTIONS = [
+    ((1, 1, 1, 1, 9, 1, 0), 1),
+    ((2, 7, 9, 3, 10, 3, 1), 2),
+    ((2, 8, 7, 4, 20, 3, 1), 2),
+    ((1, 11, 10, 5, 33, 7, 3), 2),
+    ((1, 9, 12, 12, 40, 1, 0), 2),
+    ((1, 11, 8, 16, 70, 2, 0), 3),
+    ((2, 6, 5, 12, 9, 5, 2), 1),
+    ((1, 9, 8, 64, 64, 1, 0), 1),
+]
+LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
+FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
+
+
+@pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
+def sums(request, monkeypatch):
+    monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
+
+
+def in_large_tiles(operation):
+    """The launch function of an operation in the large tile, whatever the shape."""
+    return lambda step, build: getattr(gpu_opt_v1, operation)(step, build, lambda *_: gpu_3xtf32.LARGE)
+
+
+def multiplied(launches, name):
+    """The launches for a multiplier, with the definitions that a plan adds for it."""
+    multiplier = NAMED[name]
+
+    def launch(step, build):
+        if name == "exact":
+            return launches(step, build)
+        made = launches(dataclasses.replace(step, attributes={**step.attributes, "multiplier": multiplier}), build)
+        return tuple(dataclasses.replace(one, defines=(*one.defines, *kernel_defines(multiplier))) for one in made)
+
+    return launch
+
+
+def forward(launches, conv, name):
+    """y of a convolution with a multiplier, without a ReLU."""
+    y = poisoned(conv.output)
+    run_step(multiplied(launches["conv2d_forward"], name), {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
+             padding=conv.padding, stride=conv.stride, relu=False)
+    return y
+
+
+def directions(launches, conv, name):
+    """(y, dx, dweight, dbias) of a convolution with a multiplier; launches: by operation."""
+    dx, dweight, dbias = (poisoned(one.shape) for one in (conv.x, conv.weight, conv.bias))
+    slide = {"padding": conv.padding, "stride": conv.stride}
+    run_step(multiplied(launches["conv2d_input_grad"], name), {"dy": conv.dy, "weight": conv.weight}, {"dx": dx}, **slide)
+    run_step(multiplied(launches["conv2d_weight_grad"], name), {"x": conv.x, "dy": conv.dy},
+             {"dweight": dweight, "dbias": dbias}, **slide)
+    return forward(launches, conv, name), dx, dweight, dbias
+
+
+def check_rounded(launches, shape, stride, name, rounded):
+    """The products are those of operands rounded by `rounded`, but for the order and the rounding of sums.
+
+    These change a value by less than 1e-5 of the largest one, a hundredth of what another rounding would.
+    """
+    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
+    exact.x, exact.weight, exact.dy = (rounded(value) for value in (conv.x, conv.weight, conv.dy))
+    wanted = (exact.forward(exact.x, exact.weight, conv.bias), exact.input_grad(exact.dy, exact.weight),
+              exact.weight_grad(exact.x, exact.dy), conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product
+    for found, value in zip(directions(launches, conv, name), wanted, strict=True):
+        assert np.abs(found - value).max() <= 1e-5 * np.abs(value).max()
+
+
+def same_launches(one, other, shape, name):
+    """Whether two rungs compile a forward convolution in the same way with a multiplier."""
+    conv = Convolution(shape, lambda *size, seed=0: poisoned(size))
+    arrays = {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": poisoned(conv.output)}
+    made = [run_step(multiplied(rung.LAUNCHES["conv2d_forward"], name), *arrays, ("forward",), padding=1, stride=1, relu=False)
+            for rung in (one, other)]
+    return [launch.defines for launch in made[0]] == [launch.defines for launch in made[1]]
+
+
+def compiled_launches(rung, launches, name):
+    """(source, defines, architecture) of what a rung compiles for tensor cores: all that the autoencoder launches for each
+    architecture, and the other tiles of CONVOLUTIONS for the newest, where they take most registers.
+    """
+    named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
+    module = types.SimpleNamespace(LAUNCHES=named)
+    trained = launches_of(training_plan(rung, NETWORK), rung)
+    others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
+    found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
+    return sorted((*launch, architecture) for launch, architecture in found
+                  if any(define.startswith("WARP_M") for define in launch[1]))
+
+
+def check_compiled(source, defines, architecture, instruction, products, by_matrices=False):
+    """No spills, two blocks of 256 threads on a multiprocessor, and in a step the instructions that the tile needs.
+
+    products: of a pair of fragments; by_matrices: whether ldmatrix reads the fragments, four 8x8 matrices at a time.
+    """
+    made = compiled(source, defines, architecture)
+    sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", " ".join(defines))}
+    down, across = sizes["WARP_M"] // 16, sizes["WARP_N"] // 8
+    pairs = down * across
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
+    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == pairs * products
+    assert made.ptx.count("mma.sync") == pairs * products
+    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2 if by_matrices else 0)

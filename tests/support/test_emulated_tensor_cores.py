@@ -1,0 +1,249 @@
+"""The emulator's ldmatrix, mma and conversions, by the tables of the PTX ISA and against float64."""
+
+import numpy as np
+import pytest
+
+import cuda_emulator
+from cuda_emulator import KernelFault, check, load
+
+KERNELS = r"""
+#include "common/shared_memory.cuh"
+#include "common/tensor_cores.cuh"
+
+// Four 8x8 matrices of 16-bit numbers, one below the other.
+extern "C" __global__ void load4(const unsigned short* x, unsigned* straight, unsigned* transposed) {
+    __shared__ __align__(16) unsigned short held[256];
+    for (int i = threadIdx.x; i < 256; i += 32) held[i] = x[i];
+    __syncthreads();
+    unsigned to[4];
+    ldmatrix(to, held + 8 * threadIdx.x);
+    for (int i = 0; i < 4; i++) straight[4 * threadIdx.x + i] = to[i];
+    ldmatrix_trans(to, held + 8 * threadIdx.x);
+    for (int i = 0; i < 4; i++) transposed[4 * threadIdx.x + i] = to[i];
+}
+extern "C" __global__ void load_fewer(const unsigned short* x, unsigned* one, unsigned* two) {
+    __shared__ __align__(16) unsigned short held[128];
+    for (int i = threadIdx.x; i < 128; i += 32) held[i] = x[i];
+    __syncthreads();
+    unsigned to[1], both[2];
+    ldmatrix(to, threadIdx.x < 8 ? held + 8 * threadIdx.x : nullptr);
+    ldmatrix(both, threadIdx.x < 16 ? held + 8 * threadIdx.x : nullptr);
+    one[threadIdx.x] = to[0], two[2 * threadIdx.x] = both[0], two[2 * threadIdx.x + 1] = both[1];
+}
+// Registers as given, products added to `c`; a: 4, b: 2, c: 4 of each lane.
+extern "C" __global__ void multiply_bf16(const unsigned* a, const unsigned* b, float* c) {
+    unsigned mine[4], other[2];
+    float sums[4];
+    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
+    for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
+    mma_bf16(sums, mine, other);
+    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+}
+extern "C" __global__ void multiply_tf32(const unsigned* a, const unsigned* b, float* c) {
+    unsigned mine[4], other[2];
+    float sums[4];
+    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
+    for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
+    mma_tf32(sums, mine, other);
+    for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
+}
+extern "C" __global__ void convert(const float* x, unsigned* pairs, unsigned* rounded, int count) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) pairs[i] = bf16x2(x[i], -x[i]), rounded[i] = tf32(x[i]);
+}
+"""
+LANES = np.arange(32)
+G, Q = LANES // 4, LANES % 4
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kernels") / "tensor_cores.cu"
+    path.write_text(KERNELS)
+    return load(path)
+
+
+@pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
+def sums(request, monkeypatch):
+    monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
+    return request.param
+
+
+def bf16(x):
+    """The upper halves of float32, which have to be exact."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    assert (bits & 0xffff == 0).all()
+    return bits >> 16
+
+
+def pair(low, high):
+    return (bf16(low) | bf16(high) << 16).astype(np.uint32)
+
+
+def bf16_operands(a, b):
+    """Registers (32, 4) and (32, 2) of a (16, 16) and b (16, 8): the tables of m16n8k16, written out for each register."""
+    registers_a = [pair(a[G + down, 2 * Q + right], a[G + down, 2 * Q + right + 1]) for right in (0, 8) for down in (0, 8)]
+    registers_b = [pair(b[2 * Q + down, G], b[2 * Q + down + 1, G]) for down in (0, 8)]
+    return np.stack(registers_a, axis=1), np.stack(registers_b, axis=1)
+
+
+def tf32_operands(a, b):
+    """Registers (32, 4) and (32, 2) of a (16, 8) and b (8, 8)."""
+    registers_a = [a[G + down, Q + right] for right in (0, 4) for down in (0, 8)]
+    registers_b = [b[Q + down, G] for down in (0, 4)]
+    return (np.stack(one, axis=1).astype(np.float32).view(np.uint32) for one in (registers_a, registers_b))
+
+
+def of_lanes(c):
+    """Registers (32, 4) of c (16, 8)."""
+    return np.stack([c[G + down, 2 * Q + right] for down in (0, 8) for right in (0, 1)], axis=1).astype(np.float32)
+
+
+def multiply(kernels, precision, a, b, c):
+    operands = bf16_operands if precision == "bf16" else tf32_operands
+    registers = [np.ascontiguousarray(one) for one in operands(a, b)]
+    found = of_lanes(c)
+    check(kernels.get_function(f"multiply_{precision}"), (1,), (32,), (*registers, found))
+    return found
+
+
+def test_ldmatrix_gives_each_lane_two_neighbours_of_a_row(kernels):
+    x = np.arange(256, dtype=np.uint16)
+    straight, transposed = np.zeros((32, 4), np.uint32), np.zeros((32, 4), np.uint32)
+    check(kernels.get_function("load4"), (1,), (32,), (x, straight, transposed))
+    matrices = x.reshape(4, 8, 8).astype(np.uint32)
+    for i, matrix in enumerate(matrices):
+        assert (straight[:, i] == (matrix[G, 2 * Q] | matrix[G, 2 * Q + 1] << 16)).all()
+        assert (transposed[:, i] == (matrix[2 * Q, G] | matrix[2 * Q + 1, G] << 16)).all()
+
+
+def test_ldmatrix_of_fewer_matrices_reads_no_address_of_the_other_lanes(kernels):
+    x = np.arange(128, dtype=np.uint16)
+    one, two = np.zeros(32, np.uint32), np.zeros((32, 2), np.uint32)
+    check(kernels.get_function("load_fewer"), (1,), (32,), (x, one, two))
+    wanted = [(matrix[G, 2 * Q] | matrix[G, 2 * Q + 1] << 16) for matrix in x.reshape(2, 8, 8).astype(np.uint32)]
+    assert (one == wanted[0]).all() and (two == np.stack(wanted, axis=1)).all()
+
+
+@pytest.mark.parametrize("precision, depth", [("bf16", 16), ("tf32", 8)])
+def test_a_product_of_distinct_integers_is_exact(kernels, sums, precision, depth):
+    a = np.arange(16 * depth).reshape(16, depth)
+    b = 128 - np.arange(8 * depth).reshape(depth, 8)
+    c = 1000 * np.arange(128).reshape(16, 8)
+    assert (multiply(kernels, precision, a, b, c) == of_lanes(a @ b + c)).all()
+
+
+@pytest.mark.parametrize("precision, depth, bits", [("bf16", 16, 16), ("tf32", 8, 13)])
+def test_a_sum_is_rounded_once_or_its_terms_are_cut_below_the_largest(kernels, sums, precision, depth, bits):
+    random = np.random.default_rng(0)
+    a, b = (cut(random.standard_normal(shape) * 10.0 ** random.integers(-3, 4, shape), bits)
+            for shape in ((16, depth), (depth, 8)))
+    c = random.standard_normal((16, 8)).astype(np.float32)
+    found = multiply(kernels, precision, a, b, c)
+    terms = np.concatenate([a.astype(float)[:, :, None] * b.astype(float)[None], c.astype(float)[:, None]], axis=1)
+    if sums == "rounded":   # exact in long double
+        wanted = terms.astype(np.longdouble).sum(axis=1).astype(np.float32)
+    else:
+        unit = 2.0 ** (np.floor(np.log2(np.abs(terms).max(axis=1, keepdims=True))) - 23)
+        exact = (np.trunc(terms / unit) * unit).sum(axis=1)
+        wanted = exact.astype(np.float32)
+        larger = np.abs(wanted.astype(float)) > np.abs(exact)
+        wanted[larger] = np.nextafter(wanted[larger], np.float32(0))
+    assert (found == of_lanes(wanted)).all()
+
+
+def test_the_two_models_of_a_sum_differ(kernels, monkeypatch):
+    """1 and 16 products of 2^-24: rounded once they make 1 + 2^-20, cut one by one they are gone."""
+    a, b, c = np.full((16, 16), 2.0 ** -12), np.full((16, 8), 2.0 ** -12), np.ones((16, 8))
+    found = {}
+    for one in cuda_emulator.TENSOR_SUMS:
+        monkeypatch.setattr(cuda_emulator, "tensor_sums", one)
+        found[one] = multiply(kernels, "bf16", a, b, c)
+    assert (found["rounded"] == 1 + 2.0 ** -20).all() and (found["truncated"] == 1).all()
+
+
+def test_tf32_reads_only_19_bits_of_an_operand(kernels, sums):
+    a, b, c = np.full((16, 8), 1 + 2.0 ** -11), np.ones((8, 8)), np.zeros((16, 8))
+    assert (multiply(kernels, "tf32", a, b, c) == 8).all()
+
+
+def test_infinities_and_nan_go_through(kernels, sums):
+    a, b, c = np.ones((16, 16)), np.ones((16, 8)), np.zeros((16, 8))
+    a[0, 3], a[1, 3], a[1, 4], c[2, 0] = np.inf, np.inf, -np.inf, np.nan
+    found = multiply(kernels, "bf16", a, b, c)
+    assert (found[:4, :2] == np.inf).all() and np.isnan(found[4:8, :2]).all() and np.isnan(found[8, 0])
+    assert (found[12:, :2] == 16).all()
+
+
+def test_conversions_round_to_the_nearest_and_tf32_leaves_its_low_bits_undefined(kernels):
+    bits = np.random.default_rng(0).integers(0, 2 ** 32, 4000, np.uint64).astype(np.uint32)
+    bits[:6] = [0x3f808000, 0x3f818000, 0x3f801000, 0x3f803000, 0x7f7fffff, 0x7f800000]   # ties, the largest, infinity
+    x = bits.view(np.float32)
+    pairs, rounded = np.zeros(len(x), np.uint32), np.zeros(len(x), np.uint32)
+    check(kernels.get_function("convert"), (16,), (256,), (x, pairs, rounded, np.int32(len(x))))
+    finite = np.isfinite(x)
+    low, tf = (pairs << 16).view(np.float32), (rounded & 0xffffe000).view(np.float32)
+    high = (pairs & 0xffff0000).view(np.float32)
+    assert (low[finite] == -high[finite]).all() and (np.isnan(low) == np.isnan(x)).all() and (np.isnan(tf) == np.isnan(x)).all()
+    assert pairs[0] & 0xffff == 0x3f80 and pairs[1] & 0xffff == 0x3f82 and pairs[4] & 0xffff == 0x7f80   # ties to even
+    assert rounded[2] & 0xffffe000 == 0x3f802000 and rounded[3] & 0xffffe000 == 0x3f804000   # ties away from zero
+    usual = finite & (np.abs(x) > 1e-30) & (np.abs(x) < 1e38)
+    exact = x[usual].astype(float)
+    assert (np.abs(low[usual] - exact) <= np.abs(exact) * 2.0 ** -8).all()
+    assert (np.abs(tf[usual] - exact) <= np.abs(exact) * 2.0 ** -11).all()
+    assert (rounded & 0x1fff).std() > 1000   # a kernel that takes them for zeros is found
+
+
+HEAD = '#include "common/shared_memory.cuh"\n#include "common/tensor_cores.cuh"\nextern "C" __global__ void kernel'
+PLANTED = {
+    "rows not aligned": ("misaligned access", """(const unsigned short* x, unsigned* y) {
+    __shared__ __align__(16) unsigned short held[512];
+    for (int i = threadIdx.x; i < 512; i += 32) held[i] = x[i];
+    __syncthreads();
+    unsigned to[4];
+    ldmatrix(to, held + 9 * threadIdx.x);  // HERE
+    y[threadIdx.x] = to[0];
+}"""),
+    "rows from global memory": ("bad ldmatrix", """(const unsigned short* x, unsigned* y) {
+    unsigned to[4];
+    ldmatrix(to, x + 8 * threadIdx.x);  // HERE
+    y[threadIdx.x] = to[0];
+}"""),
+    "no barrier before ldmatrix": ("race", """(const unsigned short* x, unsigned* y) {
+    __shared__ __align__(16) unsigned short held[256];
+    for (int i = threadIdx.x; i < 256; i += 32) held[i] = x[i];  // HERE
+    unsigned to[4];
+    ldmatrix(to, held + 8 * threadIdx.x);
+    y[threadIdx.x] = to[0];
+}"""),
+    "a row past the array": ("shared memory overflow", """(const unsigned short* x, unsigned* y) {
+    __shared__ __align__(16) unsigned short held[248];
+    for (int i = threadIdx.x; i < 248; i += 32) held[i] = x[i];
+    __syncthreads();
+    unsigned to[4];
+    ldmatrix(to, held + 8 * threadIdx.x);  // HERE
+    y[threadIdx.x] = to[0];
+}"""),
+    "half of the warp": ("divergent warp operation", """(const unsigned short* x, unsigned* y) {
+    float c[4] = {};
+    unsigned a[4] = {x[threadIdx.x]}, b[2] = {};
+    if (threadIdx.x < 16) mma_bf16(c, a, b);  // HERE
+    y[threadIdx.x] = c[0];
+}"""),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_misuse_is_named_with_its_line(name, tmp_path):
+    kind, body = PLANTED[name]
+    path = tmp_path / "kernel.cu"
+    path.write_text(HEAD + body)
+    with pytest.raises(KernelFault) as fault:
+        check(load(path).get_function("kernel"), (1,), (32,), (np.zeros(512, np.uint16), np.zeros(32, np.uint32)))
+    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "// HERE" in text)
+    assert (fault.value.kind, fault.value.line) == (kind, line)
+
+
+def cut(x, zeros):
+    """float32 with the lowest bits cleared."""
+    return (x.astype(np.float32).view(np.uint32) >> zeros << zeros).view(np.float32)

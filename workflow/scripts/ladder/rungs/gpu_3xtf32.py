@@ -1,0 +1,76 @@
+"""gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
+
+They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and
+those too narrow for a warp, are gpu_gemm's.
+"""
+
+import dataclasses
+
+from ladder.rungs import gpu_gemm, gpu_opt_v1
+from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.gpu_gemm import LARGE_TILES, PATTERNS, UPDATES_TOGETHER
+
+__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorTile:
+    """A block computes m x n elements of a matrix product, a warp warp_m x warp_n of them."""
+
+    m: int
+    n: int
+    warp_m: int
+    warp_n: int
+
+    @property
+    def threads(self):
+        return 32 * (self.m // self.warp_m) * (self.n // self.warp_n)
+
+    def defines(self, **wide):
+        """As gpu_opt_v1.Tile.defines."""
+        sizes = {"TILE_M": self.m, "TILE_N": self.n, "WARP_M": self.warp_m, "WARP_N": self.warp_n}
+        return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
+
+
+LARGE = TensorTile(128, 128, 32, 64)
+SQUARE = TensorTile(64, 64, 32, 32)
+NARROW = TensorTile(64, 32, 32, 16)
+NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
+
+
+def pixel_tile(pixels, columns, wide):
+    """As gpu_opt_v1.pixel_tile."""
+    if columns < NARROWEST:
+        return gpu_gemm.pixel_tile(pixels, columns, wide)
+    if wide and columns > LARGE.n // 2 and blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES:
+        return LARGE
+    return NARROW if columns <= NARROW.n else SQUARE
+
+
+def weight_tile(filters, columns, wide):
+    """As gpu_opt_v1.weight_tile."""
+    if filters < NARROWEST:
+        return gpu_gemm.weight_tile(filters, columns, wide)
+    if wide and filters >= LARGE.m and columns >= LARGE.n:
+        return LARGE
+    return NARROW if columns <= NARROW.n else SQUARE
+
+
+def launches(multiplier):
+    """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
+    return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
+                                    for operation, tile_for in TILES.items()}}
+
+
+def on_tensor_cores(operation, multiplier, tile_for):
+    def launch(step, build):
+        asked = step.attributes.get("multiplier")
+        if (asked.name if asked else "exact") != multiplier:
+            return gpu_gemm.LAUNCHES[operation](step, build)
+        return getattr(gpu_opt_v1, operation)(step, build, tile_for)
+
+    return launch
+
+
+TILES = {"conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
+LAUNCHES = launches("exact")

@@ -20,6 +20,7 @@ from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
+from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
 from ladder.workflow import network_files
@@ -335,7 +336,8 @@ def gradients_page(config):
 
 def parity(config, variants, machine):
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
-    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine,
+              "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
 

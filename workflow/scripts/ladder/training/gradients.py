@@ -40,8 +40,8 @@ BIAS = 0.1     # biases are drawn up to this: at 0 a ReLU over zeros would stand
 def check(network, variant, threads):
     """What the page of gradients shows, JSON-able, by name.
 
-    network, variant, precision, images, tolerance, passed; tensors: rows of `compare`; layers: rows of `layers`; losses: of the reference and of the rung, without penalties. Raises
-    UserError for a network that is not trained by gradient descent.
+    network, variant, precision, images, tolerance, passed; tensors: rows of `compare`; layers: rows of `layers`; losses: of the
+    reference and of the rung, without penalties. Raises UserError for a network that is not trained by gradient descent.
     """
     if not network.trains:
         raise UserError(f"network {network.name} is fitted to patches, without gradients; there is no backward pass to check")

@@ -171,6 +171,9 @@ def test_no_more_than_six_are_in_colour_and_the_others_get_one_on_demand(chromiu
     assert chromium.value(classes) == ["rest", "2", "rest", "4", "5", "6", "rest", "1", "rest"]
 
 
+# The number of drawings after what has changed was laid out and painted.
+CANVASES = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
+  done(document.querySelectorAll('.stage canvas').length))))"""
 SVG = "{http://www.w3.org/2000/svg}"
 BAR = "rgb(71, 123, 192)"   # 82 % accent on light paper
 SAVED = """(async () => {
@@ -257,9 +260,10 @@ def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(ch
     assert chromium.value(visible) == [False, True]
     chromium.call("Emulation.setEmulatedMedia", media="print")
     try:
-        assert chromium.value(visible) == [True, False]
+        assert chromium.value(visible) == [True, False] and chromium.value(CANVASES) == 1
     finally:
         chromium.call("Emulation.setEmulatedMedia", media="")
+    assert chromium.value(CANVASES) == 1, "also after printing"
 
 
 def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):

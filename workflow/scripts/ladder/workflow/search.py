@@ -26,10 +26,10 @@ DIGITS = 3        # significant digits of a drawn number
 URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
-         "confirm"}
+         "from", "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
-                "keep", "confirm", *(URLS - {"cifar10_urls"})}
+                "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -300,6 +300,7 @@ def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_t
     assert not np.array_equal(trained["head.weight"], initial["head.weight"])
     page = (project / "results/report.html").read_text()
     assert ("its features saw labels" in page) != frozen and ("so its features saw no labels" in page) == frozen
+    assert ("Training the encoder with labels" in page) != frozen
     assert "an autoencoder trained without labels" in page and "on the encoder that it started from" in page
 
 

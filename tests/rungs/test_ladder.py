@@ -31,7 +31,7 @@ from rung_checks import SMALL, kernel_folder
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
-RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
 ON_TENSOR_CORES = [rung for rung in RUNGS if VARIANTS[rung].oldest >= 80]   # slow in the emulator
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each with fewer launches and bytes
 NETWORK = networks.build("autoencoder")

@@ -52,6 +52,8 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "patches": (fit_patches.make, PATCHES, OPTIONS),
     "patches, patch_net": (fit_patches.make, PATCH_NET, OPTIONS),
     "features": (extract_features.make, {**FEATURES, "features_flip": True, "features_standardize": True}, OPTIONS),
+    "features, both halves": (extract_features.make, {**FEATURES, "features_flip": "apart", "features_standardize": True},
+                              OPTIONS),
     "features, PCA": (extract_features.make, {**FEATURES, "features_standardize": True, "features_pca": 30,
                                               "features_fit_rows": 900, "seed": 3}, OPTIONS),
     "features, PCA of fewer images than values": (extract_features.make, {

@@ -24,9 +24,9 @@ TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=1
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
            "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval",
-           "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
-           "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
-           "program", "reproduce"]
+           "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement",
+           "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation",
+           "test_scores", "program", "reproduce", "targets"]
 
 
 def copy_project(folder, source=ROOT):

@@ -444,12 +444,19 @@
   });
   const again = () => charts.forEach(chart => chart.draw());
 
-  for (const box of document.querySelectorAll(".chart")) charts.push(new Chart(box));
-  for (const chart of charts) {
-    for (const series of chart.data.series) {
+  const add = place => {
+    charts.splice(0, Infinity, ...[...place.querySelectorAll(".chart")].map(box => new Chart(box)));
+    for (const series of charts.flatMap(chart => chart.data.series)) {
       if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
     }
-  }
+  };
+  // For a page that gets its charts later: those in this element are drawn in the place of all former ones.
+  globalThis.drawCharts = place => {
+    add(place);
+    again();
+  };
+
+  add(document);
   for (const name of names) {
     if (!colours.has(name.dataset.run)) continue;
     const button = element("button", "");

@@ -9,13 +9,14 @@
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make docs                 docs/configuration.md, from config.yaml and its schema; the parts of docs/climb.md from the source
+# make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases into envs/*.txt
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
 # MINUTES=10                of the measurements of gpu-check, which goes on where the time ran out
 # KERNEL=gpu_basic/relu.cu  the file of kernels that rung copies, by default that of FROM's convolutions
-# CONFIG="key=value ..."    settings that records adds, the address of a data set for one
+# CONFIG="key=value ..."    settings that records and pictures add, the address of a data set for one
 # PORT=8000                 of the demo; RUN='--configfile presets/mnist_lenet_5.yaml' chooses its run, by default config.yaml's
 
 export PYTHON ?= python3
@@ -23,7 +24,7 @@ DEVICE ?= auto
 PORT ?= 8000
 MINUTES ?= 10
 
-.PHONY: report demo watch test rung check benchmark gpu-check profile records docs pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo watch test rung check benchmark gpu-check profile records docs pictures pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -98,9 +99,12 @@ docs:
 	.venv/bin/python docs/generate.py
 	.venv/bin/python docs/climb.py
 
+pictures: environment
+	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
+
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo slurm
+	.venv/bin/python envs/pins.py test gpu demo slurm cluster
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -9,7 +9,7 @@ import pytest
 
 import browser
 from browser import TOO_WIDE
-from ladder.pages import charts, intervals, templates
+from ladder.pages import charts, intervals, live, templates
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 
@@ -171,6 +171,9 @@ def test_no_more_than_six_are_in_colour_and_the_others_get_one_on_demand(chromiu
     assert chromium.value(classes) == ["rest", "2", "rest", "4", "5", "6", "rest", "1", "rest"]
 
 
+# The number of drawings after what has changed was laid out and painted.
+CANVASES = """new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
+  done(document.querySelectorAll('.stage canvas').length))))"""
 SVG = "{http://www.w3.org/2000/svg}"
 BAR = "rgb(71, 123, 192)"   # 82 % accent on light paper
 SAVED = """(async () => {
@@ -257,9 +260,10 @@ def test_without_a_script_and_on_paper_the_svg_stands_in_place_of_the_drawing(ch
     assert chromium.value(visible) == [False, True]
     chromium.call("Emulation.setEmulatedMedia", media="print")
     try:
-        assert chromium.value(visible) == [True, False]
+        assert chromium.value(visible) == [True, False] and chromium.value(CANVASES) == 1
     finally:
         chromium.call("Emulation.setEmulatedMedia", media="")
+    assert chromium.value(CANVASES) == 1, "also after printing"
 
 
 def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
@@ -275,3 +279,22 @@ def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
     before = chromium.value(ink)
     chromium.value("document.querySelector('[data-runs] p').focus()")
     assert chromium.value(ink) > 1.2 * before
+
+
+def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium, tmp_path):
+    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
+    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
+    page = tmp_path / "live.html"
+    page.write_text(live.page())
+    chromium.open(page)
+    show = "(state => { globalThis.fetch = async () => ({json: async () => state}); return look(); })"
+    chromium.value(f"{show}({json.dumps(state)})")
+    focus(chromium)
+    press(chromium, "ArrowRight", "End")
+    assert chromium.value(SHOWN)["text"] == "training, step 20: 0.25"
+    state["chart"] = live._chart([10, 20, 30], [0.5, 0.25, 0.125], {"steps": [20], "losses": [0.375]})
+    chromium.value(f"{show}({json.dumps(state)})")
+    focus(chromium)
+    press(chromium, "ArrowRight", "End", "ArrowDown")
+    assert chromium.value(SHOWN)["text"] == "hold-out, step 20: 0.375"
+    assert chromium.value("document.querySelectorAll('.stage canvas').length") == 1

@@ -11,7 +11,7 @@ import browser
 import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, UNCLEAR, check_contents, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_contents, check_self_contained, check_width, show
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -306,6 +306,7 @@ def test_on_a_phone_the_rows_are_cards_that_show_the_accuracy_without_scrolling(
     for cells in chromium.value(CARDS):
         failed = any(words in text for _, text in cells for words in ("no result", "unfinished"))
         assert failed or any("accuracy" in label for label, _ in cells), cells
+    assert chromium.value(SMALL_TARGETS) == []
     hidden = "[...document.querySelectorAll('.cards thead button')].filter(one => one.checkVisibility()).length"
     assert chromium.value(hidden) == 0, "no tab stops that nobody sees"
 

@@ -4,7 +4,7 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, UNCLEAR, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_self_contained, check_width, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -150,3 +150,11 @@ def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chrom
         assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
     finally:
         chromium.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet"])
+def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
+    show(chromium, pages(name), 390)
+    wide = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
+    assert chromium.value(f"{wide}.map(one => [one.ariaLabel, one.scrollWidth])") == []
+    assert chromium.value(SMALL_TARGETS) == []

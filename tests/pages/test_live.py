@@ -53,7 +53,10 @@ def test_the_hold_out_curve_is_that_of_the_checkpoint_and_then_of_the_history(fo
     artifacts.save_tensors(folders[0] / f"train/t0/{file}.safetensors", {
         f"{prefix}losses": np.ones(40), f"held_out{joint}steps": np.array([20, 40]),
         f"held_out{joint}losses": np.array([0.5, 0.25])}, {"state": json.dumps({"step": 40})})
-    assert live.state(*folders)["held_out"] == {"steps": [20, 40], "losses": [0.5, 0.25]}
+    found = live.state(*folders)
+    assert found["held_out"] == {"steps": [20, 40], "losses": [0.5, 0.25]}
+    assert "training 1<" in found["chart"] and "hold-out 0.25<" in found["chart"]
+    assert 'class="curve stroke-2"' in found["chart"], "dashed"
 
 
 def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):

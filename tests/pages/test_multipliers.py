@@ -87,7 +87,7 @@ def test_the_page_brings_all_it_needs_and_says_no_none(full):
 
 def test_the_first_screen_has_exact_and_what_is_furthest_from_it(full, monkeypatch, tmp_path):
     first = context_of(full)["first"]
-    assert first["of"] == 7 and [row["key"] for row in first["rows"]] == ["own", "", "", "", "own", ""]
+    assert first["of"] == 7 and [row["key"] for row in first["rows"]] == ["own", "", "", "own", ""]
     lenet = next(row for row in first["rows"] if row["name"] == "LeNet-5, am32")
     assert lenet["note"] == "−2.20 points (−2.45 to −1.95), more than luck"
     assert lenet["text"] == f"94.8{templates.NARROW_SPACE}%"

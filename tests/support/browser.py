@@ -53,6 +53,14 @@ TOO_WIDE = """
   .map(element => element.outerHTML.slice(0, 120))
 """
 
+# What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
+SMALL_TARGETS = """
+[...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input:not(.pick), .tick")]
+  .filter(one => one.checkVisibility() && !one.matches(".drop input"))
+  .filter(one => Math.min(one.getBoundingClientRect().height, one.getBoundingClientRect().width) < 44)
+  .map(one => [one.outerHTML.slice(0, 90), one.getBoundingClientRect().width, one.getBoundingClientRect().height])
+"""
+
 # The names of landmarks that two of the page share, and heads of tables without a text.
 UNCLEAR = """
 (() => {
@@ -101,9 +109,10 @@ class Browser:
 
     def open(self, path, width=1280, height=900, scheme="light"):
         """Open a file or an http address at this width (CSS pixels) in the colour scheme light or dark, and wait until it is
-        loaded."""
+        loaded. A narrow window is that of a phone, where fingers are the pointer."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
         address = str(path)
@@ -112,8 +121,8 @@ class Browser:
             self.events.append(self._message())
 
     def value(self, expression):
-        """The JSON value of a JavaScript expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The JSON value of a JavaScript expression in the page, or of the promise that it is."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
@@ -123,9 +132,9 @@ class Browser:
         return [event["params"]["request"]["url"] for event in self.events
                 if event["method"] == "Network.requestWillBeSent"]
 
-    def screenshot(self, path):
-        """The whole page as a PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    def screenshot(self, path, width, height, scale=1):
+        """The beginning of the page, width by height CSS pixels, as a PNG with `scale` pixels for each."""
+        answer = self.call("Page.captureScreenshot", clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale})
         pathlib.Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def call(self, method, **params):

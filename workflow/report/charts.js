@@ -48,16 +48,19 @@
     for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(Number((at * step).toPrecision(12)));
     return found;
   };
-  const powers = (low, high) => {
+  const powers = (low, high, decades = 3) => {   // with 2 and 5 times them where there are fewer decades
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-      for (const factor of high < 1000 * low ? [1, 2, 5] : [1]) found.push(Number((factor * 10 ** power).toPrecision(1)));
+      for (const factor of high < 10 ** decades * low ? [1, 2, 5] : [1]) found.push(Number((factor * 10 ** power).toPrecision(1)));
     }
     return found.filter(value => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
   };
   const ticksOf = (axis, kind, low, high, count) => {
     if (axis.ticks) return axis.ticks.map(([value]) => value);
-    if (kind === "log" && low > 0) return powers(low, high).length > 2 ? powers(low, high) : even(low, high, count);
+    if (kind === "log" && low > 0) {
+      const found = powers(low, high, count < 5 ? 1.5 : 3);
+      return found.length > 2 ? found : even(low, high, count);
+    }
     if (kind !== "error") return even(low, high, count);
     const rates = powers(Math.max(1 - high, 2 * axis.least), 1 - low).map(rest => Number((1 - rest).toPrecision(12)));
     const levels = (rates.length > 2 ? rates : even(low, high, count)).filter(value => value < 1 - 1.2 * axis.least);
@@ -174,11 +177,11 @@
     }
 
     draw() {
-      this.plot?.destroy();
-      this.show(null);
       const {data} = this;
       const width = this.live.clientWidth;
-      if (!width) return;
+      if (!width) return;   // on paper, where the SVG is shown: the drawing stays as it is
+      this.plot?.destroy();
+      this.show(null);
       const narrow = width < 480;
       const font = `12px ${css("--sans")}`;
       const pen = document.createElement("canvas").getContext("2d");
@@ -441,12 +444,19 @@
   });
   const again = () => charts.forEach(chart => chart.draw());
 
-  for (const box of document.querySelectorAll(".chart")) charts.push(new Chart(box));
-  for (const chart of charts) {
-    for (const series of chart.data.series) {
+  const add = place => {
+    charts.splice(0, Infinity, ...[...place.querySelectorAll(".chart")].map(box => new Chart(box)));
+    for (const series of charts.flatMap(chart => chart.data.series)) {
       if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
     }
-  }
+  };
+  // For a page that gets its charts later: those in this element are drawn in the place of all former ones.
+  globalThis.drawCharts = place => {
+    add(place);
+    again();
+  };
+
+  add(document);
   for (const name of names) {
     if (!colours.has(name.dataset.run)) continue;
     const button = element("button", "");

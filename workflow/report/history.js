@@ -35,7 +35,7 @@ function choose() {
 }
 
 for (const box of table?.querySelectorAll(".pick") ?? []) {
-  box.hidden = false;
+  box.parentElement.hidden = false;
   box.addEventListener("change", commands);
 }
 if (metric) {

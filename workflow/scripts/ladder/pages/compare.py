@@ -19,7 +19,7 @@ from ladder.network import networks, weights
 from ladder.pages import charts, feature_sections, intervals, report_sections, roles, templates
 from ladder.store import artifacts, lineage
 
-CHARTED = 6        # runs whose accuracies are charted on the first screen, the most accurate ones
+CHARTED = 5        # runs whose accuracies are charted on the first screen, the most accurate ones
 COLOURS = charts.COLOURED   # runs and parts that colours can distinguish
 POINTS = 100       # maximum per curve
 NUMBERS = {        # summary key -> its head in compare.csv and on the page

@@ -4,13 +4,14 @@ Nothing is asked of the training, and no file of it is locked or changed.
 """
 
 import json
+import math
 import pathlib
 import re
 
 import numpy as np
 import safetensors
 
-from ladder.pages import templates
+from ladder.pages import charts, templates
 
 POINTS = 400   # maximum of a curve
 SCORES = r"loss ([\d.e+-]+|nan|inf)(?:  accuracy ([\d.]+)%)?"
@@ -28,8 +29,8 @@ def state(results, logs):
     """The latest training, JSON-able; None if there is none.
 
     {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "held_out_loss", "held_out_accuracy", "speed"}], "steps":
-    [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "last": line of the log};
-    results, logs: the folders.
+    [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "chart": HTML of
+    both curves, "last": line of the log}; results, logs: the folders.
     """
     found = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
     if not found:
@@ -41,7 +42,21 @@ def state(results, logs):
               for epoch, of, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
     steps, losses, hits, held_out = _history(folder) or _monitored(text)
     return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps, "losses": losses,
-            "accuracies": hits, "held_out": held_out, "last": text.strip().rpartition("\n")[2]}
+            "accuracies": hits, "held_out": held_out, "chart": _chart(steps, losses, held_out),
+            "last": text.strip().rpartition("\n")[2]}
+
+
+def _chart(steps, losses, held_out):
+    """The chart of the losses, HTML that charts.js draws; '' without any."""
+    curves = {"training": (steps, losses), "hold-out": (held_out["steps"], held_out["losses"])}
+    points = {name: [(step, loss) for step, loss in zip(*curve, strict=True) if math.isfinite(loss)]
+              for name, curve in curves.items()}
+    series = [{"name": name, "label": f"{name} {some[-1][1]:.4g}", "series": number, "points": some}
+              for number, (name, some) in enumerate(points.items(), 1) if some]
+    if not series:
+        return ""
+    y = charts.loss_axis([loss for some in points.values() for _, loss in some], "Loss")
+    return templates.render("live_chart.html", {"chart": charts.lines("Training loss", series, y), "held_out": len(series) > 1})
 
 
 def _share(percent):

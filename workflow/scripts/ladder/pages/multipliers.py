@@ -13,7 +13,7 @@ from ladder.progress import log
 
 COLOURS = charts.COLOURED   # the first ones belong to the multipliers of ORDER, on every page
 CURVE = 16    # minimum number of points of a curve
-CHARTED = 6   # accuracies on the first screen
+CHARTED = 5   # accuracies on the first screen
 ROOM = 14     # percent of an axis's width that the text of a tick needs
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

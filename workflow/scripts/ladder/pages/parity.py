@@ -44,7 +44,12 @@ def _step_bars(ran):
     reference = next((rung["step"] for rung in ran if rung["variant"] == REFERENCE), None)
     return [{"name": rung["variant"], "value": rung["step"], "length": round(100 * rung["step"] / slowest, 2),
              "text": milliseconds(rung["step"]),
-             "note": f"{reference / rung['step']:.2g}× {REFERENCE}" if reference else ""} for rung in ran]
+             "note": f"{_times(reference / rung['step'])}× {REFERENCE}" if reference else ""} for rung in ran]
+
+
+def _times(ratio):
+    """A ratio with two digits: '0.018', '1.5', '180'."""
+    return f"{float(f'{ratio:.2g}'):g}"
 
 
 def _work_table(ran):

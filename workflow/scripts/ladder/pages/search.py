@@ -107,7 +107,7 @@ def context(found):
         "missing": [run for run in found.runs if run.reason and not run.failed and not is_pruned(run)],
         "keys": keys, "space": [{"key": key, "text": _space(search, key)} for key in keys],
         "rows": [_row(found, run, keys) for run in found.ranked], "pictures": _pictures(found, keys),
-        "preset": preset(found), "command": COMMAND.split(" --configfile "),
+        "preset": preset(found), "command": COMMAND,
     }
 
 

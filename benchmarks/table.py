@@ -75,10 +75,17 @@ def table(record):
     rows, counted = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
     counts = read_counts()
     for variant in documented_rungs():
-        measured, below = (results.row(record, CASE, name) for name in (variant, variants.VARIANTS[variant].below))
-        rows.append(row(variant, step_plan(variant, CASE.batch), counts.get(variant), (measured, below), record))
+        measured = results.row(record, CASE, variant), row_below(record, variant)
+        rows.append(row(variant, step_plan(variant, CASE.batch), counts.get(variant), measured, record))
         counted.append(counted_row(variant, counts.get(variant)))
     return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted), "", *others(record), *multiplied(record)])
+
+
+def row_below(record, variant):
+    """The results of the rung below, past lessons that were not measured."""
+    below = variants.VARIANTS[variant].below
+    measured = results.row(record, CASE, below) if below else None
+    return row_below(record, below) if measured is None and below and variants.VARIANTS[below].role == "lesson" else measured
 
 
 def documented_rungs():

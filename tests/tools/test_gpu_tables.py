@@ -53,7 +53,8 @@ def test_measured_columns_come_from_the_newest_record(tmp_path):
     found = results.records(tmp_path)
     assert [record["made"][:7] for record in found] == ["2026-02", "2026-01"]
     made = table.table(found[0])
-    basic, better = made.splitlines()[2:4]
+    basic, better = (next(row for row in made.splitlines() if row.startswith(f"| {name} |"))
+                     for name in ("gpu_basic", "gpu_opt_v1"))
     assert basic.endswith("| 4000 (3600-4400) | 1980 | 16.5 | 28 | 75 |  | 1.0e-04 / 2e-03 |")
     assert "| 2000 (1800-2200) | 1980 |" in better and "| 150 | 2.00 | not measured |" in better
     assert "Measured 2026-02-01 on NVIDIA H200, driver 580." in made and "resnet18" not in made

@@ -61,7 +61,7 @@ def test_predictions_are_named_as_such_beside_what_was_measured(summary):
     same = {**summary, "network": "autoencoder", "batch": 64}
     step = parity_page.milliseconds(summary["rungs"][0]["step"]).replace(templates.NARROW_SPACE, " ")
     assert f"cpu 1.5 ms issue {step}" in _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
-    assert "Predictions" not in parity_page.page(summary, "2026-01-31T12:34:56Z")
+    assert 'id="predicted"' not in parity_page.page(summary, "2026-01-31T12:34:56Z")
 
 
 def _predicted(page):

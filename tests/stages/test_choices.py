@@ -9,6 +9,7 @@ import yaml
 
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
+from ladder.data.facts import FACTS
 from ladder.machine import runtime
 from ladder.rungs import variants
 from ladder.sources import ROOT
@@ -65,10 +66,11 @@ def documented():
     """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
     unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
         name for name in backends.BACKENDS if backends.unavailable(name)}
-    left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"),
-                ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"), ("train_limit", "all"),
-                ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-                ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
+    downloaded = {("dataset", name) for name in (*FACTS, "folder") if name != "digits"}
+    left_out = downloaded | {
+        ("variant", "auto"), ("svm_backend", "auto"), ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"),
+        ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
+        ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]

@@ -119,10 +119,12 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
     ("targets", [{"metric": "test_acuracy", "at_least": 0.6}],
      "the metric 'test_acuracy', but summary.json has no such number; did you mean test_accuracy?"),
-    *(("targets", [wrong], "must be a list of at most 100, each as {metric: test_accuracy, at_least: 0.6} or {metric: sec")
+    ("targets", [{"metric": "x" * 150, "at_least": 0.6}], "no such number; results/summary.json of a run has them all"),
+    *(("targets", [wrong], "must be a list of at most 100, each as {metric: test_accuracy, at_least: 0.6} or with at_most")
       for wrong in ({"metric": "test_accuracy"}, {"metric": "loss", "at_least": 1, "at_most": 2}, {"at_least": 1})),
     ("targets", [{"metric": "loss", "at_last": 1}], "targets has no 'at_last'; did you mean at_least?"),
     ("targets", [{"metric": "loss", "at_most": "x"}], "targets.at_most is 'x', but must be a number"),
+    ("targets", [{"metric": "loss", "at_most": float("inf")}], "targets.at_most is inf, but must be a number"),
     ("targets", [{"metric": 7, "at_most": 1}], "targets.metric is 7, but must be a name in summary.json"),
     ("targets", ["loss < 1"], "targets is 'loss < 1', but must be a metric of summary.json"),
     ("targets", [{"metric": "loss", "at_most": 1}] * 101, "a list of at most 100"),

@@ -164,7 +164,7 @@ def reasons(output):
 def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
     text = (ROOT / "workflow/rules/pages.smk").read_text()
     listed = set(re.findall(r"^    (\w+),$", text.partition("localrules:")[2].partition("\n\n")[0], re.MULTILINE))
-    assert listed == set(re.findall(r"^ *use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 6
+    assert listed == set(re.findall(r"^ *use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 7
 
 
 def test_a_second_run_has_nothing_to_do(project):

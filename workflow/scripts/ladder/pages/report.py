@@ -142,6 +142,7 @@ def context(inputs, numbers):
         "headline": report_sections.headline(inputs),
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
+        "gain_of_labels": report_sections.gain_of_labels(inputs),
         "samples": report_sections.samples(data),
         "skipped": report_sections.skipped(data),
         "few_classes": report_sections.FEW_CLASSES,

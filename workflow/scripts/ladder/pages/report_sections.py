@@ -110,8 +110,17 @@ def gain(inputs):
 
     won: number of images that only the trained network's features classify correctly; lost: that only the control does.
     """
+    return _gain(inputs, "_random")
+
+
+def gain_of_labels(inputs):
+    """As `gain`, with the features of the encoder before labels trained it; None where they did not."""
+    return _gain(inputs, "_start") if head(inputs) and not head(inputs)["frozen"] else None
+
+
+def _gain(inputs, control):
     judge = lineage.judge(inputs)
-    control = f"{judge}_random"
+    control = f"{judge}{control}"
     if control not in inputs:
         return None
     labels = inputs["data"].array("test_labels.npy")

@@ -315,7 +315,7 @@ def _check_targets(config):
         first = target["metric"].partition(".")[0]
         if first not in targets.METRICS:
             raise UserError(f"config: targets has the metric {excerpt(target['metric'])}, but summary.json has no such number"
-                            f"{nearest(first, targets.METRICS) or '; ' + ', '.join(targets.METRICS)}")
+                            f"{nearest(first, targets.METRICS) or '; results/summary.json of a run has them all'}")
 
 
 def _check_training(config):

@@ -8,7 +8,7 @@
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
-# make docs                 docs/configuration.md, from config.yaml and its schema
+# make docs                 docs/configuration.md, from config.yaml and its schema; the parts of docs/climb.md from the source
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases into envs/*.txt
 # make clean                everything generated, results included; not the environments
@@ -97,13 +97,14 @@ records: environment
 docs:
 	@envs/install cpu
 	.venv/bin/python docs/generate.py
+	.venv/bin/python docs/climb.py
 
 pictures: environment
 	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo slurm
+	.venv/bin/python envs/pins.py test gpu demo slurm cluster
 	.venv/bin/python envs/pins.py kernels
 
 clean:

@@ -2,13 +2,14 @@
 
     python benchmarks/table.py [--check]
 
-The ladder's table has the predictions of the plans (roofline.py), and measured columns from the newest record in
-benchmarks/gpu/; the table of docs/results.md has the newest record of each card. What no record has is "not measured". --check
-writes nothing and exits with 1 if a table is out of date.
+The ladder's tables have the floors of the plans (roofline.py), what was counted without a GPU and the times predicted from it
+(counts.json), and measured columns from the newest record in benchmarks/gpu/; the table of docs/results.md has the newest
+record of each card. What no record has is "not measured". --check writes nothing and exits with 1 if a table is out of date.
 """
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import sys
 
@@ -26,15 +27,17 @@ from ladder.training import plan  # noqa: E402
 from sections import race_name  # noqa: E402
 
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
-CASE = HEADLINES[0]
-HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "FLOP/byte", "bound by", "predicted us", "median us (spread)",
-        "MHz", "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
+CASE, COUNTS = HEADLINES[0], HERE / "counts.json"
+HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "floor us", "predicted us", "bound by", "median us (spread)", "MHz",
+        "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
+COUNTED_HEAD = ("rung", "predicted us", "sectors used", "level 2 MB", "wavefronts", "bank conflicts", "multiply",
+                "the launch that takes longest", "registers", "occupancy", "waves on 132, 108, 128, 28")
 OTHERS_HEAD = ("network", "batch", "rung", "launches", "GFLOP", "median us (spread)", "TFLOP/s", "s/epoch", "% of PyTorch",
                "error / tolerance")
 MULTIPLIED_HEAD = ("multiplier", "rung", "ResNet-18, 32 filters, batch 128: median us (spread)", "x the fastest exact rung")
 CARDS_HEAD = ("card", "batch", "precision", "fastest rung", "us (spread)", "fastest PyTorch", "us (spread)",
               "PyTorch takes", "epoch: rung, PyTorch", "features of 60,000 images: rung, PyTorch")
-NOT_MEASURED = "not measured"
+NOT_MEASURED, NOT_COUNTED = "not measured", "not counted"
 
 
 def main():
@@ -69,13 +72,37 @@ def with_table(text, made, marker=BEGIN):
 
 def table(record):
     """The table in Markdown, a note on the measurement, and the tables of other networks and multipliers in the record."""
-    rows = [HEAD, tuple("---" for _ in HEAD)]
-    below = None
-    for variant in gpu_rungs():
-        measured = results.row(record, CASE, variant)
-        rows.append(row(variant, step_plan(variant, CASE.batch), measured, below, record))
-        below = measured
-    return "\n".join([*markdown(rows), "", note(record), "", *others(record), *multiplied(record)])
+    rows, counted = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
+    counts = read_counts()
+    for variant in documented_rungs():
+        measured, below = (results.row(record, CASE, name) for name in (variant, variants.VARIANTS[variant].below))
+        rows.append(row(variant, step_plan(variant, CASE.batch), counts.get(variant), (measured, below), record))
+        counted.append(counted_row(variant, counts.get(variant)))
+    return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted), "", *others(record), *multiplied(record)])
+
+
+def documented_rungs():
+    """The project's GPU rungs, without the user's own."""
+    return [name for name in gpu_rungs() if variants.VARIANTS[name].role != "own"]
+
+
+def read_counts():
+    """{rung: its row in counts.json}."""
+    return json.loads(COUNTS.read_text())["rungs"]
+
+
+def counted_row(variant, counts):
+    if counts is None:
+        return (variant, NOT_COUNTED, *("" for _ in COUNTED_HEAD[2:]))
+    busiest, millions = counts["busiest"], {name: f"{counts[name] / 1e6:.1f} M" for name in ("wavefronts", "conflicts")}
+    return (variant, f"{counts['microseconds']:.0f}", percent(counts["coalesced"]), f"{counts['level_2_megabytes']:.0f}",
+            *millions.values(), percent(counts["products_of_issued"]), busiest["kernel"].replace(".cu ", ": "),
+            str(busiest["registers"]), percent(busiest["occupancy"]),
+            ", ".join(f"{waves:.2g}" for waves in busiest["waves"].values()))
+
+
+def percent(share):
+    return f"{100 * share:.0f} %"
 
 
 def cards(records):
@@ -169,13 +196,14 @@ def step_plan(variant, batch):
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 
-def row(variant, made, measured, below, record):
+def row(variant, made, counts, measured, record):
+    """counts: the rung's row of counts.json or None; measured: the results of the rung and of the one below, or None."""
     launches, moved = sum(len(step.launches) for step in made.steps), roofline.plan_bytes(made)
     ceilings = roofline.H200[products(variant)]
     cells = (variant, variants.VARIANTS[variant].technique, str(launches), f"{made.flop / 1e9:.1f}", f"{moved / 1e6:.0f}",
-             f"{made.flop / moved:.0f}", roofline.bound_by(made, ceilings),
-             f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}")
-    return cells + (measured_cells(variant, made, measured, below, record) if measured else (NOT_MEASURED,) * 7)
+             f"{1e6 * roofline.plan_seconds(made, ceilings):.0f}",
+             *((f"{counts['microseconds']:.0f}", counts["bound_by"]) if counts else (NOT_COUNTED, NOT_COUNTED)))
+    return cells + (measured_cells(variant, made, *measured, record) if measured[0] else (NOT_MEASURED,) * 7)
 
 
 def measured_cells(variant, made, measured, below, record):
@@ -199,9 +227,9 @@ def per_second(name):
 
 
 def note(record):
-    text = (f"One training step of {CASE.batch} images with Adam; predicted for an H200 (4.3 TB/s; {per_second('fp32')} "
+    text = (f"One training step of {CASE.batch} images with Adam. Floors are for an H200 (4.3 TB/s; {per_second('fp32')} "
             f"TFLOP/s in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of "
-            f"TF32, {per_second('bf16')} in bfloat16). ")
+            f"TF32, {per_second('bf16')} in bfloat16), and predictions, made from what was counted without a GPU. ")
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

@@ -44,7 +44,8 @@ def page():
     defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
     documented = [name for name in rules["variant"]["enum"] if name == "auto" or variants.VARIANTS[name].role != "own"]
     rules = {**rules, "variant": {**rules["variant"], "enum": documented},
-             "features_variant": {**rules["features_variant"], "enum": ["same", *documented[1:]]}}
+             "features_variant": {**rules["features_variant"], "enum": ["same", *documented[1:]]},
+             "reference_variant": {**rules["reference_variant"], "enum": ["none", *documented[1:]]}}
     return "\n".join([OPENING, *sections(text.split("\n\n", 1)[1], defaults, rules)])
 
 

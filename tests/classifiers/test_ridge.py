@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 import numpy_cupy
 from ladder.arithmetic import arrays
 from ladder.classifiers import ridge as kernel_ridge
-from ladder.classifiers.kernel_functions import Kernel
+from ladder.classifiers.kernel_functions import Kernel, squared_norms
 from ladder.errors import RunFailed, UserError
 from ladder.store import artifacts
 
@@ -57,6 +57,43 @@ def test_the_coefficients_are_those_of_float64(tile, strength, monkeypatch):
     exact = np.linalg.solve(np.exp(-0.1 * apart) + strength * np.eye(200), targets)
     found = kernel_ridge._solve(rows, targets, Kernel("rbf", 0.1), strength, arrays.NumPy(2))
     assert np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
+
+
+def symmetric(rows, others, gamma, odd):
+    """The kernel with an odd part by definition, float64."""
+    rows, others, sign = rows.astype(np.float64), others.astype(np.float64), np.ones(rows.shape[1])
+    sign[-odd:] = -1
+    return sum(np.exp(-gamma * np.square(rows[:, None] * one - others).sum(axis=2)) for one in (1, sign)) / 2
+
+
+@pytest.mark.parametrize("tile", [64, 1024])
+def test_an_odd_part_is_compared_with_either_sign(tile, monkeypatch):
+    monkeypatch.setattr(arrays.NumPy, "side", tile)
+    features, labels, others = problem(200)
+    features[:, -5:] -= 4
+    others[:, -5:] -= 4
+    model = kernel_ridge.fit(features, labels, 3, odd=5)
+    gamma = model.width / (features.shape[1] * features.astype(np.float64).var())
+    targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
+    center = np.where(np.arange(12) < 7, features.mean(axis=0, dtype=np.float64), 0)
+    rows, others = features - center, others - center
+    exact = np.linalg.solve(symmetric(rows, rows, gamma, 5) + model.strength * np.eye(200), targets - targets.mean(axis=0))
+    wanted = symmetric(others, rows, gamma, 5) @ exact + targets.mean(axis=0)
+    sign = np.where(np.arange(12) < 7, 1, -1)
+    for some in (others, others * sign):
+        scores = kernel_ridge.scores(model, (some + center).astype(np.float32))
+        assert np.abs(scores - wanted).max() < 2e-3
+    alike = kernel_ridge.scores(kernel_ridge.fit(features, labels, 3), (others + center).astype(np.float32))
+    assert np.abs(alike - wanted).max() > 0.05
+
+
+@pytest.mark.parametrize("odd", [0, 4])
+def test_a_row_is_compared_with_itself_as_with_an_equal_one(odd):
+    rows = problem(20)[0] - 4
+    kernel, norms = Kernel("rbf", 0.05, odd=odd), squared_norms(rows)
+    found = kernel.own(rows)
+    assert np.allclose(found, np.diag(kernel.block(rows, norms, rows, norms)), atol=1e-5)
+    assert (found == 1).all() if not odd else found.min() < 0.7
 
 
 def test_the_hyperparameters_are_chosen_on_a_validation_set(monkeypatch):
@@ -125,6 +162,14 @@ def test_a_saved_model_scores_as_the_fitted_one_with_the_features_it_was_fitted_
     np.testing.assert_array_equal(loaded.classes[scores.argmax(axis=1)], kernel_ridge.predict(model, others))
     expected = reference(features, labels, others, model.width, model.strength)
     np.testing.assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_a_saved_model_knows_its_odd_part(tmp_path):
+    features, labels, others = problem(100)
+    model = kernel_ridge.fit(features, labels, seed=3, odd=5)
+    model.save(tmp_path / "model.safetensors")
+    loaded = kernel_ridge.load(tmp_path / "model.safetensors", features)
+    np.testing.assert_array_equal(kernel_ridge.scores(loaded, others), kernel_ridge.scores(model, others))
 
 
 def test_another_file_is_named(tmp_path):

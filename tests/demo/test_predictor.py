@@ -23,6 +23,9 @@ RUNS = {
     "whitened": {"normalization": "zca"}, "by channel": {"normalization": "standardize"},
     "cheap products": {"multiplier": "mit16"}, "classifier with cheap products": {"network": "lenet_5", "multiplier": "mit16"},
     "ridge": {"judge": "ridge"}, "ridge of joined": {"judge": "ridge", "joined": "enc1_pool"},
+    "ridge of both halves": {"judge": "ridge", "joined": "enc1_pool", "features_flip": "apart", "features_standardize": True,
+                             "features_pca": 20, "features_fit_rows": 80, "seed": 1},
+    "average of both halves": {"features_flip": "apart", "features_standardize": True},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
 
@@ -65,6 +68,14 @@ def test_one_image_is_answered_as_among_others(runs, name):
     assert alone.classes[0] == together.classes[7] and len(alone) == 1
     np.testing.assert_allclose(alone.scores[0], together.scores[7], rtol=1e-5)
     np.testing.assert_array_equal(alone.nearest[0], together.nearest[7])
+
+
+def test_an_image_and_its_mirror_image_have_the_same_scores_where_both_are_compared(runs):
+    inputs, of = runs("ridge of both halves")
+    here = images(inputs, "test")
+    one, other = of.answer(here), of.answer(np.ascontiguousarray(here[:, :, ::-1]))
+    np.testing.assert_allclose(one.scores, other.scores, atol=2e-3)
+    assert np.ptp(one.scores) > 0.5
 
 
 @pytest.mark.parametrize("name", ["classifier", "classifier with cheap products"])

@@ -1,6 +1,7 @@
 """The sequential rung's loops against their definitions, whole networks' gradients, and the rung against the cpu rung."""
 
 import dataclasses
+import math
 import types
 
 import numpy as np
@@ -345,6 +346,53 @@ def test_load_augmented_batch_mirrors_and_shifts_each_image_by_its_own(dtype):
     assert np.array_equal(batch[:1], references.load_batch(images, permutation[2:3], scale, offset))
     assert np.array_equal(batch[1:2], references.load_batch(images, permutation[3:4], scale, offset, flip=True))
     assert (batch[4] == offset).all() and (batch[5] == offset).all()   # nothing of the image is left
+
+
+JITTERED = np.array([[0, 0, 0], [0, 0, 1], [2, -1, 0], [-1, 2, 1]], np.int32)
+TURNED = np.array([(math.cos(angle), math.sin(angle), *factors) for angle, *factors in (
+    (0.3, 1, 1), (-0.7, 0.5, 1.25), (0.1, 1.5, 0.75), (-0.2, 0.9, 1.1))], np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_load_jittered_batch_is_its_definition_to_the_last_bit(dtype):
+    images = np.random.default_rng(0).integers(1, 256, (9, 6, 5, 2)).astype(dtype)
+    permutation, scale, offset = np.random.default_rng(1).permutation(9), np.float32([0.5, 1 / 3]), np.float32([1, -3])
+    batch = unwritten(4, 6, 5, 2, dtype=np.float32)
+    OPERATIONS["load_jittered_batch"](images, permutation, np.array([0, 2, 0]), scale, offset, JITTERED, TURNED, batch)
+    assert np.array_equal(batch, references.load_jittered_batch(images, permutation[2:6], scale, offset, JITTERED, TURNED))
+
+
+def test_the_definition_of_jitter_moves_nothing_without_an_angle_and_turns_by_the_angle():
+    images, unit = np.random.default_rng(0).integers(1, 256, (4, 5, 5, 2)).astype(np.uint8), np.ones(2, np.float32)
+    still, quarter = (np.float32([(*angle, 1, 1)] * 4) for angle in ((1, 0), (0, 1)))
+    rows, scale, offset = np.arange(4), np.float32([0.5, 1 / 3]), np.float32([1, -3])
+    assert np.array_equal(references.load_jittered_batch(images, rows, scale, offset, JITTERED, still),
+                          references.load_augmented_batch(images, rows, scale, offset, JITTERED))
+    turned = references.load_jittered_batch(images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), quarter)
+    assert np.array_equal(turned, np.rot90(images, axes=(2, 1)))
+    factors = np.float32([(1, 0, 0.5, 1.25)] * 4)
+    coloured = references.load_jittered_batch(images, rows, unit, 0 * unit, np.zeros((4, 3), np.int32), factors)
+    assert np.array_equal(coloured, images * np.float32([0.5, 1.25]))
+
+
+@pytest.mark.parametrize("seed, step, count, channels, degrees, colour", [
+    (0, 0, 5, 3, 15, 0.4), (3, 9, 300, 1, 45, 0), (2 ** 64 - 3, 2 ** 40, 300, 9, 0, 0.9)])
+def test_jitter_is_the_definition_and_within_its_limits(seed, step, count, channels, degrees, colour):
+    drawn = randomness.jitter(seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour)
+    assert drawn.dtype == np.float32
+    assert np.array_equal(drawn, references.jitter(seed, step, count, channels, math.tan(math.radians(degrees) / 2), colour))
+    angles, factors = np.degrees(np.arctan2(drawn[:, 1], drawn[:, 0])), drawn[:, 2:]
+    assert np.allclose(drawn[:, 0] ** 2 + drawn[:, 1] ** 2, 1, atol=1e-6)
+    assert abs(angles).max() <= degrees + 1e-4 and abs(factors - 1).max() <= colour + 1e-6
+    if count == 300:
+        assert degrees == 0 or angles.min() < -0.9 * degrees and angles.max() > 0.9 * degrees
+        assert colour == 0 or factors.min() < 1 - 0.9 * colour and factors.max() > 1 + 0.9 * colour
+
+
+def test_draw_jitter_follows_the_step():
+    jitter = unwritten(5, 4, dtype=np.float32)
+    OPERATIONS["draw_jitter"](np.array([7, 40, 1]), jitter, tangent=0.2, colour=0.5, seed=9)
+    assert np.array_equal(jitter, references.jitter(9, 7, 5, 2, 0.2, 0.5))
 
 
 def test_draw_augmentation_follows_the_step():

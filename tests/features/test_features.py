@@ -42,7 +42,7 @@ def extract(parameters, images=IMAGES, layer="latent", **options):
     encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until=layer)
     recipe = Recipe(**options)
     out = np.full((len(images), np.prod(recipe.pooled_shape(NETWORK.layer(layer).output_shape))), np.nan, np.float32)
-    features.extract(encoder, images, recipe, out, "")
+    features.extract(encoder, images, recipe, [out], "")
     return out
 
 
@@ -64,6 +64,41 @@ def test_flip_averages_with_the_mirror_image_so_both_get_the_same_features(param
     assert np.allclose(plain, extract(parameters, np.ascontiguousarray(IMAGES[:, :, ::-1]), flip=True), atol=1e-6)
 
 
+def test_apart_keeps_half_the_difference_which_mirroring_turns_round(parameters):
+    found, mirrored = np.empty((2, 2, 5, 8192), np.float32)
+    encoder = Inference(NETWORK, "cpu", parameters, STATISTICS, threads=2, until="latent")
+    features.extract(encoder, IMAGES, Recipe(flip="apart"), found, "")
+    features.extract(encoder, np.ascontiguousarray(IMAGES[:, :, ::-1]), Recipe(flip="apart"), mirrored, "")
+    assert np.array_equal(found[0], extract(parameters, flip=True)) and np.abs(found[1]).max() > 0.01
+    assert np.allclose(found[1], (extract(parameters) - extract(parameters, IMAGES[:, :, ::-1])) / 2, atol=1e-6)
+    assert np.allclose(mirrored[0], found[0], atol=1e-6) and np.allclose(mirrored[1], -found[1], atol=1e-6)
+
+
+def test_the_odd_part_takes_the_even_ones_deviations_and_no_mean():
+    random = np.random.default_rng(0)
+    even, odd = random.normal(5, 3, (40, 4)).astype(np.float32), random.normal(2, 1, (40, 4)).astype(np.float32)
+    mean, scale = features.moments(even)
+    wanted = (even - mean) * scale, odd * scale
+    features.standardize(Recipe(mean=mean, scale=scale, flip="apart"), [even, odd])
+    assert np.array_equal(even, wanted[0]) and np.array_equal(odd, wanted[1])
+
+
+def test_the_odd_part_has_principal_directions_of_its_own(parameters):
+    images = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+    plain = Recipe(flip="apart", grid=4)
+    whole = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, plain)])
+    recipe, _ = features.fit_components(PIXELS, images, plain, 6, True)
+    even, odd = whole[:, :48] * recipe.scale, whole[:, 48:] * recipe.scale
+    assert np.allclose(even.std(axis=0), 1, atol=1e-3)
+    found = np.concatenate([rows.copy() for _, rows in features.blocks(PIXELS, images, recipe)])
+    assert found.shape == (40, 12)
+    for part, rows in ((found[:, 6:], odd), (found[:, :6], even - even.mean(axis=0))):
+        left = np.linalg.svd(rows.astype(np.float64))[1][:6]
+        assert np.allclose(np.linalg.norm(part, axis=0), left, rtol=1e-3)
+    average, _ = features.fit_components(PIXELS, images, Recipe(flip=True, grid=4), 6, True)
+    assert np.array_equal(average.components, recipe.components)
+
+
 def test_a_grid_that_does_not_divide_the_map_is_refused():
     with pytest.raises(ValueError, match="8x8"):
         features.average_pool(np.zeros((1, 8, 8, 2)), 3)
@@ -77,7 +112,7 @@ def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
     mean, deviation = (statistic(train[:, varying].astype(np.float64), axis=0) for statistic in (np.mean, np.std))
     expected = [(rows[:, varying] - mean) / deviation for rows in (train, test)]
     mean, scale = features.moments(train)
-    features.standardize(Recipe(mean=mean, scale=scale), train, test)
+    features.standardize(Recipe(mean=mean, scale=scale), [train], [test])
     for rows, wanted in zip((train, test), expected, strict=True):
         assert np.allclose(rows[:, varying], wanted, atol=1e-5)
         assert not rows[:, 1].any()
@@ -85,13 +120,13 @@ def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
 
 def test_pixels_are_the_normalized_images_in_chw_order():
     out = np.full((5, 3072), np.nan, np.float32)
-    features.extract(PIXELS, IMAGES, Recipe(), out, "")
+    features.extract(PIXELS, IMAGES, Recipe(), [out], "")
     assert np.allclose(out, IMAGES.transpose(0, 3, 1, 2).reshape(5, -1) / 255)
 
 
 def test_pixels_take_the_flip_too():
     out = np.full((5, 3072), np.nan, np.float32)
-    features.extract(PIXELS, IMAGES, Recipe(flip=True), out, "")
+    features.extract(PIXELS, IMAGES, Recipe(flip=True), [out], "")
     both = (IMAGES / 255 + IMAGES[:, :, ::-1] / 255) / 2
     assert np.allclose(out, both.transpose(0, 3, 1, 2).reshape(5, -1))
 

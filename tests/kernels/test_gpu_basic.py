@@ -731,6 +731,29 @@ def test_load_augmented_batch_is_what_numpy_gathers_to_the_last_bit(dtype):
     assert np.array_equal(x, references.load_augmented_batch(images, permutation[3:11], scale, offset, augmentation))
 
 
+@pytest.mark.parametrize("tangent, colour, channels", [(0, 0.5, 3), (0.4, 0, 1), (0.2, 0.9, 9)])
+@pytest.mark.parametrize("batch, seed, at_step", [(1, 0, 0), (300, 2 ** 64 - 3, 2 ** 40 + 1)])
+def test_draw_jitter(batch, seed, at_step, tangent, colour, channels):
+    drawn = poisoned((batch, 2 + channels))
+    step("draw_jitter", {"counters": counters(at_step, 64, 1)}, {"jitter": drawn}, tangent=tangent, colour=colour, seed=seed)
+    assert np.array_equal(drawn, references.jitter(seed, at_step, batch, channels, tangent, colour))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_load_jittered_batch_is_the_definition_to_the_last_bit(dtype):
+    images = np.random.default_rng(0).integers(1, 256, (11, 5, 7, 3)).astype(dtype)
+    permutation = np.random.default_rng(1).permutation(11)
+    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    augmentation = np.array([[0, 0, 0], [0, 0, 1], [1, -2, 0], [-2, 1, 1], [3, 4, 1], [-5, 0, 0], [0, 9, 1], [5, -1, 0]],
+                            np.int32)
+    jitter = references.jitter(4, 5, 8, 3, 0.4, 0.5)
+    jitter[0, :2] = 1, 0   # not turned
+    x = poisoned((8, 5, 7, 3))
+    step("load_jittered_batch", {"images": images, "permutation": permutation, "counters": counters(9, 3), "scale": scale,
+                                 "offset": offset, "augmentation": augmentation, "jitter": jitter}, {"batch": x})
+    assert np.array_equal(x, references.load_jittered_batch(images, permutation[3:11], scale, offset, augmentation, jitter))
+
+
 # ---- every file
 
 FILES = sorted(path.name for path in FOLDER.glob("*.cu"))
@@ -753,7 +776,8 @@ def test_every_gpu_can_run_it(file, architecture):
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 @pytest.mark.parametrize("file, kernels", [
     ("load_batch.cu", ("load_batch_uint8", "load_batch_float32")), ("update.cu", ("sgd_update", "momentum_update")),
-    ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32"))])
+    ("augmentation.cu", ("load_augmented_batch_uint8", "load_augmented_batch_float32")),
+    ("jitter.cu", ("draw_jitter", "load_jittered_batch_uint8", "load_jittered_batch_float32"))])
 def test_what_is_claimed_to_the_last_bit_has_no_fused_product(file, kernels):
     ptx = compiled(f"gpu_basic/{file}", (), "sm_80").ptx
     assert {name: fused(ptx, name) for name in kernels} == {name: [] for name in kernels}

@@ -29,6 +29,20 @@ def file(tmp_path, parameters):
     return path
 
 
+def test_which_file_is_of_an_autoencoder(tmp_path):
+    """A weights.bin always counts as one, so that the error for another size names the autoencoder."""
+    lenet = networks.build("lenet_5")
+    for network in (NETWORK, lenet):
+        values = {**weights.initialize(network, 1), **weights.initial_state(network)}
+        weights.save(tmp_path / f"{network.name}.weights", network, values)
+    other = networks.build("autoencoder", filters=(3, 2))
+    assert weights.is_of(tmp_path / f"{NETWORK.name}.weights", NETWORK)
+    assert weights.is_of(tmp_path / f"{NETWORK.name}.weights", other)
+    assert not weights.is_of(tmp_path / "lenet_5.weights", NETWORK) and weights.is_of(tmp_path / "lenet_5.weights", lenet)
+    with pytest.raises(UserError, match="the weights of this autoencoder are"):
+        weights.load(tmp_path / f"{NETWORK.name}.weights", other)
+
+
 def test_the_file_is_read_by_struct_and_frombuffer_alone(file, parameters):
     data = file.read_bytes()
     assert len(data) == 3_007_508

@@ -27,6 +27,12 @@ def test_every_option_that_is_on_is_a_step_in_the_order_of_the_work(run):
     assert len(first["steps"]) == len(words) and all(word in step for word, step in zip(words, first["steps"], strict=True))
 
 
+def test_the_difference_of_mirror_images_is_told_of_where_it_is_kept(tmp_path):
+    part, = feature_sections.parts(synthetic_run.make(tmp_path, options={"features_pool": "none", "features_flip": "apart"}))
+    assert part["steps"] == ["averaged with the features of the mirrored image; half their difference is kept apart, for "
+                             "kernel ridge"]
+
+
 def test_features_as_a_layer_puts_them_out_have_no_steps(plain):
     part, = feature_sections.parts(plain)
     assert part == {"network": "An autoencoder", "layer": "latent", "how": "trained without labels", "weight": None,

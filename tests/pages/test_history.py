@@ -14,6 +14,7 @@ import manifest_files
 import synthetic_results
 from ladder.pages import history
 from ladder.sources import ROOT
+from ladder.store import lineage, manifests
 from page_text import text_of
 
 SCRIPT = ROOT / "workflow/scripts/make_history.py"
@@ -168,3 +169,16 @@ def test_runs_that_differ_in_what_a_default_leaves_unsaid_have_different_lines(t
     assert context["every"]["multiplier"] == "exact" and [one["own"].get("multiplier") for one in shown].count("mit16") == 1
     assert unusual[-1] == {"ablation": "{features_flip: true, features_concatenate: [{features_layer: enc1, weight: 0.5}]}",
                            "seeds": "2, 3"}
+
+
+def test_the_machines_are_named_where_there_are_several(results):
+    report = min((results / "report").glob("r*"))
+    assert "gpu-node" not in page_of(results) and not history.context(history.rows(results), results, "x", {})["hosts"]
+    row = next(row for row in history.rows(results) if row.version == report.name)
+    parent = next(folder for folder in (results / "train").iterdir()
+                  if folder.name == lineage.Store(results).parents(report.name)["train"])
+    manifest = manifests.decoded(parent / manifests.MANIFEST)
+    manifest_files.rewrite(parent, machine={**manifest["machine"], "host": "gpu-node"})
+    rows = {row.version: row for row in history.rows(results)}
+    assert "gpu-node" in rows[report.name].hosts and len(rows[report.name].hosts) == 1 + len(row.hosts)
+    assert "gpu-node" in text_of(page_of(results))

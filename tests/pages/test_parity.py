@@ -1,5 +1,7 @@
 """The page of the comparison of rungs."""
 
+import re
+
 import pytest
 
 import browser
@@ -10,7 +12,7 @@ from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
 from ladder.pages import parity as parity_page
 from ladder.pages import templates
-from ladder.rungs import gpu_opt_v2
+from ladder.rungs import counted, gpu_opt_v2
 from ladder.training import plan
 from ladder.workflow import stages
 from page_text import text_of
@@ -49,6 +51,30 @@ def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
     gpu = stages.parity(config, ["cpu", "gpu_basic"], {"host": "a", "gpu": None})
     assert "kernels/gpu_basic/conv2d.cu" in gpu.spec["sources"]
     assert here.version != stages.parity(config, ["cpu", "cpu_sequential"], {"host": "b", "gpu": None}).version
+
+
+def test_predictions_are_named_as_such_beside_what_was_measured(summary):
+    predictions = {"gpu_basic": [24430.4, "level 1"], "cpu": [1500.0, "issue"]}
+    table = _predicted(parity_page.page(summary, "2026-01-31T12:34:56Z", predictions))
+    assert "predicted for an H200" in table and "gpu_basic 24.4 ms level 1 not measured" in table
+    assert "cpu 1.5 ms issue not measured" in table   # the page has another network and batch than the predictions
+    same = {**summary, "network": "autoencoder", "batch": 64}
+    step = parity_page.milliseconds(summary["rungs"][0]["step"]).replace(templates.NARROW_SPACE, " ")
+    assert f"cpu 1.5 ms issue {step}" in _predicted(parity_page.page(same, "2026-01-31T12:34:56Z", predictions))
+    assert "Predictions" not in parity_page.page(summary, "2026-01-31T12:34:56Z")
+
+
+def _predicted(page):
+    """The section of the predictions as plain words."""
+    section = page.partition('<section id="predicted"')[2].partition("</section>")[0]
+    return " ".join(re.sub("<[^>]*>", " ", section).replace(templates.NARROW_SPACE, " ").split())
+
+
+def test_the_committed_predictions_are_part_of_the_page():
+    config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
+              "autoencoder_norm": False, "batch_size": 64, **stages.OFF_IN_NETWORK}
+    made = stages.parity(config, ["cpu"], {"host": "a", "gpu": None})
+    assert "gpu_opt_v2" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
 
 
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")

@@ -13,15 +13,17 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
+from ladder.network import weights
 from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
-from ladder.store import artifacts
+from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
         "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval", "controls",
-        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds", "images_per_second",
-        "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores", "program", "reproduce"]
+        "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
+        "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
+        "program", "reproduce", "targets"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -444,6 +446,45 @@ def test_the_time_of_each_pass_is_told_by_epoch(digits):
     assert found["heads"] == ["load", "forward", "backward", "update"] and len(found["rows"]) == 11
     assert found["rows"][-1] == {"name": "all", "cells": ["0.2\u202fs", "29\u202fs", "48\u202fs", "1.0\u202fs"]}
     assert "By pass and epoch" in text_of(page_of(digits))
+
+
+def test_targets_may_name_what_the_summary_has():
+    assert set(targets.METRICS) <= set(KEYS)
+
+
+def test_the_targets_are_told_with_what_was_reached(digits):
+    bounds = [{"metric": "test_accuracy", "at_least": 0.9}, {"metric": "seconds.train", "at_most": 60},
+              {"metric": "reference.largest", "at_most": 1e-4}, {"metric": "loss_change.fell", "at_least": 0.5}]
+    numbers = report.summary(digits, "r0123456789e", {**PARAMS, "targets": bounds})
+    assert [(one["reached"], one["met"]) for one in numbers["targets"]] == [
+        (digits["svm"].metrics["accuracy"], True), (digits["train"].manifest["seconds"], False), (None, False),
+        (numbers["loss_change"]["fell"], True)]
+    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    assert "2 of 4 met." in text
+    accuracy = 100 * digits["svm"].metrics["accuracy"]
+    assert f"test_accuracyat least 90.0 %{accuracy:.1f} %met" in text
+    took = templates.duration(digits["train"].manifest["seconds"]).replace("\u202f", " ")
+    assert f"seconds.trainat most 1 min 0 s{took}not met" in text
+    assert "reference.largestat most 0.0001not measurednot met" in text
+    without_any = report.summary(digits, "r0123456789e", PARAMS)
+    assert without_any["targets"] == [] and "Targets" not in text_of(report.page(digits, without_any))
+
+
+def test_another_rungs_training_is_compared_weight_by_weight(digits, tmp_path):
+    other = synthetic_run.make(tmp_path)["train"]
+    network = report_sections.network(digits)
+    values = weights.of_artifact(other, network)
+    values["dec1.weight"][3, 1, 2, 5] += np.float32(0.5)
+    weights.save(other.folder / "weights.bin", network, values)
+    manifest_files.rewrite(other.folder, spec={**other.manifest["spec"], "params": {
+        **other.manifest["spec"]["params"], "variant": "cpu_sequential"}})
+    run = {**digits, "train_reference": artifacts.Artifact(other.folder)}
+    numbers = report.summary(run, "r0123456789e", PARAMS)
+    found = numbers["reference"]
+    assert (found["variant"], found["tensor"]) == ("cpu_sequential", "dec1.weight")
+    assert found["largest"] == pytest.approx(0.5, rel=1e-6) and found["mean"] == pytest.approx(0.5 / 751_875, rel=1e-6)
+    assert "Of all weights one of dec1.weight differs most, by 0.5;" in text_of(report.page(run, numbers))
+    assert report.summary(digits, "r0123456789e", PARAMS)["reference"] is None
 
 
 def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch):

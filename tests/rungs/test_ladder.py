@@ -31,7 +31,7 @@ from rung_checks import SMALL, kernel_folder
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
-RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
 ON_TENSOR_CORES = [rung for rung in RUNGS if VARIANTS[rung].oldest >= 80]   # slow in the emulator
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each with fewer launches and bytes
 NETWORK = networks.build("autoencoder")
@@ -40,6 +40,7 @@ FORWARD = {**NETWORKS, **zoo.FITTED}   # networks with a forward pass
 # Largest deviation of an output, of its largest value: another order of a sum can move an operand to the next number.
 OUTPUT = {"float32": 1e-5, "tf32": 5e-4, "bfloat16": 4e-3}
 AUGMENTED = plan.Augmentation(flip=True, crop=2)
+JITTERED = plan.Augmentation(flip=True, crop=2, rotate=10, colour=0.2)
 EPOCH = 50_000   # images of CIFAR-10; the last batch of an epoch is a smaller one
 BATCHES = sorted({size for batch in (1, 3, 32, 64, 512) for size in (batch, EPOCH % batch) if size})
 LENGTH = plan.Length(10, 5)
@@ -186,7 +187,8 @@ def plans(rung):
     for network, (name, fuse) in itertools.product(NETWORKS.values(), itertools.product(optimizers.AVERAGES, (True, False))):
         made.append(trained_in(network, rung, 64, "float32", fuse, optimizer=Optimizer(name, momentum=0.9, clip=5.0)))
     for network in NETWORKS.values():
-        made += [trained_in(network, rung, 64, dtype, augmentation=AUGMENTED) for dtype in ("uint8", "float32")]
+        made += [trained_in(network, rung, 64, dtype, augmentation=augmentation) for dtype in ("uint8", "float32")
+                 for augmentation in (AUGMENTED, JITTERED)]
     for network in FORWARD.values():
         made += inferred_in(network, rung, 64, "float32")
     made += [trained_in(NETWORK, rung, 64, frozen=NETWORK.encoder), *inferred_in(networks.build("patch_net"), rung, 64)]

@@ -21,7 +21,7 @@ from ladder.training import parity, plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 
-RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda"]
+RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
 IMAGES = 3   # that hold values
 MAP_NORESERVE = 0x4000   # not in Python's mmap before 3.13
 BEYOND = 9 << 30   # bytes on either side of an array: what an index that overflowed reaches, too

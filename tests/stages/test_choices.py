@@ -9,6 +9,7 @@ import yaml
 
 from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
+from ladder.data.facts import FACTS
 from ladder.machine import runtime
 from ladder.rungs import variants
 from ladder.sources import ROOT
@@ -32,7 +33,7 @@ RUNS = [
      "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
      "features_two_polarity": 0, "features_polarity_scale": "none", "features_pool": 2, "svm_kernel": "linear",
      "svm_backend": "sklearnex", "evaluations": ["knn"], "knn_distance": "euclidean", "data_residency": "device", "holdout": 10,
-     "patience": 1},
+     "patience": 1, "reference_variant": "cpu"},
     {"training": "patches", "patches_atoms": "kmeans", "optimizer": "rmsprop", "schedule": "cosine",
      "features_two_polarity": "none", "features_pool": "none", "features_pca": "none", "features_flip": False,
      "features_standardize": False, "svm_kernel": "poly", "svm_gamma": "auto", "data_residency": "host"},
@@ -44,7 +45,8 @@ RUNS = [
     {"network": "lenet_5", "multiplier": "mit32", "multiplier_in": ["forward", "input_grad", "weight_grad"], "steps": 1},
     {"network": "lenet_5", "multiplier": "acc16", "multiplier_in": ["forward"], "steps": "none", "epochs": 1},
     {"network": "lenet_300_100", "steps": 1},
-    {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10},
+    {"network": "lenet_5", "holdout": 10, "patience": 1, "steps": 3, "batch_size": 10,
+     "reference_variant": "cpu_sequential"},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
@@ -64,10 +66,11 @@ def documented():
     """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
     unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
         name for name in backends.BACKENDS if backends.unavailable(name)}
-    left_out = {("dataset", "mnist"), ("dataset", "cifar10"), ("variant", "auto"), ("svm_backend", "auto"),
-                ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"), ("train_limit", "all"),
-                ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-                ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
+    downloaded = {("dataset", name) for name in (*FACTS, "folder") if name != "digits"}
+    left_out = downloaded | {
+        ("variant", "auto"), ("svm_backend", "auto"), ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"),
+        ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
+        ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]
@@ -135,6 +138,8 @@ def make(keyed, settings):
     multiplier = settings["multiplier" if keyed.stage == "train" else "test_multiplier"]
     options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings["data_residency"], "monitor": "1",
                "multiplier": multiplier}
+    for parent in keyed.parents.values():
+        make(parent, settings)   # of another chain: the training by another rung
     function = importlib.import_module(stages.RULES[keyed.stage]).make
     inputs = {name: artifacts.Artifact(parent.folder) for name, parent in keyed.parents.items()}
     takes_options = len(inspect.signature(function).parameters) > 3
@@ -148,6 +153,8 @@ def named(chain, key, settings):
     value, params = settings[key], [keyed.spec["params"] for keyed in chain.values()]
     if key in ("evaluations", "controls"):
         return all(any(role in (name, f"svm_{name}") for role in chain) for name in value)
+    if key == "reference_variant":
+        return chain["report"].parents["train_reference"].spec["params"]["variant"] == value
     if key == "feature_map":
         return value == ("map" in chain)
     if key == "test_multiplier":

@@ -31,7 +31,7 @@ WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], 
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
 TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "seed": 1,
             "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
-            "augment_crop": 0}
+            "augment_crop": 0, "augment_rotate": 0, "augment_colour": 0}
 FEATURES = {"encoder": "network", **AUTOENCODER, "features_layer": "latent", "features_standardize": False,
             "features_pool": "none", "features_flip": False}
 PATCHES = {**AUTOENCODER, "array_library": "numpy", "patches_atoms": "kmeans", "patches_samples": [9000, 8500],
@@ -52,6 +52,8 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "patches": (fit_patches.make, PATCHES, OPTIONS),
     "patches, patch_net": (fit_patches.make, PATCH_NET, OPTIONS),
     "features": (extract_features.make, {**FEATURES, "features_flip": True, "features_standardize": True}, OPTIONS),
+    "features, both halves": (extract_features.make, {**FEATURES, "features_flip": "apart", "features_standardize": True},
+                              OPTIONS),
     "features, PCA": (extract_features.make, {**FEATURES, "features_standardize": True, "features_pca": 30,
                                               "features_fit_rows": 900, "seed": 3}, OPTIONS),
     "features, PCA of fewer images than values": (extract_features.make, {

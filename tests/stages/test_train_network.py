@@ -17,7 +17,7 @@ from manifest_files import spec
 TRAIN, TEST = 90, 20   # with batches of 32 an epoch is three steps, the last one smaller
 BASE = {"variant": "cpu", "image": [8, 8, 3], "training": "gradient", "batch_size": 32, "optimizer": "adam",
         "learning_rate": 1e-2, "seed": 1, "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0,
-        "augment_flip": True, "augment_crop": 0}
+        "augment_flip": True, "augment_crop": 0, "augment_rotate": 0, "augment_colour": 0}
 SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoencoder_norm": False, "gradient_scale": "mean"}
 LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
 FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}

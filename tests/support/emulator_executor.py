@@ -64,6 +64,13 @@ def function(launch):
     return _module(launch).get_function(launch.entry)
 
 
+def zeros(buffer):
+    """An array for a buffer of a plan, aligned as on a GPU, all zero: memory that nothing touches costs nothing."""
+    memory = np.zeros(buffer.bytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start:start + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+
+
 def _argument(argument, arrays):
     if isinstance(argument, Table):
         return argument.array(lambda name: arrays[name].ctypes.data)

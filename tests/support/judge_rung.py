@@ -4,6 +4,8 @@
     runs         every kernel of its own runs in three orders of threads and blocks, every access to memory watched: bounds,
                  races, divergent barriers and whatever else the emulator finds
     trains       five updates of small networks with every kind of layer change the weights as on the cpu rung
+    counts       the time of the autoencoder's training step, predicted from counts (docs/prediction.md), of the rung and of the
+                 one below: faster or slower, neither of which is wrong
 
 The first that fails ends the check with status 1: those after it would only repeat it. "Its own" are the kernels in its folder,
 and launches that the rung below does not make.
@@ -17,8 +19,12 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import count
+import counting
 import cuda_emulator
+import disassembly
 import emulator_executor
 import plan_checks
 import rung_checks
@@ -33,6 +39,7 @@ from ladder.training import parity, plan
 import numpy as np   # isort: skip (after ladder)
 
 NETWORK = networks.build("autoencoder")
+SAME = 0.005   # of a time: less is no difference
 MOST_SHOWN = 250   # characters of a verdict
 
 
@@ -61,7 +68,7 @@ def main():
 
 def verdicts(rung):
     """The Verdicts on a rung up to the first that is not right."""
-    for check in (compiles, runs, trains):
+    for check in (compiles, runs, trains, counts):
         try:
             verdict = check(rung)
         except UserError as error:
@@ -150,6 +157,21 @@ def trains(rung):
         worst = max(worst, (found[tensor], tensor, name))
     return Verdict(True, "trains", f"as the cpu rung: {worst[1]} of network {worst[2]} deviates most, by {worst[0]:.1e} of its "
                    f"update, {allowed:.0e} is allowed")
+
+
+def counts(rung):
+    """The predicted time beside that of the rung below."""
+    if not (nvrtc.installed() and disassembly.installed()):
+        return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
+    known = counting.read()["launches"]
+    _, found, row = count.of_rung(rung, known)
+    text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")
+    if (below := variants.VARIANTS[rung].below) is None:
+        return Verdict(True, "counts", text)
+    _, _, other = count.of_rung(below, known | found)
+    ratio = other["microseconds"] / row["microseconds"]
+    kind = "as fast by counts" if abs(ratio - 1) < SAME else "faster by counts" if ratio > 1 else "slower by counts"
+    return Verdict(True, kind, f"{text}; {below} {other['microseconds']:.0f} us, {ratio:.2f} times as long")
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Start a rung of your own: a folder with a copy of one file of kernels, a module, and a row. `make check RUNG=mine` judges it.
+"""Start a rung of your own: a folder with a copy of a file of kernels, a module, and a row. `make check RUNG=mine` judges it.
 
     make rung NAME=mine FROM=gpu_basic [KERNEL=gpu_basic/relu.cu]
 
@@ -71,7 +71,7 @@ def start(name, below, kernel=""):
     module = variants.rung(below)
     names = [one for one in PASSED_ON if hasattr(module, one)]
     contents = {
-        KERNELS / name / file: with_own_headers(KERNELS / kernel),
+        **{KERNELS / name / path.name: path.read_text() for path in with_own_headers(KERNELS / kernel)},
         KERNELS / name / variants.ROW: ROW.format(below=below),
         MODULES / f"{name}.py": MODULE.format(quotes='"' * 3, name=name, below=below, file=file, kernel=kernel,
                                               passed_on=", ".join(names),
@@ -106,8 +106,9 @@ def nearest(value, choices):
 
 
 def with_own_headers(path):
-    """The text of a file of kernels for another folder: headers beside it are named with their folder."""
-    return re.sub(r'#include "([^"/]+)"', rf'#include "{path.parent.name}/\1"', path.read_text())
+    """A file of kernels and the headers beside it that it names without their folder."""
+    names = re.findall(r'^#include "([^"/]+)"', path.read_text(), re.M)
+    return [path, *(header for name in names for header in with_own_headers(path.parent / name))]
 
 
 def write(name, contents):

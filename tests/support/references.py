@@ -196,6 +196,28 @@ def load_augmented_batch(images, rows, scale, offset, augmentation):
     return batch * scale + offset
 
 
+def load_jittered_batch(images, rows, scale, offset, augmentation, jitter):
+    """As load_augmented_batch, each image then rotated by its own (cosine, sine) and multiplied by its channels' factors.
+
+    Every operation is in float32, in this order, so that all rungs can be compared to the last bit.
+    """
+    f, (height, width, channels) = np.float32, images.shape[1:]
+    batch = np.zeros((len(rows), height, width, channels), f)
+    for out, image, (dy, dx, mirrored), (cosine, sine, *factors) in zip(batch, images[rows].astype(f), augmentation, jitter,
+                                                                        strict=True):
+        image = image[:, ::-1] if mirrored else image
+        for row, column in np.ndindex(height, width):
+            y, x = f(row + dy) - f((height - 1) / 2), f(column + dx) - f((width - 1) / 2)
+            at = cosine * y - sine * x + f((height - 1) / 2), sine * y + cosine * x + f((width - 1) / 2)
+            top, left = (math.floor(one) for one in at)
+            down, right = at[0] - f(top), at[1] - f(left)
+            corners = [image[i, j] if 0 <= i < height and 0 <= j < width else np.zeros(channels, f)
+                       for i in (top, top + 1) for j in (left, left + 1)]
+            above, below = (a + right * (b - a) for a, b in (corners[:2], corners[2:]))
+            out[row, column] = (above + down * (below - above)) * np.array(factors, f)
+    return batch * scale + offset
+
+
 def gradient(forward, x, dy, step=1e-5):
     """Gradient of sum(dy * forward()) by the float64 array x, which `forward` reads.
 
@@ -251,6 +273,18 @@ def augmentation(seed, step, count, crop, flip):
     """int32 (count, 3): (dy, dx, mirrored) of each row of a batch."""
     return np.array([(down % (2 * crop + 1) - crop, right % (2 * crop + 1) - crop, coin >> 63 if flip else 0)
                      for down, right, coin, _ in blocks(seed, 3, step, count)], np.int32).reshape(-1, 3)
+
+
+def jitter(seed, step, count, channels, tangent, colour):
+    """float32 (count, 2 + channels): cosine and sine of 2 arctan t and the channels' factors, of 24 bits of a word each."""
+    rows = []
+    for block in blocks(seed, 9, step, count):
+        words = [word >> shift & 0xFFFFFFFF for word in block for shift in (0, 32)]
+        t, *evenly = (np.float32(((word >> 8) - 2 ** 23) / 2 ** 23) for word in words)
+        t = np.float32(tangent) * t
+        turned = (1 - t * t) / (1 + t * t), 2 * t / (1 + t * t)
+        rows.append([*turned, *(1 + np.float32(colour) * evenly[channel % 7] for channel in range(channels))])
+    return np.array(rows, np.float32)
 
 
 def conv2d_input_grad(dy, weight, padding, height, width, stride=1):

@@ -99,12 +99,16 @@ def same_launches(one, other, shape, name):
 
 
 def compiled_launches(rung, launches, name):
-    """The (source, defines) that a rung compiles for tensor cores, in the autoencoder and in CONVOLUTIONS."""
+    """(source, defines, architecture) of what a rung compiles for tensor cores: all that the autoencoder launches for each
+    architecture, and the other tiles of CONVOLUTIONS for the newest, where they take most registers.
+    """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    found = {*launches_of(training_plan(rung, NETWORK), rung),
-             *itertools.chain(*(convolution_launches(module, *case) for case in CONVOLUTIONS))}
-    return sorted(launch for launch in found if any(define.startswith("WARP_M") for define in launch[1]))
+    trained = launches_of(training_plan(rung, NETWORK), rung)
+    others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
+    found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
+    return sorted((*launch, architecture) for launch, architecture in found
+                  if any(define.startswith("WARP_M") for define in launch[1]))
 
 
 def check_compiled(source, defines, architecture, instruction, products, by_matrices=False):

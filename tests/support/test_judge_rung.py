@@ -27,7 +27,7 @@ FAULTS = {
 def project(tmp_path_factory):
     """A copy of what a rung needs, with the rung "mine", gpu_basic with relu.cu of its own."""
     folder = tmp_path_factory.mktemp("project")
-    for part in ("kernels", "workflow/scripts", "tests/support", "workflow/config.schema.yaml"):
+    for part in ("kernels", "workflow/scripts", "tests/support", "benchmarks", "workflow/config.schema.yaml"):
         copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / part, folder / part)
@@ -56,7 +56,8 @@ def files(folder):
 def test_a_new_rung_is_right_and_has_its_kernel(project):
     judged = run(project, "-c", JUDGE)
     assert judged.returncode == 0, judged.stdout + judged.stderr
-    assert re.findall(r"^mine: (\w+): ", judged.stdout, re.M) == ["compiles", "runs", "trains"]
+    assert re.findall(r"^mine: (\w+): ", judged.stdout, re.M) == ["compiles", "runs", "trains", "as"]
+    assert re.search(r"^mine: as fast by counts: (\d+) us a step .* gpu_basic \1 us, 1.00 times as long$", judged.stdout, re.M)
     assert "runs: 2 kernels of its own in 1 network and 3 orders" in judged.stdout   # relu in both directions
 
 
@@ -96,6 +97,16 @@ def test_a_rung_that_cannot_be_started_is_refused_in_one_line(project, arguments
     before = files(project)
     refused = start(project, *arguments)
     assert (refused.returncode, refused.stderr, files(project)) == (1, f"{message}\n", before)
+
+
+def test_without_a_kernel_the_busiest_is_copied_with_the_headers_beside_it(project):
+    before = files(project)
+    assert start(project, "tiles", "gpu_shared").returncode == 0
+    made = files(project) - before
+    assert made == {*(f"kernels/tiles/{name}" for name in ("conv2d.cu", "tile.cuh", "rung.toml")),
+                    "workflow/scripts/ladder/rungs/tiles.py"}
+    for name in made:
+        (project / name).unlink()
 
 
 def test_a_rung_that_is_not_there_is_refused_with_those_that_are(project):

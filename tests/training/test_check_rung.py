@@ -50,8 +50,8 @@ def test_a_rung_that_computes_as_the_cpu_does_passes(gpu, network, batches):
     assert len(found["extraction"]) == 2 and max(found["extraction"].values()) < 1e-6
 
 
-@pytest.mark.parametrize("rung, tolerance", [("gpu_tf32", "1e-03"), ("gpu_bf16", "2e-03")])
-def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(gpu, monkeypatch, rung, tolerance):
+@pytest.mark.parametrize("rung", ["gpu_tf32", "gpu_bf16"])
+def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision(gpu, monkeypatch, rung):
     asked = []
     right = parity.train
 
@@ -61,7 +61,7 @@ def test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_prec
 
     monkeypatch.setattr(parity, "train", train)
     found = check_rung.check(rung, first_use.described({"network": "small"}, 8), 1)
-    assert found["passed"] and f"(at most {tolerance})" in found["summary"]
+    assert found["passed"] and found["summary"].count("(at most 2e-03)") == 2
     assert {variant for variant, _ in asked} == {"cpu", rung}
     assert {multipliers for _, multipliers in asked} == {plan.made_for(rung)} != {plan.made_for("cpu")}
 

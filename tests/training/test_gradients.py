@@ -57,7 +57,7 @@ def test_a_rung_of_a_gpu_agrees_in_single_precision(monkeypatch):
     monkeypatch.setattr(executors, "create", lambda variant, threads: emulator_executor.Executor("forward")
                         if variant == "gpu_basic" else create(variant, threads))
     found = gradients.check(NETWORK, "gpu_basic", 1)
-    assert found["passed"] and found["dtype"] == "float32"
+    assert found["passed"] and found["precision"] == "float32"
     assert 1e-9 < max(one["deviation"] for one in found["tensors"]) < 1e-3
 
 

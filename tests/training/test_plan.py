@@ -184,6 +184,14 @@ def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_im
     assert dict(made.steps[0].attributes) == {"crop": 3, "flip": True, "seed": 9}
 
 
+def test_rotated_or_coloured_images_are_loaded_by_an_operation_of_their_own():
+    made = training_plan(zoo.ZOO, augmentation=plan.Augmentation(rotate=90, colour=0.25), seed=9)
+    assert [step.operation for step in made.steps[:3]] == ["draw_augmentation", "draw_jitter", "load_jittered_batch"]
+    assert dict(made.steps[1].attributes) == {"tangent": pytest.approx(1), "colour": 0.25, "seed": 9}
+    assert made.buffers["jitter"].shape == (made.batch, 5) and {step.work for step in made.steps[:3]} == {"input"}
+    assert not plan.Augmentation() and plan.Augmentation(rotate=1) and plan.Augmentation(colour=0.1)
+
+
 def test_features_stop_at_the_latent():
     made = inference_plan("latent")
     assert made.output == "latent"

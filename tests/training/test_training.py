@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from ladder.arithmetic.multipliers import MULTIPLIERS, ByDirection
+from ladder.arithmetic.multipliers import MULTIPLIERS, PRECISIONS, ByDirection
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create as executors
@@ -145,6 +145,7 @@ def test_training_with_a_multiplier_is_reproducible_and_differs_from_the_exact_o
 @pytest.mark.parametrize("settings, words", [
     ({}, "try a smaller learning_rate, or a gradient_clip$"),
     ({"multipliers": ByDirection(forward=MULTIPLIERS["am32"])}, "multiplier=exact shows whether the multiplier is the cause"),
+    ({"multipliers": PRECISIONS["tf32"]}, "precision=float32 shows whether the precision is the cause"),
     ({"multipliers": ByDirection(MULTIPLIERS["fp16"], MULTIPLIERS["fp16"]), "loss_scale": 2.0 ** 30},
      "or a smaller loss_scale than 1.07374e.09: fp16 products above 65504 are infinite"),
 ])

@@ -24,9 +24,9 @@ TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=1
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
            "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval",
-           "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "layer_movement", "seconds",
-           "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
-           "program", "reproduce"]
+           "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement",
+           "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation",
+           "test_scores", "program", "reproduce", "targets"]
 
 
 def copy_project(folder, source=ROOT):
@@ -160,7 +160,7 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
 
 
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
-              "features_pool=4", "features_flip=true", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
+              "features_pool=4", "features_flip=apart", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
               "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
               "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
 
@@ -182,7 +182,8 @@ def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path
     summary = json.loads((project / "results/summary.json").read_text())
     (joined,) = {path.parent for path in (project / "results/joined").glob("*/manifest.json")
                  if path.parent.name == summary["versions"]["joined"]}
-    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20]}
+    assert json.loads((joined / "manifest.json").read_text())["metrics"] == {"dimensions": 40, "parts": [20, 20],
+                                                                             "odd_dimensions": 40}
     every = ("svm", "linear", "ridge", "knn")
     assert summary["evaluations"].keys() == {f"{name}{of}" for name in every for of in ("", "_pixels")}
     (changed,) = summary["ablation"]
@@ -299,6 +300,7 @@ def test_a_head_over_the_encoder_of_a_trained_autoencoder_is_beside_the_svm_on_t
     assert not np.array_equal(trained["head.weight"], initial["head.weight"])
     page = (project / "results/report.html").read_text()
     assert ("its features saw labels" in page) != frozen and ("so its features saw no labels" in page) == frozen
+    assert ("Training the encoder with labels" in page) != frozen
     assert "an autoencoder trained without labels" in page and "on the encoder that it started from" in page
 
 

@@ -31,7 +31,7 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
-VARIANTS = "variant", "features_variant"   # whose choices kernels/README.md describes
+VARIANTS = "variant", "features_variant", "reference_variant"   # whose choices kernels/README.md describes
 
 
 def test_every_key_and_every_choice_of_it_is_described():
@@ -57,6 +57,7 @@ def test_the_schema_lists_the_available_choices():
     properties = config.load_schema()["properties"]
     assert properties["variant"]["enum"] == ["auto", *variants.VARIANTS]
     assert properties["features_variant"]["enum"] == ["same", *variants.VARIANTS]
+    assert properties["reference_variant"]["enum"] == ["none", *variants.VARIANTS]
     assert properties["svm_backend"]["enum"] == ["auto", *backends.BACKENDS]
     assert properties["array_library"]["enum"] == ["auto", *array_libraries.LIBRARIES]
     assert properties["network"]["anyOf"][0]["enum"] == list(networks.NETWORKS)
@@ -116,6 +117,19 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("holdout", 1430, "holdout is 1430, but of 1433 training images in 10 classes"),
     ("holdout", 5, "10 to 1423, or 0 for none"),
     ("holdout", 1400, "batch_size is 64, but there are 33 training images beside the hold-out; at most 33"),
+    ("targets", [{"metric": "test_acuracy", "at_least": 0.6}],
+     "the metric 'test_acuracy', but summary.json has no such number; did you mean test_accuracy?"),
+    ("targets", [{"metric": "x" * 150, "at_least": 0.6}], "no such number; results/summary.json of a run has them all"),
+    *(("targets", [wrong], "must be a list of at most 100, each as {metric: test_accuracy, at_least: 0.6} or with at_most")
+      for wrong in ({"metric": "test_accuracy"}, {"metric": "loss", "at_least": 1, "at_most": 2}, {"at_least": 1})),
+    ("targets", [{"metric": "loss", "at_last": 1}], "targets has no 'at_last'; did you mean at_least?"),
+    ("targets", [{"metric": "loss", "at_most": "x"}], "targets.at_most is 'x', but must be a number"),
+    ("targets", [{"metric": "loss", "at_most": float("inf")}], "targets.at_most is inf, but must be a number"),
+    ("targets", [{"metric": 7, "at_most": 1}], "targets.metric is 7, but must be a name in summary.json"),
+    ("targets", ["loss < 1"], "targets is 'loss < 1', but must be a metric of summary.json"),
+    ("targets", [{"metric": "loss", "at_most": 1}] * 101, "a list of at most 100"),
+    ("reference_variant", "auto", "reference_variant is 'auto', but must be none, cpu"),
+    ("reference_variant", "cpu", "reference_variant is cpu, but so is the variant of the run"),
     ("patience", 3, "patience is 3, but there is no hold-out set to measure the loss on; set holdout to a number of training "
      "images, or patience to 0"), ("patience", -1, "patience is -1, but must be a whole number at least 0"),
     ("network", "resnet19", "did you mean resnet18?"), ("network", "resnet51", "network is 'resnet51', but must be"),
@@ -145,6 +159,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("x" * 300_000, 1, "there is no key 'xxx"), ("two\nlines", 1, r"there is no key 'two\nlines'"),
     ("features_layer", "latents", "autoencoder has no such layer; did you mean latent?"), ("features_pool", 3, "8x8 pixels"),
     ("features_max_pool", 3, "features_max_pool is 3, but layer latent puts out 8x8 pixels"),
+    ("augment_rotate", 46, "augment_rotate is 46, but must be a number at least 0 and at most 45"),
+    ("augment_colour", 1, "augment_colour is 1, but must be a number at least 0 and below 1"),
+    ("head_units", 0, "head_units is 0, but must be a whole number at least 1"),
+    ("freeze_encoder", "maybe", "freeze_encoder is 'maybe', but must be true or false"),
     ("input_noise", 1, "input_noise is 1, but must be a number at least 0 and below 1"),
     ("input_noise", -0.1, "input_noise is -0.1, but must be"),
     ("latent_penalty", -1, "latent_penalty is -1, but must be a number at least 0"),
@@ -172,7 +190,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("variant", "gpu_tf32", "variant gpu_tf32 multiplies tf32, but precision is float32; set precision to tf32, or variant to "
      "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
-    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"), ("features_flip", "perhaps", "must be true or false"),
+    ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+    ("features_flip", "perhaps", "must be true or false or apart"),
+    ("features_flip", "aprt", "did you mean apart?"),
+    ("features_flip", "apart", "features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations"),
 ])
 def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
     with pytest.raises(UserError) as caught:

@@ -1,14 +1,17 @@
 """A network of a person's own: what a file may say, and the one line about what it may not."""
 
+import inspect
+import json
 import pathlib
+import re
 
 import pytest
 import yaml
 
 from ladder.errors import UserError
 from ladder.machine import runtime
-from ladder.network import networks, weights
-from ladder.pages import network_file
+from ladder.network import layers, networks, weights
+from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
 from ladder.workflow import config, network_files, stages
 
@@ -155,6 +158,39 @@ def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
         config.resolve(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
             config.resolve(config.load(raw | {"batch_size": fits + 1}))
+
+
+def test_the_documentation_has_every_kind_with_its_keys_and_defaults():
+    page = (ROOT / "docs/networks.md").read_text()
+    for kind in layers.KINDS:
+        keys = [f"`{name}`" if default is inspect.Parameter.empty else f"`{name}: {json.dumps(default)}`"
+                for name, default in layers.arguments(kind).items()]
+        assert f"\n| `{kind}` | {', '.join(keys) or 'none'} |\n" in page, kind
+
+
+def test_the_example_of_the_documentation_is_a_network(here):
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
+    assert read(example).layers == read(MINE).layers
+
+
+def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
+    (here / "first").mkdir()
+    (here / "first/mine.yaml").write_text(MINE)
+    planned = stages.chain(config.resolve(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
+    params = planned["report"].spec["params"]
+    manifests = {role: Planned(keyed.spec) for role, keyed in planned["report"].parents.items()}
+    (here / "mine.yaml").write_text(reproduce.network_file(params))
+    written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
+    assert written["network"] == "mine.yaml"
+    again = stages.chain(config.resolve(config.load(raw | written)))
+    assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
+
+
+class Planned:
+    """An artifact of a chain that was not made."""
+
+    def __init__(self, spec):
+        self.manifest = {"spec": spec}
 
 
 def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):

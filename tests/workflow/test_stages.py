@@ -133,6 +133,21 @@ def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
     assert chain["train"].spec["params"]["variant"] == "cpu"
 
 
+def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
+    settings = resolved(variant="cpu", reference_variant="cpu_sequential")
+    chain, plain = stages.chain(settings), stages.chain(resolved(variant="cpu"))
+    own, other = chain["train"].spec, chain["report"].parents["train_reference"].spec
+    assert other["params"] == {**own["params"], "variant": "cpu_sequential"} and other["parents"] == own["parents"]
+    assert {role for role in chain if chain[role].version != plain[role].version} == {"report"}
+    assert other in [stages.chain(one)["train"].spec for one in config.every(settings)]   # so that there is a job for it
+    assert not stages.chain(resolved(variant="cpu", reference_variant="cpu_sequential", epochs=0))["report"].parents.keys() & {
+        "train_reference"}
+
+
+def test_targets_are_part_of_the_reports_version_alone(settings):
+    assert changed(settings, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
+
+
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
     lenet = settings | {"network": "lenet_5", "features_layer": None}
     first = ["data", "normalized", "initial", "train", "evaluate"]

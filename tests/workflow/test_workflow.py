@@ -164,7 +164,7 @@ def reasons(output):
 def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
     text = (ROOT / "workflow/rules/pages.smk").read_text()
     listed = set(re.findall(r"^    (\w+),$", text.partition("localrules:")[2].partition("\n\n")[0], re.MULTILINE))
-    assert listed == set(re.findall(r"^use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 6
+    assert listed == set(re.findall(r"^ *use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 7
 
 
 def test_a_second_run_has_nothing_to_do(project):
@@ -950,6 +950,24 @@ def test_a_search_makes_ordinary_runs_on_a_hold_out_and_a_larger_budget_only_tho
 
 def specs(project, stage):
     return [json.loads(path.read_text())["spec"] for path in (project.folder / "results" / stage).glob("*/manifest.json")]
+
+
+def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
+    def space(budget):
+        return f"search={{strategy: tpe, keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
+
+    output = project.snakemake("-n", *SEARCH, space(2))
+    assert "search: runs from 1 on, each drawn from the results of those before it" in output and project.ran() == []
+    output = project.snakemake(*SEARCH, space(2))
+    assert project.status == 0, output
+    assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
+    assert [f"search: run {number} of 2" in output for number in (1, 2, 3)] == [True, True, False]
+    assert (project.folder / "results/search.db").exists() and not notice(project.folder / "results/search.html")
+    assert "Nothing to be done" in project.snakemake(*SEARCH, space(2))
+    output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")
+    assert project.status == 1 and "search: 2 of its runs are made; make the others without -f, -F and -R" in output
+    project.snakemake(*SEARCH, space(3))
+    assert project.ran() == ["report", "search", "svm"], "a larger budget keeps the runs that are there"
 
 
 def test_a_wrong_search_is_one_line(project):

@@ -230,6 +230,24 @@ rule predictions:
         " -- {params.pictures:q}"
 
 
+# Artifacts of another machine or results folder.
+
+
+rule pull:
+    log:
+        "logs/pull.log",
+    localrule: True
+    conda:
+        ENVIRONMENT
+    params:
+        source=SETTINGS["from"],
+    message:
+        "pull: finished artifacts of {params.source}"
+    shell:
+        "python3 workflow/scripts/pull.py --from {params.source:q}"
+        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+
+
 rule gc:
     log:
         "logs/gc.log",

@@ -1,6 +1,7 @@
 """Stage `parity`: a comparison of all rungs that this machine can run with the cpu rung, in results, time and memory.
 
-params: network, batch_size, variants (the rungs), machine (host and GPU, so that each machine has its own artifact).
+params: network, batch_size, variants (the rungs), machine (host and GPU, so that each machine has its own artifact),
+predictions (rungs/counted.py).
 Writes parity.html, and parity.json, from which `variant: auto` selects the fastest rung that passed.
 """
 
@@ -20,7 +21,7 @@ def make(work, inputs, params):
         raise UserError(f"planned for {params['machine']}, but this is {summary['machine']}; run it again")
     made = progress.utc()
     work.write_json("parity.json", {**summary, "made": made})
-    work.write_bytes("parity.html", parity.page(summary, made).encode())
+    work.write_bytes("parity.html", parity.page(summary, made, params["predictions"]).encode())
     work.metrics = {"fastest": summary["fastest"],
                     "passed": {rung["variant"]: rung.get("passed", False) for rung in summary["rungs"]}}
 

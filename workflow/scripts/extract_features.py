@@ -7,9 +7,11 @@ features_polarity_scale, features_max_pool, features_pca, and with it array_libr
 features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
-Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe.
+Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe; with
+features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes.
 """
 
+import contextlib
 import dataclasses
 import time
 
@@ -31,21 +33,25 @@ def make(work, inputs, params, options):
     recipe, share = fit(encoder, train, params, library)
     values = int(np.prod(recipe.pooled_shape(shape)))
     dimensions = values if recipe.components is None else recipe.components.shape[1]
-    count = len(train) + len(test)
-    log.info("%d feature vectors of %d values: %s on disk", count, dimensions, progress.size(4 * count * dimensions))
+    parts = ("", "_odd") if recipe.flip == "apart" else ("",)
+    count, odd = len(train) + len(test), dimensions * (len(parts) - 1)
+    written = dimensions + odd
+    log.info("%d feature vectors of %d values: %s on disk", count, written, progress.size(4 * count * written))
 
-    started = time.monotonic()
-    with work.new_array("train.npy", (len(train), dimensions), np.float32) as train_out, \
-            work.new_array("test.npy", (len(test), dimensions), np.float32) as test_out:
+    with contextlib.ExitStack() as stack:
+        train_out, test_out = ([stack.enter_context(work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32))
+                                for part in parts] for name, images in (("train", train), ("test", test)))
+        started = time.monotonic()
         features.extract(encoder, train, recipe, train_out, "features of training images", library)
         features.extract(encoder, test, recipe, test_out, "features of test images", library)
         seconds = time.monotonic() - started
         if params.get("features_standardize") and recipe.mean is None:
-            mean, scale = features.moments(train_out)
+            mean, scale = features.moments(train_out[0])
             recipe = dataclasses.replace(recipe, mean=mean, scale=scale)
             features.standardize(recipe, train_out, test_out)
     work.write_tensors(features.FILE, recipe.tensors())
-    work.metrics = {"dimensions": dimensions, "images_per_second": count / seconds, **library.facts(),
+    work.metrics = {"dimensions": dimensions, **({"odd_dimensions": odd} if odd else {}),
+                    "images_per_second": count / seconds, **library.facts(),
                     **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share})}
 
 

@@ -1,14 +1,17 @@
 """Stage `ridge`: classify the test features (or the hold-out set) by kernel ridge regression on the training features.
 
 params: seed (of the validation rows that choose the settings), array_library.
-inputs: features, data (for the labels and the class names).
+inputs: features, with their odd part if they have one, and data (for the labels and the class names).
 Writes model.safetensors (with the training features all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
 import time
 
+import numpy as np
+
 from ladder.arithmetic import arrays
 from ladder.classifiers import ridge, scoring
+from ladder.features import features
 from ladder.progress import log, size
 from ladder.workflow import stage_script
 
@@ -16,10 +19,12 @@ from ladder.workflow import stage_script
 def make(work, inputs, params):
     started = time.perf_counter()
     train, labels, test = scoring.load(inputs)
+    odd, odd_test = (features.odd_part(inputs["features"], name) for name in ("train", "test"))
+    train, test = (np.concatenate(parts, axis=1) if odd.shape[1] else parts[0] for parts in ((train, odd), (test, odd_test)))
     library = arrays.library(params["array_library"], work.threads)
     log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
              size(2 * len(train) ** 2 + 2 * train.nbytes))
-    model = ridge.fit(train, labels, params["seed"], library)
+    model = ridge.fit(train, labels, params["seed"], library, odd.shape[1])
     predictions = ridge.predict(model, test, library)
     with work.file("model.safetensors") as path:
         model.save(path)

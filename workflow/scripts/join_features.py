@@ -1,12 +1,14 @@
 """Stage `joined`: the concatenated features of several layers or networks.
 
 params: weights, one for each part.  inputs: part1, part2, ...: features artifacts of the same images.
-Writes train.npy and test.npy, float32 (N, dimensions): the columns of all parts in order, each multiplied by its part's weight.
+Writes train.npy and test.npy, float32 (N, dimensions): the columns of all parts in order, each multiplied by its part's weight;
+and in the same way train_odd.npy and test_odd.npy of the parts that have an odd part.
 """
 
 import numpy as np
 
 from ladder import progress
+from ladder.features import features
 from ladder.progress import log
 from ladder.workflow import stage_script
 
@@ -17,9 +19,12 @@ def make(work, inputs, params):
     parts = [inputs[f"part{number}"] for number in range(1, 1 + len(params["weights"]))]
     widths = [part.metrics["dimensions"] for part in parts]
     log.info("%s concatenated features: %d", " + ".join(map(str, widths)), sum(widths))
-    for name in ("train.npy", "test.npy"):
-        join(work, name, [part.array(name) for part in parts], params["weights"])
-    work.metrics = {"dimensions": sum(widths), "parts": widths}
+    odd = sum(part.metrics.get("odd_dimensions", 0) for part in parts)
+    for name in ("train", "test"):
+        join(work, f"{name}.npy", [part.array(f"{name}.npy") for part in parts], params["weights"])
+        if odd:
+            join(work, f"{name}_odd.npy", [features.odd_part(part, name) for part in parts], params["weights"])
+    work.metrics = {"dimensions": sum(widths), "parts": widths, **({"odd_dimensions": odd} if odd else {})}
 
 
 def join(work, name, parts, weights):

@@ -3,9 +3,9 @@
 params: network with its options, image, classes if it classifies, training, variant, batch_size, epochs or steps,
 decoder_epochs (for a fitted encoder: epochs that train only the decoder, before or instead of training all layers), optimizer,
 learning_rate, momentum, weight_decay, gradient_clip, gradient_scale, schedule, schedule_step_epochs, schedule_step_factor,
-warmup_steps, augment_flip, augment_crop, freeze_encoder, seed, multiplier, multiplier_in, loss_scale (absent if they have no
-effect); patience where there is a hold-out set, which is then measured after every epoch: without a smaller loss for so many
-epochs (0: never) the training stops; with patience the weights are those of the best epoch.
+warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze_encoder, seed, multiplier, multiplier_in,
+loss_scale (absent if they have no effect); patience where there is a hold-out set, which is then measured after every epoch:
+without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
 options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
 table of the parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
@@ -93,7 +93,7 @@ def settings(network, params, multiplier):
         network=network,
         optimizer=Optimizer(params["optimizer"], params.get("momentum", 0.0), params["weight_decay"], params["gradient_clip"]),
         schedule=schedule,
-        augmentation=plan.Augmentation(params["augment_flip"], params["augment_crop"]),
+        augmentation=plan.Augmentation(**{name: params[f"augment_{name}"] for name in ("flip", "crop", "rotate", "colour")}),
         multipliers=multipliers.from_params(params, multiplier),
         frozen=network.encoder if params.get("freeze_encoder") else (),
         **{key: params[key] for key in ("variant", "batch_size", "learning_rate", "seed")},

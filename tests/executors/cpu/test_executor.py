@@ -610,6 +610,24 @@ def test_augmented_images_are_mirrored_then_shifted_with_zeros_moving_in(executo
     assert np.array_equal(batch, references.load_augmented_batch(images, permutation[4:], scale, offset, augmentation))
 
 
+def test_jitter_is_drawn_by_seed_step_and_row(executor):
+    jitter = np.full((9, 5), 99, np.float32)
+    call(executor, "draw_jitter", counters=np.array([7, 0, 0]), jitter=jitter, tangent=0.3, colour=0.4, seed=3)
+    assert np.array_equal(jitter, references.jitter(3, 7, 9, 3, 0.3, 0.4))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_jittered_images_are_their_definition_to_the_last_bit(executor, dtype):
+    images = np.random.default_rng(0).integers(0, 256, (9, 6, 5, 2)).astype(dtype)
+    permutation, scale, offset = np.random.default_rng(1).permutation(9), np.float32([0.5, 1 / 3]), np.float32([1, -3])
+    augmentation = np.int32([(0, 0, 0), (1, -2, 0), (-2, 1, 1), (5, 0, 1), (0, -9, 0)])   # the last sees nothing
+    jitter = references.jitter(1, 2, 5, 2, 0.4, 0.5)
+    batch = empty(5, 6, 5, 2, dtype=np.float32)
+    call(executor, "load_jittered_batch", images=images, permutation=permutation, counters=np.array([0, 4, 0]), scale=scale,
+         offset=offset, augmentation=augmentation, jitter=jitter, batch=batch)
+    assert np.array_equal(batch, references.load_jittered_batch(images, permutation[4:], scale, offset, augmentation, jitter))
+
+
 UPDATES = {   # (rule on scalars as the papers state it): state -> new state and parameter
     "sgd": lambda g, w, s, t, lr: (w - lr * g, {}),
     "momentum": lambda g, w, s, t, lr: (w - lr * (0.8 * s["velocity"] + g), {"velocity": 0.8 * s["velocity"] + g}),

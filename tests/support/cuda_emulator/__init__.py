@@ -46,6 +46,8 @@ _SIMULATED_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 _WATCHED_FLAGS = ("-O2", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
                   "-fsanitize=thread,alignment,bounds,integer-divide-by-zero",
                   "--param=tsan-instrument-func-entry-exit=0")
+# A structure is copied whole, not by its members, so that 16 bytes are one access.
+_COUNTED_FLAGS = (*_WATCHED_FLAGS, "-fno-tree-sra", "-fsanitize-coverage=trace-pc")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256   # of an allocation on a GPU
 
@@ -79,10 +81,11 @@ class Module:
 
     def __init__(self, source, options):
         self.source, self.options = source, options
-        self.names = _ENTRY.findall(_COMMENT.sub("", source.read_text()))
+        texts = (path.read_text() for path in sorted(with_headers(source)))
+        self.names = [name for text in texts for name in _ENTRY.findall(_COMMENT.sub("", text))]
 
     def get_function(self, name):
-        """The kernel `name`; raises KeyError if the file has no such extern "C" __global__ function."""
+        """The kernel `name`; raises KeyError if the file and its headers have no such extern "C" __global__ function."""
         if name not in self.names:
             raise KeyError(f"{self.source.name} has no kernel {name}; it has {', '.join(self.names)}")
         return Function(self, name)
@@ -95,6 +98,10 @@ class Module:
     @functools.cached_property
     def watched(self):
         return _build(self.source, self.names, (*_WATCHED_FLAGS, *self.options))
+
+    @functools.cached_property
+    def counted(self):
+        return _build(self.source, self.names, (*_COUNTED_FLAGS, *self.options))
 
 
 class Function:
@@ -127,6 +134,25 @@ class Function:
         with _Allocations(self.name, args) as allocations:   # replaces tables by their words
             _check_arguments(self.name, _parameters(library, self.name), args)
             _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
+
+    def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=1):
+        """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}, ...}, see Counts there.
+
+        sample: numbers of the blocks that run, one after another until `enough` accesses of single threads were counted;
+        cache_lines: lines of 128 bytes of the level-1 cache that a block has. Arrays are changed; accesses are not checked.
+        """
+        library = self.module.counted
+        args = [arg.words(lambda array: array.ctypes.data) if isinstance(arg, Table) else arg for arg in args]
+        _check_arguments(self.name, _parameters(library, self.name), args)
+        pointers = [arg.ctypes.data if isinstance(arg, np.ndarray) else None for arg in args]
+        for counts in (_Counts(learns=True, enough=enough), _Counts(cache_lines=cache_lines, enough=enough)):
+            try:
+                _launch(library, self.name, grid, block, args, pointers, shared_mem, "forward", [], 0,
+                        (ctypes.c_uint32 * len(sample))(*sample), counts)
+            except KernelFault as fault:
+                if fault.kind != "enough":
+                    raise
+        return _as_dict(counts)
 
 
 def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse", "random")):
@@ -280,14 +306,37 @@ class _Fault(ctypes.Structure):
                 ("line", ctypes.c_int32), ("address", ctypes.c_uint64), ("other_address", ctypes.c_uint64)]
 
 
+def _fields(names):
+    return [(name, ctypes.c_uint64) for name in names.split()]
+
+
+class _Traffic(ctypes.Structure):
+    _fields_ = _fields("requests sectors lines bytes")
+
+
+class _SharedTraffic(ctypes.Structure):
+    _fields_ = _fields("requests wavefronts least")
+
+
+class _Counts(ctypes.Structure):
+    _fields_ = [*_fields("learns cache_lines enough warps accesses barriers missed"), ("loads", _Traffic),
+                ("stores", _Traffic), ("shared_loads", _SharedTraffic), ("shared_stores", _SharedTraffic)]
+
+
+def _as_dict(structure):
+    return {name: _as_dict(value) if isinstance(value := getattr(structure, name), ctypes.Structure) else value
+            for name, _ in structure._fields_}
+
+
 class _Launch(ctypes.Structure):
     _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_uint64),
                 ("arguments", ctypes.c_void_p), ("order", ctypes.c_uint32), ("buffer_count", ctypes.c_uint32),
                 ("truncates", ctypes.c_uint32), ("first_block", ctypes.c_uint64), ("buffers", ctypes.c_void_p),
-                ("shared_array_count", ctypes.c_uint64), ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p)]
+                ("shared_array_count", ctypes.c_uint64), ("shared_arrays", ctypes.c_void_p), ("fault", ctypes.c_void_p),
+                ("sample_count", ctypes.c_uint64), ("sample", ctypes.c_void_p), ("counts", ctypes.c_void_p)]
 
 
-def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0):
+def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffers, first_block=0, sample=(), counts=None):
     values = [ctypes.c_void_p(pointer) if pointer is not None else np.ctypeslib.as_ctypes_type(arg.dtype)(arg.item())
               for arg, pointer in zip(args, pointers, strict=True)]
     addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
@@ -296,7 +345,8 @@ def _launch(library, name, grid, block, args, pointers, shared_mem, order, buffe
     fault = _Fault()
     launch = _Launch(_three(grid), _three(block), shared_mem, ctypes.addressof(addresses), ORDERS.get(order, order),
                      len(buffers), TENSOR_SUMS.index(tensor_sums), first_block, ctypes.addressof(regions), len(shared),
-                     ctypes.addressof(shared), ctypes.addressof(fault))
+                     ctypes.addressof(shared), ctypes.addressof(fault), len(sample),
+                     ctypes.addressof(sample) if sample else None, ctypes.addressof(counts) if counts else None)
     if library[f"launch_{name}"](ctypes.byref(launch)):
         raise _named(library, name, fault)
 

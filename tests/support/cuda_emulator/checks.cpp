@@ -185,6 +185,7 @@ static bool on_own_stack(const unsigned char* pointer) {
 
 void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
+    if (counting) return count_access(target, bytes, write, address);
     if (!watching || on_own_stack(pointer)) return;
     Region* region = find(pointer);
     if (!region) {

@@ -121,6 +121,23 @@ struct Fault {
     uint64_t address, other_address;   // of code, from where the library was loaded; 0: see file and line
 };
 
+// What the warps of some blocks ask of the memories (counts.cpp). Loads and stores of global memory: requests of a warp,
+// sectors of 32 bytes and lines of 128 that these touch, different bytes that they ask for; of shared memory: requests,
+// wavefronts, and those that no bank conflict caused. missed: sectors of loads that level 1 does not hold.
+struct Traffic {
+    uint64_t requests, sectors, lines, bytes;
+};
+struct SharedTraffic {
+    uint64_t requests, wavefronts, least;
+};
+struct Counts {
+    // Given: whether only to find loops; the lines of level 1 that a block has; the number of accesses that is enough.
+    uint64_t learns, cache_lines, enough;
+    uint64_t warps, accesses, barriers, missed;
+    Traffic loads, stores;
+    SharedTraffic shared_loads, shared_stores;
+};
+
 struct Launch {
     uint32_t grid[3], block[3];
     uint64_t shared_bytes;
@@ -133,6 +150,9 @@ struct Launch {
     uint64_t shared_array_count;
     const SharedArray* shared_arrays;
     Fault* fault;
+    uint64_t sample_count;    // 0: all blocks run
+    const uint32_t* sample;   // numbers of the blocks that run, in this order
+    Counts* counts;           // where to count, or null
 };
 int launch(const Launch&, void (*thread)(void**));   // 0, or 1 with *fault filled
 

@@ -175,6 +175,7 @@ static void run_fiber() {
     for (;;) {
         entry(running->arguments);
         current->state = State::DONE;
+        if (counting) end_thread_counts();
         if (next_new == order.size()) break;
         Thread* next = &threads[order[next_new++]];
         std::swap(next->stack, current->stack);
@@ -303,7 +304,7 @@ void copy_async_wait(unsigned groups_left) {
         else
             memset(copy.shared, 0, copy.bytes);
         copy_pending(copy.shared, copy.bytes, false);
-        accessed(copy.shared, copy.bytes, true, copy.address);
+        if (!counting) accessed(copy.shared, copy.bytes, true, copy.address);
     }
     copies.erase(std::remove_if(copies.begin(), copies.end(), waits), copies.end());
 }
@@ -369,6 +370,7 @@ static void release_barrier() {
                         done, total));
     if (failed) return;
     for (Thread& thread : threads) thread.state = State::READY;
+    if (counting) count_barrier();
     epoch++;
 }
 
@@ -414,14 +416,15 @@ static bool accepted(const Launch& launch) {
 
 static void run_blocks() {
     std::mt19937 random(running->order);
-    std::vector<unsigned> blocks;
-    for (unsigned line = 0; line < running->grid[1] * running->grid[2]; line++)
+    std::vector<unsigned> blocks(running->sample, running->sample + running->sample_count);
+    unsigned lines = running->sample_count ? 0 : running->grid[1] * running->grid[2];
+    for (unsigned line = 0; line < lines; line++)
         for (unsigned x = running->first_block; x < running->grid[0]; x++) blocks.push_back(line * running->grid[0] + x);
     arrange(blocks, random);
     for (unsigned number : blocks) {
         begin_block(number, random);
         run_block(random);
-        if (failed) return;
+        if (failed || (counting && !end_block_counts())) return;
     }
 }
 
@@ -442,8 +445,10 @@ int launch(const Launch& launch, void (*thread)(void**)) {
     order.resize(threads.size());
     warp_epoch.resize((threads.size() + WARP - 1) / WARP);
     begin_checks();
+    begin_counts();
     run_blocks();
     end_checks();
+    counting = false;
     for (Thread& waiting : threads) {
         if (waiting.stack) free_stacks.push_back(waiting.stack);
         waiting.stack = nullptr;

@@ -71,6 +71,14 @@ unsigned char* address_of(const SharedArray&);
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
 
+// counts.cpp; `counting`: instead of watching
+extern bool counting;
+void begin_counts();
+void count_access(const void* pointer, size_t bytes, bool write, uintptr_t address);
+void count_barrier();
+bool end_block_counts();   // whether another block is wanted
+void end_thread_counts();
+
 // checks.cpp
 void begin_checks();
 void end_checks();

@@ -21,8 +21,8 @@ ROOT = SCRIPTS.parents[1]
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
     "classifiers/backends", "data/download", "errors", "executors/create", "machine/driver", "machine/gpu_errors",
     "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/runtime", "machine/worker",
-    "progress", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
-    "store/manifests", "store/scores", "store/shorter", "training/first_use", "workflow/stage_script"))
+    "progress", "rungs/counted", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk",
+    "store/first_use", "store/manifests", "store/scores", "store/shorter", "training/first_use", "workflow/stage_script"))
 
 
 def that_count(files):

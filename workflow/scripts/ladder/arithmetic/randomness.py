@@ -3,7 +3,7 @@
 import numpy as np
 
 # One stream for each purpose; a dropout layer uses DROPOUT + its index among the network's layers.
-INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT = range(1, 9)
+INITIAL_WEIGHTS, SHUFFLE, AUGMENTATION, FEATURE_ROWS, HELD_OUT_ROWS, PATCHES, ATOMS, HOLD_OUT, JITTER = range(1, 10)
 DROPOUT = 16
 
 WORDS_PER_BLOCK = 8   # 32-bit numbers per counter value
@@ -37,6 +37,22 @@ def augmentation(seed, step, count, crop, flip):
     shifts = (drawn[:, :2] % np.uint64(2 * crop + 1)).astype(np.int32) - crop
     mirrored = (drawn[:, 2:3] >> np.uint64(63)).astype(np.int32) * bool(flip)
     return np.concatenate((shifts, mirrored), axis=1, dtype=np.int32)
+
+
+def jitter(seed, step, count, channels, tangent, colour):
+    """float32 (count, 2 + channels): (cosine, sine) of the rotation and the factor of each channel, for each image of a batch.
+
+    tangent: of half the largest angle; with t drawn evenly from -tangent to tangent, the rotation is that by 2 arctan t, whose
+    cosine and sine are (1 - t^2) / (1 + t^2) and 2 t / (1 + t^2). colour: factors are drawn evenly from 1 - colour to
+    1 + colour. All in float32, so that any processor rounds alike.
+    """
+    words = _bits(seed, JITTER, step).random_raw((count, 4)).astype("<u8", copy=False).view("<u4")
+    evenly = ((words >> 8).astype(np.int32) - 2 ** 23).astype(np.float32) * np.float32(2 ** -23)   # -1 up to 1, exact
+    t = np.float32(tangent) * evenly[:, 0]
+    square = t * t
+    turned = (np.float32(1) - square) / (np.float32(1) + square), np.float32(2) * t / (np.float32(1) + square)
+    factors = [np.float32(1) + np.float32(colour) * evenly[:, 1 + channel % 7] for channel in range(channels)]
+    return np.stack((*turned, *factors), axis=1)
 
 
 def _bits(seed, stream, index, block=0):

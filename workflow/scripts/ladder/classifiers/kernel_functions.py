@@ -15,12 +15,17 @@ PIECE = 512              # rows per piece of a product
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree."""
+    """name: rbf exp(-gamma |x-y|^2), linear x.y, or poly (gamma x.y + coef0)^degree.
+
+    odd: number of last columns whose common sign means nothing, of rbf: the value is the mean of those with either sign of x
+    there, a Haar integration kernel (Haasdonk and Burkhardt, 2007).
+    """
 
     name: str
     gamma: float
     degree: int = DEGREE
     coef0: float = COEF0
+    odd: int = 0
 
     def settings(self):
         """Keyword arguments of SVC in scikit-learn, scikit-learn-intelex and cuML."""
@@ -31,6 +36,13 @@ class Kernel:
 
         Bit-identical for any number of threads.
         """
+        if self.odd:
+            one, other = dataclasses.replace(self, odd=0), x.copy()
+            other[:, -self.odd:] *= -1
+            values = one.block(x, x_norms, y, y_norms, threads, xp)
+            values += one.block(other, x_norms, y, y_norms, threads, xp)
+            values *= np.float32(0.5)
+            return values
         if xp is not np:   # a GPU spreads a whole block itself
             values = x @ y.T
             self._finish(values, x_norms, y_norms, xp)
@@ -39,6 +51,11 @@ class Kernel:
         matmul.for_each(lambda start: self._fill(values[start:start + PIECE], x[start:start + PIECE],
                                                  x_norms[start:start + PIECE], y, y_norms), range(0, len(x), PIECE), threads)
         return values
+
+    def own(self, rows, xp=np):
+        """Kernel values (N,) float32 of rows (N, D) with themselves, of rbf: 1 without odd columns."""
+        odd = squared_norms(rows[:, rows.shape[1] - self.odd:], xp)
+        return (1 + xp.exp(np.float32(-4 * self.gamma) * odd)) / 2
 
     def within(self, x, norms, threads=1):
         """Kernel values (n, n) float32 of all pairs of rows x (n, D), as `block`; half of them are computed."""

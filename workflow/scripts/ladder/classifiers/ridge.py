@@ -3,7 +3,9 @@
 With rows X (N, D) and Y (N, k), +1 for a row's class and -1 otherwise, minus its mean m, the scores of a row r are
 k(r, X) A + m with
     A = (K + strength I)^-1 Y    K_ij = k(x_i, x_j) = exp(-width g |x_i - x_j|^2)    g: the SVM's `svm_gamma: scale`
-and its class is the one with the highest score: one-vs-rest, whereas the SVM is one-vs-one. Width and strength are chosen from
+and its class is the one with the highest score: one-vs-rest, whereas the SVM is one-vs-one. Features with an odd part, whose
+sign mirroring changes, take the mean of the kernel values with either sign (Kernel.odd), so that an image and its mirror image
+have the same scores although both halves of what distinguishes them are used. Width and strength are chosen from
 WIDTHS and STRENGTHS by the accuracy on a validation set, fitted to a subset of the training rows; both are drawn by the seed.
 
 Only K's lower half is stored, in square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed by one
@@ -52,7 +54,7 @@ class Model:
     def save(self, path):
         """Write what `load` needs besides the training features as safetensors."""
         artifacts.save_tensors(path, {**{name: getattr(self, name) for name in _SAVED},
-                                      "gamma": np.array([self.kernel.gamma], np.float64)})
+                                      "gamma": np.array([self.kernel.gamma], np.float64), "odd": np.array([self.kernel.odd])})
 
 
 _SAVED = ("classes", "center", "coefficients", "intercept")
@@ -65,15 +67,17 @@ def load(path, features):
     """
     tensors = artifacts.load_tensors(pathlib.Path(path))
     try:
-        found, gamma = {name: tensors[name] for name in _SAVED}, float(tensors["gamma"][0])
+        found = {name: tensors[name] for name in _SAVED}
+        kernel = Kernel("rbf", float(tensors["gamma"][0]), odd=int(tensors["odd"][0]))
     except (KeyError, IndexError) as error:
         raise UserError(f"{path} is not a file of kernel ridge regression: {error} is missing") from error
-    return Model(rows=features - found["center"], kernel=Kernel("rbf", gamma), **found)
+    return Model(rows=features - found["center"], kernel=kernel, **found)
 
 
-def fit(features, labels, seed, library=ON_CPU):
+def fit(features, labels, seed, library=ON_CPU, odd=0):
     """The Model of features (N, D) float32, which may be memory-mapped, and labels (N,) integer; library: see arrays.py.
 
+    odd: number of last columns that are the odd part of the features; their sign and their mean mean nothing.
     Raises UserError for fewer than two classes or fewer than 20 rows, RunFailed for features that are not finite.
     """
     classes, codes = np.unique(labels, return_inverse=True)
@@ -83,13 +87,15 @@ def fit(features, labels, seed, library=ON_CPU):
     center = np.mean(features, axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(center).all():
         raise RunFailed(NOT_FINITE.format(""))
+    center[len(center) - odd:] = 0
     rows = features - center
-    gamma = resolve_gamma("scale", features)   # of the rows as they are: minus their mean they lose the columns' differences
+    # gamma of the rows as they are: minus their mean they lose the columns' differences.
+    scaled = Kernel("rbf", resolve_gamma("scale", features), odd=odd)
     targets = np.where(codes[:, None] == np.arange(len(classes)), 1.0, -1.0)
-    validation = _validate(rows, codes, targets, gamma, seed, library)
+    validation = _validate(rows, codes, targets, scaled, seed, library)
     width, strength = max(validation, key=validation.get)
     intercept = targets.mean(axis=0)
-    kernel = Kernel("rbf", width * gamma)
+    kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
     coefficients = _solve(rows, targets - intercept, kernel, strength, library)
     return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
 
@@ -105,7 +111,7 @@ def scores(model, rows, library=ON_CPU):
     return sums + model.intercept
 
 
-def _validate(rows, codes, targets, gamma, seed, library):
+def _validate(rows, codes, targets, scaled, seed, library):
     """(width, strength) -> accuracy on the validation set, the narrowest kernel and largest strength first."""
     drawn, xp = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(rows)), library.xp
     count = min(TRIED, len(rows) // 2)
@@ -116,12 +122,13 @@ def _validate(rows, codes, targets, gamma, seed, library):
     norms = [squared_norms(some, xp) for some in chosen]
 
     def shares(width):
-        kernel = Kernel("rbf", width * gamma)
+        kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
+        own = kernel.own(chosen[0], xp)
         within, across = (kernel.block(some, its, chosen[0], norms[0], xp=xp)
                           for some, its in zip(chosen, norms, strict=True))
         found = {}
         for strength in STRENGTHS:
-            _set_diagonal(within, 1 + strength, xp)
+            _set_diagonal(within, own + np.float32(strength), xp)
             factor = library.cholesky(within.copy())
             coefficients = library.solve_triangular(factor, library.solve_triangular(factor, wanted), transposed=True)
             scores = library.fetch(across @ coefficients) + mean
@@ -142,9 +149,10 @@ def _solve(rows, targets, kernel, strength, library):
 
     def tile(i, j):
         """Tile (i, j) of K + strength I minus the contribution of the factor's columns before j."""
-        made = kernel.block(library.place(rows[parts[i]]), norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
+        one = library.place(rows[parts[i]])
+        made = kernel.block(one, norms[i], library.place(rows[parts[j]]), norms[j], xp=xp)
         if i == j:
-            _set_diagonal(made, 1 + strength, xp)
+            _set_diagonal(made, kernel.own(one, xp) + np.float32(strength), xp)
         for before in range(j):
             made -= tiles[i, before] @ tiles[j, before].T
         return made

@@ -52,15 +52,15 @@ class SvmJudge:
         self.machine = svm.load(artifact.path("model.safetensors"))
         self.classes, self.votes = self.machine.classes, len(self.machine.classes) - 1
 
-    def scores_and_margins(self, vectors, threads):
-        """(votes, margins of the class with the most) (M, k) of feature vectors (M, D)."""
+    def scores_and_margins(self, vectors, odd, threads):
+        """(votes, margins of the class with the most) (M, k) of feature vectors (M, D), whatever their odd part."""
         decisions = np.concatenate([block for _, block in svm.decision_blocks(self.machine, vectors, threads)])
         votes = svm.votes(self.machine, decisions)
         return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
 
 
 class RidgeJudge:
-    """The class, scores and margins by the kernel ridge regression of an artifact, fitted to features `training` (N, D)."""
+    """The class, scores and margins by the kernel ridge regression of an artifact, fitted to `training` (N, D + odd)."""
 
     votes = None
 
@@ -68,9 +68,9 @@ class RidgeJudge:
         self.model = ridge.load(artifact.path("model.safetensors"), training)
         self.classes = self.model.classes
 
-    def scores_and_margins(self, vectors, threads):
-        """(scores, the highest score minus each) (M, k) of feature vectors (M, D)."""
-        scores = ridge.scores(self.model, vectors, arrays.NumPy(threads))
+    def scores_and_margins(self, vectors, odd, threads):
+        """(scores, the highest score minus each) (M, k) of feature vectors (M, D) and their odd part."""
+        scores = ridge.scores(self.model, np.concatenate([vectors, odd], axis=1), arrays.NumPy(threads))
         return scores, scores.max(axis=1, keepdims=True) - scores
 
 
@@ -101,14 +101,15 @@ class Predictor:
         self._whole = self._model(self._tested, made, self._statistics) if self.network.trains else None
         if "features" in inputs:
             judged = inputs.get("joined", inputs["features"])
-            self._encode, training = self._encoder(judged), judged.array("train.npy")
+            self._encode, training, odd = self._encoder(judged), judged.array("train.npy"), features.odd_part(judged, "train")
             self.layer = inputs["features"].manifest["spec"]["params"]["features_layer"]
         else:
             self.layer, images = self.network.features, inputs["data"].array("train_images.npy")[:COMPARED]
             self._encode = self._layer_encoder(made)
             log.info("features of %d training images, to find the nearest among them", len(images))
-            training = self._encode(images)
-        self._judge = None if self.network.classifies else JUDGES[self.answered_by](self.judge, training)
+            training, odd = self._encode(images)
+        whole = np.concatenate([training, odd], axis=1) if odd.shape[1] else training
+        self._judge = None if self.network.classifies else JUDGES[self.answered_by](self.judge, whole)
         self.compared = len(training)
         self._neighbours = Neighbours(training)
 
@@ -119,20 +120,27 @@ class Predictor:
         return Inference.load(params, artifact, statistics, self._threads, self._options, until)
 
     def _encoder(self, artifact):
-        """A function: uint8 images -> float32 (N, D), features as in an artifact of stage `features` or `joined`."""
+        """A function: uint8 images -> float32 (N, D) and (N, D or 0), the features of an artifact `features` or `joined` and
+        their odd part."""
         spec, found = artifact.manifest["spec"], {one.version: one for one in self.inputs.values()}
         params = spec["params"]
         if spec["stage"] == "joined":
             weighted = [(np.float32(weight), self._encoder(found[spec["parents"][f"part{number}"]]))
                         for number, weight in enumerate(params["weights"], 1)]
-            return lambda images: np.concatenate([weight * encode(images) for weight, encode in weighted], axis=1)
+
+            def join(images):
+                found = [[weight * part for part in encode(images)] for weight, encode in weighted]
+                return tuple(np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+
+            return join
         statistics = Statistics.load(found[spec["parents"]["normalized"]])
         encoder = self._model(params, found[spec["parents"]["weights"]], statistics, params["features_layer"])
         recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
         def encode(images):
-            rows = features.blocks(encoder, stored(images, statistics), recipe, arrays.NumPy(self._threads))
-            return np.concatenate([block.copy() for _, block in rows])
+            blocks = features.blocks(encoder, stored(images, statistics), recipe, arrays.NumPy(self._threads))
+            rows, width = np.concatenate([block.copy() for _, block in blocks]), artifact.metrics["dimensions"]
+            return rows[:, :width], rows[:, width:]
 
         return encode
 
@@ -142,7 +150,8 @@ class Predictor:
 
         def encode(images):
             rows = stored(images, self._statistics)
-            return np.concatenate([values.reshape(len(values), -1).copy() for _, values in model.batches(rows)])
+            values = np.concatenate([values.reshape(len(values), -1).copy() for _, values in model.batches(rows)])
+            return values, values[:, :0]
 
         return encode
 
@@ -153,15 +162,15 @@ class Predictor:
 
     def answer(self, images):
         """Answers for uint8 images (N, H, W, C) of the dataset's shape; N at least 1."""
-        vectors = self._encode(images)
+        vectors, odd = self._encode(images)
         nearest = self._neighbours.nearest(vectors, NEAREST)
         if self._whole is None:
-            return Answers(*self._judged(vectors), None, *nearest)
+            return Answers(*self._judged(vectors, odd), None, *nearest)
         output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
-        return Answers(*self._judged(vectors), self._statistics.to_pixels(output), *nearest)
+        return Answers(*self._judged(vectors, odd), self._statistics.to_pixels(output), *nearest)
 
     @functools.cached_property
     def _first(self):
@@ -178,10 +187,10 @@ class Predictor:
         """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""
         return self._first and (self._first[0], self._first[1](images))
 
-    def _judged(self, vectors):
-        """(classes, scores, margins) of the judge for feature vectors."""
+    def _judged(self, vectors, odd):
+        """(classes, scores, margins) of the judge for feature vectors and their odd part."""
         judge, shape = self._judge, (len(vectors), len(self.classes))
-        found, gaps = judge.scores_and_margins(vectors, self._threads)
+        found, gaps = judge.scores_and_margins(vectors, odd, self._threads)
         scores, margins = np.full(shape, float(ABSENT[self.answered_by])), np.full(shape, np.nan)
         scores[:, judge.classes], margins[:, judge.classes] = found, gaps
         classes = judge.classes[np.argmax(found, axis=1)].astype(np.int64)

@@ -114,6 +114,45 @@ def load_augmented_batch(images, permutation, counters, scale, offset, augmentat
                     batch[n, row, column, channel] = value * scale[channel] + offset[channel]
 
 
+def draw_jitter(counters, jitter, tangent, colour, seed):
+    jitter[...] = randomness.jitter(seed, int(counters[0]), len(jitter), jitter.shape[1] - 2, tangent, colour)
+
+
+@compiled
+def load_jittered_batch(images, permutation, counters, scale, offset, augmentation, jitter, batch):
+    count, height, width, channels = batch.shape
+    middle_row, middle_column = np.float32((height - 1) / 2), np.float32((width - 1) / 2)
+    for n in range(count):
+        source, mirrored = permutation[counters[1] + n], augmentation[n, 2]
+        cosine, sine = jitter[n, 0], jitter[n, 1]
+        for row in range(height):
+            below = np.float32(row + augmentation[n, 0]) - middle_row
+            for column in range(width):
+                beside = np.float32(column + augmentation[n, 1]) - middle_column
+                from_row = cosine * below - sine * beside + middle_row
+                from_column = sine * below + cosine * beside + middle_column
+                top, left = int(np.floor(from_row)), int(np.floor(from_column))
+                in_row, in_column = from_row - np.float32(top), from_column - np.float32(left)
+                for channel in range(channels):
+                    upper_left = _pixel(images, source, top, left, channel, mirrored)
+                    upper_right = _pixel(images, source, top, left + 1, channel, mirrored)
+                    lower_left = _pixel(images, source, top + 1, left, channel, mirrored)
+                    lower_right = _pixel(images, source, top + 1, left + 1, channel, mirrored)
+                    above = upper_left + in_column * (upper_right - upper_left)
+                    under = lower_left + in_column * (lower_right - lower_left)
+                    value = above + in_row * (under - above)
+                    batch[n, row, column, channel] = value * jitter[n, 2 + channel] * scale[channel] + offset[channel]
+
+
+@compiled
+def _pixel(images, source, row, column, channel, mirrored):
+    """A value of an image, or of its mirror image; 0 outside it."""
+    height, width = images.shape[1:3]
+    if row < 0 or row >= height or column < 0 or column >= width:
+        return np.float32(0)
+    return np.float32(images[source, row, width - 1 - column if mirrored else column, channel])
+
+
 @compiled
 def conv2d_forward(x, weight, bias, y, stride, padding, multiplier=None):
     count, height, width, channels = x.shape
@@ -651,13 +690,13 @@ def advance(counters, batch):
 
 
 OPERATIONS = {function.__name__: function for function in (
-    load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
-    conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, add_forward, scale, pad_forward,
-    pad_backward, flatten_forward, flatten_backward, relu_forward, relu_backward, maxpool2d_forward, maxpool2d_backward,
-    avgpool2d_forward, avgpool2d_backward, global_avgpool_forward, global_avgpool_backward, upsample2d_forward,
-    upsample2d_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward, dropout_backward,
-    winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, lrn_forward, lrn_backward,
-    position_norm_forward, position_norm_backward, local_contrast_forward, soft_threshold_forward, mse, cross_entropy,
-    sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch,
+    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad,
+    dense_bias_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward, relu_forward,
+    relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
+    global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward, batchnorm_backward,
+    batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, winner_take_all_backward,
+    l1_penalty_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
+    soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
 # Operations that Numba does not compile -> the compiled loop inside, if any.
-LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None}
+LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None, draw_jitter: None}

@@ -9,6 +9,10 @@ flip            the mean of the vectors of the image and its mirror image
 standardise     (value - mean) / deviation, by feature
 PCA             the projection on the principal directions
 
+With `features_flip: apart`, half the difference of the two vectors follows the mean as further features, the odd part:
+mirroring the image changes its sign and leaves the mean, the even part, as it is. The odd part is divided by the deviations of
+the even one and has principal directions of its own; its mean over images and their mirror images is 0.
+
 Means, standard deviations and principal directions are fitted to training images. PCA and the scaled polarities are fitted to a
 sample, so the full vectors of all images, which PCA shortens, need neither fit in memory nor on disk.
 """
@@ -34,18 +38,20 @@ class Recipe:
     """The options of the features and the fitted arrays. D: values per image before PCA, C: channels.
 
     threshold: a, None for one polarity; max_pool: side of the window, 1 for none; grid: cells per side, 0 for none.
-    Fitted, float32, None if not used: channel_mean, channel_scale (C,); mean, scale (D,); components (D, n).
+    flip: False, True, or 'apart' for the odd part too. Fitted, float32, None if not used: channel_mean, channel_scale (C,);
+    mean, scale (D,); components, odd_components (D, n).
     """
 
     threshold: float | None = None
     max_pool: int = 1
     grid: int = 0
-    flip: bool = False
+    flip: bool | str = False
     channel_mean: np.ndarray | None = None
     channel_scale: np.ndarray | None = None
     mean: np.ndarray | None = None
     scale: np.ndarray | None = None
     components: np.ndarray | None = None
+    odd_components: np.ndarray | None = None
 
     @classmethod
     def of(cls, params, fitted=None):
@@ -77,48 +83,73 @@ class Recipe:
         return _flatten(average_pool(values, self.grid) if self.grid else values)
 
     def finish(self, rows, project=None):
-        """float32 features of rows (N, D), which may be overwritten: all operations after the flip.
+        """float32 features of rows (N, D), with the odd part (N, 2D), which may be overwritten: all operations after the flip.
 
         project: of the recipe's components, needed if it has some (projection).
         """
         if self.mean is not None:
-            rows -= self.mean
-            rows *= self.scale
+            width = len(self.mean)
+            rows[:, :width] -= self.mean
+            rows[:, :width] *= self.scale
+            if rows.shape[1] > width:
+                rows[:, width:] *= self.scale
         return rows if self.components is None else project(rows)
 
     def projection(self, library):
-        """A function: float32 rows (N, D) -> rows @ components (N, n), computed by the library (arrays.py)."""
+        """A function: float32 rows (N, D) or (N, 2D) -> (N, n) or (N, 2n) by the components, computed by the library."""
         if self.components is None:
             return None
-        return library.multiplier(self.components)
+        even = library.multiplier(self.components)
+        if self.odd_components is None:
+            return even
+        odd, width = library.multiplier(self.odd_components), len(self.components)
+        return lambda rows: np.concatenate([even(rows[:, :width]), odd(rows[:, width:])], axis=1)
 
 
 def blocks(encoder, images, recipe, library=ON_CPU):
     """Yield (start, float32 rows (n, D) or (n, components)): the features of images (N, H, W, C), block by block.
 
+    With `flip` apart, rows have twice the columns, the even part's and then the odd one's.
+
     encoder: batches(images, mirrored) yields (start, activations), like inference.Inference. The array is reused for the next
     block. The demo's predictor uses this too, with the recipe in a features artifact (Recipe.of).
     """
-    rows, project = None, recipe.projection(library)
+    rows, project, parts = None, recipe.projection(library), 2 if recipe.flip == "apart" else 1
     for start in range(0, len(images), ROWS):
         some = images[start:start + ROWS]
         for at, values in encoder.batches(some, False):
             flat = recipe.flat(values, library)
-            rows = np.empty((min(ROWS, len(images)), flat.shape[1]), np.float32) if rows is None else rows
-            rows[at:at + len(flat)] = flat
+            width = flat.shape[1]
+            rows = np.empty((min(ROWS, len(images)), parts * width), np.float32) if rows is None else rows
+            rows[at:at + len(flat)] = np.tile(flat, parts)
         if recipe.flip:
             for at, values in encoder.batches(some, True):
-                rows[at:at + len(values)] += recipe.flat(values, library)
+                mirrored, here = recipe.flat(values, library), rows[at:at + len(values)]
+                here[:, :width] += mirrored
+                if parts == 2:
+                    here[:, width:] -= mirrored
             rows[:len(some)] *= np.float32(0.5)
         yield start, recipe.finish(rows[:len(some)], project)
 
 
-def extract(encoder, images, recipe, out, label, library=ON_CPU):
-    """Fill out (N, D or components) float32 with the features of images."""
+def extract(encoder, images, recipe, outs, label, library=ON_CPU):
+    """Fill outs, one array (N, D or components) float32 or one and one for the odd part, with the features of images."""
     with progress.bar(total=len(images), label=label, unit=" images") as bar:
         for start, rows in blocks(encoder, images, recipe, library):
-            out[start:start + len(rows)] = rows
+            _put(outs, slice(start, start + len(rows)), rows)
             bar.update(len(rows))
+
+
+def odd_part(artifact, name):
+    """The odd part, float32 (N, D) memory-mapped, of `train` or `test` of a features or joined artifact; (N, 0) without one."""
+    if artifact.metrics.get("odd_dimensions"):
+        return artifact.array(f"{name}_odd.npy")
+    return artifact.array(f"{name}.npy")[:, :0]
+
+
+def _put(outs, block, rows):
+    for out, part in zip(outs, np.split(rows, len(outs), axis=1), strict=True):
+        out[block] = part
 
 
 class Pixels:
@@ -209,13 +240,14 @@ def fit_components(encoder, images, recipe, count, standardize, library=ON_CPU):
             rows = np.empty((len(images), block.shape[1]), np.float32) if rows is None else rows
             rows[start:start + len(block)] = block
             bar.update(len(block))
-    mean, scale = moments(rows)
-    scale = scale if standardize else np.ones_like(scale)
-    rows -= mean
-    rows *= scale
-    progress.log.info("PCA by %s: %d components of %d values of %d images", library.name, count, rows.shape[1], len(rows))
-    components, share = principal_components(rows, count, library)
-    return dataclasses.replace(recipe, mean=mean, scale=scale, components=components), share
+    width = rows.shape[1] // (2 if recipe.flip == "apart" else 1)
+    mean, scale = moments(rows[:, :width])
+    recipe = dataclasses.replace(recipe, mean=mean, scale=scale if standardize else np.ones_like(scale))
+    rows = recipe.finish(rows)
+    progress.log.info("PCA by %s: %d components of %d values of %d images", library.name, count, width, len(rows))
+    components, share = principal_components(rows[:, :width], count, library)
+    odd = principal_components(rows[:, width:], count, library)[0] if recipe.flip == "apart" else None
+    return dataclasses.replace(recipe, components=components, odd_components=odd), share
 
 
 def moments(rows):
@@ -238,11 +270,12 @@ def _inverse(deviation, mean):
     return np.divide(1, deviation, out=np.zeros_like(deviation), where=varies).astype(np.float32)
 
 
-def standardize(recipe, *parts):
-    """Standardise the rows of each part in place with the recipe's mean and scale."""
-    for rows in parts:
-        for start in range(0, len(rows), ROWS):
-            rows[start:start + ROWS] = recipe.finish(rows[start:start + ROWS])
+def standardize(recipe, *sets):
+    """Standardise the rows of each set, arrays as `outs` of extract, in place with the recipe's mean and scale."""
+    for outs in sets:
+        for start in range(0, len(outs[0]), ROWS):
+            block = slice(start, start + ROWS)
+            _put(outs, block, recipe.finish(np.concatenate([out[block] for out in outs], axis=1)))
 
 
 def principal_components(rows, count, library=ON_CPU):

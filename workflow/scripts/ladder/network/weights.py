@@ -112,11 +112,12 @@ def read(path, network):
 
 
 def is_of(path, network):
-    """Whether the file holds the weights of this network; raises UserError if it is no weights file at all."""
-    found, wanted = contents(path), _file_shapes(network)
-    if isinstance(found, np.ndarray):
-        return len(found) == value_count(network)
-    return {name: array.shape for name, array in found.items()} == wanted
+    """Whether the file is one of this autoencoder, or like a weights.bin of no other kind of network.
+
+    Raises UserError if it is no weights file at all.
+    """
+    found = contents(path)
+    return isinstance(found, np.ndarray) or {name: array.shape for name, array in found.items()} == _file_shapes(network)
 
 
 def contents(path):

@@ -84,7 +84,8 @@ def _steps(params, metrics):
     if params.get("features_pool", "none") != "none":
         steps.append("average pooling to a {0} × {0} grid".format(params["features_pool"]))
     if params.get("features_flip"):
-        steps.append("averaged with the features of the mirrored image")
+        steps.append("averaged with the features of the mirrored image" +
+                     ("; half their difference is kept apart, for kernel ridge" if params["features_flip"] == "apart" else ""))
     if params.get("features_standardize"):
         steps.append("standardised to mean 0 and standard deviation 1 over the training images")
     if "features_pca" in params:

@@ -3,7 +3,7 @@
 from ladder.pages import templates
 from ladder.training import gradients
 
-TYPES = {"float64": "double precision", "float32": "single precision"}
+PRECISIONS = {"float64": "double precision", "float32": "single precision", "tf32": "TF32", "bfloat16": "bfloat16"}
 
 
 def page(summary):
@@ -16,7 +16,7 @@ def context(summary):
     tensors = {one["tensor"]: one for one in summary["tensors"]}
     return {
         "summary": summary, "title": templates.network_title(summary["network"]), "verdict": verdict(summary),
-        "precision": TYPES[summary["dtype"]], "tolerance": f"{summary['tolerance']:.0e}",
+        "precision": PRECISIONS[summary["precision"]], "tolerance": f"{summary['tolerance']:.0e}",
         "largest": _digits(max((one["deviation"] for one in summary["tensors"]), default=0)),
         "layers": [_layer(row, tensors) for row in summary["layers"]],
         "tensors": [{**one, **{key: _digits(one[key]) for key in ("norm", "deviation")},

@@ -21,7 +21,8 @@ SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page
 class Row:
     """One report. fault: the problem in words, '' for a finished report; with a fault there is no summary.
 
-    made: the time stamp of the manifest; settings: key -> value of everything that can change the run.
+    made: the time stamp of the manifest; hosts: the machines that made the report and what it is made from, in the order of the
+    work; settings: key -> value of everything that can change the run.
     """
 
     version: str
@@ -29,6 +30,7 @@ class Row:
     fault: str = ""
     name: str = ""
     tags: tuple = ()
+    hosts: tuple = ()
     settings: dict = dataclasses.field(default_factory=dict)
     summary: dict | None = None
 
@@ -47,7 +49,7 @@ def _row(store, folder):
         return Row(version, _changed(folder), f"damaged: {damage}" if damage else "unfinished: interrupted or still running")
     params = manifest["spec"]["params"]
     known = {"made": str(manifest.get("made", "")), "name": str(params.get("name") or ""), "tags": _tags(params),
-             "settings": store.settings(version)}
+             "hosts": _hosts(store, version), "settings": store.settings(version)}
     if manifest.get("failed"):
         return Row(version, fault=f"failed: {manifest['failed']}", **known)
     try:
@@ -64,6 +66,12 @@ def _row(store, folder):
 def _tags(params):
     tags = params.get("tags") or []
     return tuple(map(str, tags if isinstance(tags, list) else [tags]))
+
+
+def _hosts(store, version):
+    """The names of the machines that made an artifact and its ancestors, the first one first."""
+    manifests_of = filter(None, map(store.manifest, store.ancestors(version)))
+    return tuple(dict.fromkeys(str(one["machine"].get("host") or "a machine without a name") for one in manifests_of))
 
 
 def _changed(folder):
@@ -94,6 +102,7 @@ def context(rows, results, output, defaults):
         "usual": {key: text for key, text in usual.items() if key not in COLUMNS}, "every": usual,
         "named": any(row["name"] or row["tags"] for row in shown),
         "metrics": list(dict.fromkeys(key for row in shown if not row["fault"] for key in row["metrics"])),
+        "hosts": len({host for row in rows for host in row.hosts}) > 1,
         "held_out": any(row.summary and row.summary.get("holdout") for row in rows),
         "accurate": any(row["accuracy"]["text"] for row in shown if not row["fault"]),
     }
@@ -115,7 +124,7 @@ def _shown(row, usual, up):
     settings = {key: templates.setting(value) for key, value in row.settings.items()}
     unusual = {key: text for key, text in settings.items() if text != usual[key] and key not in COLUMNS}
     shown = {"version": row.version, "made": row.made, "fault": row.fault, "name": row.name, "tags": row.tags,
-             "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
+             "hosts": row.hosts, "link": f"{up}report/{row.version}/report.html", "unusual": unusual,
              "own": {key: text for key, text in settings.items() if text != usual[key]} if settings else None}
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}

@@ -1,15 +1,16 @@
 """The page of the comparison of rungs (training/measure_rungs.py)."""
 
 from ladder.pages import templates
+from ladder.rungs.counted import CASE
 from ladder.training.measure_rungs import PARTS, REFERENCE, WORK
 
 
-def page(summary, made):
-    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest."""
-    return templates.render("parity.html", context(summary, made))
+def page(summary, made, predictions=()):
+    """The page of `summary` as one HTML text; made: its time stamp, as in a manifest; predictions: see rungs/counted.py."""
+    return templates.render("parity.html", context(summary, made, dict(predictions)))
 
 
-def context(summary, made):
+def context(summary, made, predictions):
     """All variables of the template."""
     ran = [rung for rung in summary["rungs"] if "fault" not in rung]
     return {
@@ -24,6 +25,7 @@ def context(summary, made):
         "work": _work_table(ran),
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
+        "predicted": _predicted_table(summary, ran, predictions), "predicted_case": CASE,
     }
 
 
@@ -84,6 +86,14 @@ def _kernel_table(ran):
                for rung in ran]
     layers = [layer for one in ran[0]["kernels"] for layer in one["layers"]] if ran else []
     return [{"layer": layer, "cells": [column.get(layer) for column in columns]} for layer in layers]
+
+
+def _predicted_table(summary, ran, predictions):
+    """Rows by rung: the prediction, and the time that was measured of the same step here, "" if none was."""
+    same_step = (summary["network"], summary["batch"]) == CASE
+    measured = {rung["variant"]: milliseconds(rung["step"]) for rung in ran} if same_step else {}
+    return [{"variant": variant, "text": milliseconds(microseconds / 1000), "bound": bound,
+             "measured": measured.get(variant, "")} for variant, (microseconds, bound) in predictions.items()]
 
 
 def milliseconds(value):

@@ -25,7 +25,7 @@ from ladder.pages import (
     templates,
     verdicts,
 )
-from ladder.store import lineage
+from ladder.store import lineage, targets
 
 
 def summary(inputs, version, params=None):
@@ -39,6 +39,7 @@ def summary(inputs, version, params=None):
     answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
     many training images; held_out: see report_sections.held_out.
     loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
+    reference: see report_sections; targets: params["targets"], each with "reached" and "met" (store/targets.py).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
@@ -47,7 +48,7 @@ def summary(inputs, version, params=None):
     found, against = verdict.metrics if verdict else {}, verdicts.numbers(inputs)
     features, dataset = feature_sections.origins(inputs), inputs["data"].manifest["spec"]["params"]["dataset"]
     networks = _networks(settings["network"], features)
-    return {
+    numbers = {
         "name": params.get("name"),
         "tags": params.get("tags", []),
         "verdict": verdicts.sentence(inputs, against, networks, templates.dataset_title(dataset)) if against else None,
@@ -80,6 +81,7 @@ def summary(inputs, version, params=None):
         "raw_pixel_accuracy": _accuracy(inputs, f"{judge}_pixels"),
         "per_class": found.get("per_class"),
         "confusion": found.get("confusion"),
+        "reference": report_sections.reference(inputs),
         "layer_movement": train.metrics.get("layer_movement"),
         "seconds": {role: one.manifest["seconds"] for role, one in _made(inputs)},
         "images_per_second": train.metrics.get("images_per_second"),
@@ -95,6 +97,7 @@ def summary(inputs, version, params=None):
                       "data": reproduce.checksums(inputs), "stages": reproduce.stages(inputs),
                       "network_file": reproduce.network_file(params)},
     }
+    return numbers | {"targets": targets.judged(params.get("targets", []), numbers)}
 
 
 def page(inputs, numbers):
@@ -139,6 +142,7 @@ def context(inputs, numbers):
         "headline": report_sections.headline(inputs),
         "accuracies": report_sections.accuracies(inputs),
         "gain": report_sections.gain(inputs),
+        "gain_of_labels": report_sections.gain_of_labels(inputs),
         "samples": report_sections.samples(data),
         "skipped": report_sections.skipped(data),
         "few_classes": report_sections.FEW_CLASSES,
@@ -170,6 +174,7 @@ def context(inputs, numbers):
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),
         "settings": _settings(inputs),
+        "targets": report_sections.target_rows(numbers["targets"]),
         "yaml": reproduce.text(numbers["reproduce"]["settings"]),
         "rule_graph": rule_graph.graph(numbers["reproduce"]["stages"]),
     }

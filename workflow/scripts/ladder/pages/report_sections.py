@@ -11,7 +11,7 @@ from ladder.classifiers import metrics
 from ladder.executors.create import COPIES, WAITING
 from ladder.network import networks, weights
 from ladder.pages import charts, figures, intervals, roles, templates
-from ladder.store import first_use, lineage
+from ladder.store import first_use, lineage, targets
 
 SAMPLES = 8        # training images shown per class
 FEW_CLASSES = 20   # more classes are folded, and only the worst of them are in the confusion matrix
@@ -110,8 +110,17 @@ def gain(inputs):
 
     won: number of images that only the trained network's features classify correctly; lost: that only the control does.
     """
+    return _gain(inputs, "_random")
+
+
+def gain_of_labels(inputs):
+    """As `gain`, with the features of the encoder before labels trained it; None where they did not."""
+    return _gain(inputs, "_start") if head(inputs) and not head(inputs)["frozen"] else None
+
+
+def _gain(inputs, control):
     judge = lineage.judge(inputs)
-    control = f"{judge}_random"
+    control = f"{judge}{control}"
     if control not in inputs:
         return None
     labels = inputs["data"].array("test_labels.npy")
@@ -296,6 +305,38 @@ def reconstruction_loss(inputs):
     """
     tested = inputs["train"].metrics.get("reconstruction_loss") if "train" in inputs else None
     return None if tested is None else {"training": inputs["train"].metrics["loss"][-1], "test": tested}
+
+
+def reference(inputs):
+    """How far the final weights are from those that another rung has made from the same start, element by element.
+
+    {"variant", "largest": |w - w_reference|, "tensor": where, "mean": of all elements}; None without such a training.
+    """
+    if "train_reference" not in inputs or "train" not in inputs:
+        return None
+    mine, other = (weights.of_artifact(inputs[role], network(inputs)) for role in ("train", "train_reference"))
+    away = {name: np.abs(values.astype(np.float64) - other[name]) for name, values in mine.items()}
+    tensor = max(away, key=lambda name: away[name].max())
+    return {"variant": inputs["train_reference"].manifest["spec"]["params"]["variant"], "tensor": tensor,
+            "largest": float(away[tensor].max()), "mean": float(np.concatenate([one.ravel() for one in away.values()]).mean())}
+
+
+# First part of a metric -> its numbers in words; accuracies are percentages, others have four digits.
+WORDS = {"seconds": templates.duration, "peak_memory_bytes": templates.size, "per_class": templates.percent,
+         "layer_movement": templates.small_percent}
+
+
+def target_rows(judged):
+    """Rows of the table of targets (store/targets.py): [{"metric", "bound", "reached", "verdict"}]."""
+    rows = []
+    for target in judged:
+        metric, (bound, value) = target["metric"], next((one, target[one]) for one in targets.BOUNDS if one in target)
+        words = templates.percent if "accuracy" in metric else WORDS.get(metric.partition(".")[0], "{:.4g}".format)
+        reached = target["reached"]
+        rows.append({"metric": metric, "bound": f"{bound.replace('_', ' ')} {words(value)}",
+                     "reached": "not measured" if reached is None else words(reached),
+                     "verdict": "met" if target["met"] else "not met"})
+    return rows
 
 
 def _scored_images(inputs):

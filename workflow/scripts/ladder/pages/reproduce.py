@@ -34,7 +34,9 @@ def settings(inputs, params):
     found["controls"] = [name for name in lineage.CONTROLS if any(role.endswith(f"_{name}") for role in inputs)]
     found["evaluations"] = [name for name in EXTRA if name in inputs]
     found["feature_map"] = "map" in inputs
-    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags") if params.get(key)}
+    if "train_reference" in inputs:
+        found["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
+    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
 
 
 def unwritten(inputs):

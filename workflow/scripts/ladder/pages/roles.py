@@ -7,7 +7,7 @@ from ladder.store import lineage
 # The stages of a run and of its controls, in the order of the work. A control repeats those from `features` on.
 STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
           "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
-          "evaluate": "evaluate"}
+          "train_reference": "train, reference", "evaluate": "evaluate"}
 REPEATED = {"features": "features", "joined": "features joined", "svm": "svm", "linear": "linear", "ridge": "ridge",
             "knn": "knn"}
 CONTROLS = {"start": "encoder at the start", **dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))}

@@ -121,8 +121,9 @@ def conclusion(inputs, found):
     """What follows, in a few words: 'nothing shows that training helped'; '' without a control that says anything."""
     by_name, judge = {control["control"]: control for control in found["controls"]}, lineage.judge(inputs)
     if start := by_name.get(f"{judge}_start"):
-        return _said(start, "training with labels helped", "nothing shows that training with labels helped",
-                     f"{roles.JUDGES[judge].the} is better")
+        svm = roles.JUDGES[judge].the
+        return _said(start, f"the network is better than {svm}", f"nothing shows that the network is better than {svm}",
+                     f"{svm} is better")
     pixels = by_name.get(f"{judge}_pixels")
     worse = pixels and not difference(pixels).luck and pixels["difference"] < 0
     if random := by_name.get(f"{judge}_random"):

@@ -55,6 +55,23 @@ def load_augmented_batch(step, build):
     return _one("augmentation.cu", entry, elements(build, batch), arguments)
 
 
+def draw_jitter(step, build):
+    jitter, attributes = step.writes["jitter"], step.attributes
+    batch, columns = build.shape(jitter)
+    arguments = (step.reads["counters"], jitter, *integers(batch, columns - 2),
+                 *floats(attributes["tangent"], attributes["colour"]), np.uint64(attributes["seed"]),
+                 *integers(randomness.JITTER))
+    return _one("jitter.cu", "draw_jitter", batch, arguments)
+
+
+def load_jittered_batch(step, build):
+    reads, batch = step.reads, step.writes["batch"]
+    entry = f"load_jittered_batch_{build.buffers[reads['images']].dtype}"
+    roles = "images", "permutation", "counters", "scale", "offset", "augmentation", "jitter"
+    arguments = (*(reads[role] for role in roles), batch, *integers(*build.shape(batch)))
+    return _one("jitter.cu", entry, elements(build, batch), arguments)
+
+
 def conv2d_forward(step, build):
     reads, y = step.reads, step.writes["y"]
     filters = build.shape(y)[3]
@@ -327,7 +344,8 @@ def advance(step, build):
 
 LAUNCHES = {
     **{function.__name__: function for function in (
-        load_batch, draw_augmentation, load_augmented_batch, conv2d_forward, conv2d_input_grad, conv2d_weight_grad,
+        load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
+        conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
         dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, lrn_forward, lrn_backward,

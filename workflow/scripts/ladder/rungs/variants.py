@@ -50,9 +50,14 @@ VARIANTS = {
                             "fused into the convolution; upsample+conv as one transposed convolution (2.25x less work)"),
     "cpu_sequential": Variant("numba", "one thread, plain loops, one operation per layer: what the algorithm costs as written"),
     "gpu_basic": Variant("cuda", "one thread per output element, global memory only, one kernel per operation"),
+    "gpu_shared": Variant("cuda", "tiles of convolutions in shared memory", below="gpu_basic", role="lesson"),
+    "gpu_registers": Variant("cuda", "4x4 results in the registers of each thread", below="gpu_shared", role="lesson"),
+    "gpu_wide": Variant("cuda", "accesses of 16 bytes to global and shared memory", below="gpu_registers", role="lesson"),
+    "gpu_split_k": Variant("cuda", "weight gradients summed in parts by blocks (split-K)", below="gpu_wide", role="lesson"),
+    "gpu_fused": Variant("cuda", "the ReLU behind a convolution as part of it", below="gpu_split_k", role="lesson"),
     "gpu_opt_v1": Variant("cuda", "tiles in shared memory and registers, ReLU fused into the convolution, 16-byte accesses, "
                                   "weight gradient split over blocks (split-K), losses added by trees, one launch for all "
-                                  "updates", below="gpu_basic"),
+                                  "updates", below="gpu_fused"),
     "gpu_opt_v2": Variant("cuda", "conv+ReLU+maxpool and upsample+conv as one operation each, the parts of all weight "
                                   "gradients added by the update, up to 8x8 products per thread", below="gpu_opt_v1"),
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "

@@ -19,7 +19,7 @@ KEYS = {"joined": {"weights": "features_concatenate"},
 # Defaults that a stage's parameters omit.
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it
-DERIVED = {"image", "classes", "encoder", "name", "tags", "table"}   # parameters that are not settings
+DERIVED = {"image", "classes", "encoder", "name", "tags", "table", "targets"}   # parameters that are not settings
 SEED = re.compile(r"_seed(\d+)$")   # of a role: the score of a repetition
 # Classifiers of features whose predictions can be a run's; the first that it has. The order is fixed, so that no test image
 # chooses between them.

@@ -31,17 +31,17 @@ from ladder.training import parity, plan
 
 REFERENCE = "cpu_sequential"
 STEPS, DIRECTIONS = (1e-5, 1e-6, 1e-7), 2
-TOLERANCES = {"float64": 1e-5, "float32": 5e-2}
+TOLERANCES = {"float64": 1e-5, "float32": 5e-2, "tf32": 0.1, "bfloat16": 0.2}   # by what a rung computes with
 MOST = 1e9     # the largest deviation, and what stands for an element of a gradient that is not finite
 NOISE = 1e-6   # share of the loss: derivatives below it are compared with this in place of themselves
 BIAS = 0.1     # biases are drawn up to this: at 0 a ReLU over zeros would stand on its kink
 
 
 def check(network, variant, threads):
-    """What the page of gradients shows, JSON-able: network, variant, dtype, images, tolerance, losses, tensors, layers, passed.
+    """What the page of gradients shows, JSON-able, by name.
 
-    tensors: rows of `compare`, layers: rows of `layers`; losses: of the reference and of the rung, without penalties. Raises
-    UserError for a network that is not trained by gradient descent.
+    network, variant, precision, images, tolerance, passed; tensors: rows of `compare`; layers: rows of `layers`; losses: of the
+    reference and of the rung, without penalties. Raises UserError for a network that is not trained by gradient descent.
     """
     if not network.trains:
         raise UserError(f"network {network.name} is fitted to patches, without gradients; there is no backward pass to check")
@@ -55,8 +55,8 @@ def check(network, variant, threads):
     for number, layer in enumerate(trained, 1):
         log.info("%d of %d: %s", number, len(trained), layer.name)
         tensors += [compare(reference, rung, layer, name, random) for name in layer.parameters]
-    return {"network": network.name, "variant": variant, "dtype": rung.dtype, "images": reference.plan.batch,
-            "tolerance": TOLERANCES[rung.dtype], "losses": [reference.fitted, rung.loss], "tensors": tensors,
+    return {"network": network.name, "variant": variant, "precision": rung.precision, "images": reference.plan.batch,
+            "tolerance": TOLERANCES[rung.precision], "losses": [reference.fitted, rung.loss], "tensors": tensors,
             "layers": layers(network, tensors), "passed": all(one["passed"] for one in tensors)}
 
 
@@ -76,7 +76,7 @@ def compare(reference, rung, layer, name, random):
     difference and product are q and <g, d> of the direction with the larger deviation.
     """
     gradient = rung.gradient(name)
-    tolerance, found = TOLERANCES[rung.dtype], []
+    tolerance, found = TOLERANCES[rung.precision], []
     for _ in range(DIRECTIONS):
         direction = random.standard_normal(gradient.shape)
         direction /= np.linalg.norm(direction)
@@ -167,12 +167,13 @@ class Reference:
 
 
 class Rung:
-    """The gradients of a rung's backward pass, in `dtype`; loss: of its forward pass, without penalties."""
+    """The gradients of a rung's backward pass; precision: key of TOLERANCES; loss: of its forward pass, without penalties."""
 
     def __init__(self, network, variant, threads, values):
-        self.dtype = "float32" if variants.uses_gpu(variant) else "float64"
+        on_gpu = variants.uses_gpu(variant)
+        self.precision = variants.VARIANTS[variant].precision if on_gpu else "float64"
         self.executor = executors.create(variant, threads)
-        made, self.arrays = _placed(self.executor, network, variant, values, self.dtype)
+        made, self.arrays = _placed(self.executor, network, variant, values, "float32" if on_gpu else "float64")
         self.executor.run(made, self.arrays)
         self.loss = float(self.executor.fetch(self.arrays["losses"])[0])
 
@@ -185,7 +186,8 @@ class Rung:
 def _placed(executor, network, variant, values, dtype):
     """(the plan of a step up to its gradients, its arrays with the values and the parity protocol's random images)."""
     batch = parity.batch_size(network)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, seed=parity.SEED)
+    settings = plan.Settings(network=network, variant=variant, batch_size=batch, seed=parity.SEED,
+                             multipliers=plan.made_for(variant))
     made = plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1), dtype, fuse_update=False)
     made = dataclasses.replace(made, steps=tuple(step for step in made.steps
                                                  if not re.search("_update$|^advance$", step.operation)))

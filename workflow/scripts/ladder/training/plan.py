@@ -34,7 +34,7 @@ WORK = (
     (r"upsample", "upsampling"),
     (r"mse|cross_entropy", "loss"),
     (r"update|advance|scale", "update"),
-    (r"load|augmentation", "input"),
+    (r"load|augmentation|jitter", "input"),
     (r"^(add|pad|flatten)", "shortcuts and shapes"),
     (r"dropout|lrn", "dropout and LRN"),
     (r"norm|contrast", "norms and contrast"),
@@ -158,13 +158,24 @@ class Length:
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Random shifts of training images by up to `crop` pixels in each axis, padded with zeros, and random horizontal flips."""
+    """Random changes of training images: horizontal flips, then shifts, rotations, and a factor for each colour channel.
+
+    Shifts are by up to `crop` pixels in each axis, rotations by up to `rotate` degrees about the centre, both padded with
+    zeros; factors are between 1 - colour and 1 + colour.
+    """
 
     flip: bool = False
     crop: int = 0
+    rotate: float = 0.0
+    colour: float = 0.0
 
     def __bool__(self):
-        return self.flip or self.crop > 0
+        return self.flip or self.crop > 0 or self.jitters
+
+    @property
+    def jitters(self):
+        """Whether images are rotated or coloured, and so computed from several pixels in place of moved."""
+        return self.rotate > 0 or self.colour > 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -365,7 +376,14 @@ class Builder:
             drawn = self.workspace("augmentation", (self.batch, 3), "int32")
             self._append("draw_augmentation", "", {"counters": self._counters()}, {"augmentation": drawn},
                          crop=augmentation.crop, flip=augmentation.flip, seed=self.seed)
-            self._append("load_augmented_batch", "", {**reads, "augmentation": drawn}, {"batch": INPUT})
+            reads["augmentation"] = drawn
+            if not augmentation.jitters:
+                self._append("load_augmented_batch", "", reads, {"batch": INPUT})
+                return
+            jitter = self.workspace("jitter", (self.batch, 2 + image[2]))
+            self._append("draw_jitter", "", {"counters": self._counters()}, {"jitter": jitter},
+                         tangent=math.tan(math.radians(augmentation.rotate) / 2), colour=augmentation.colour, seed=self.seed)
+            self._append("load_jittered_batch", "", {**reads, "jitter": jitter}, {"batch": INPUT})
         else:
             self._append("load_batch", "", reads, {"batch": INPUT}, flip=flip)
 

@@ -11,6 +11,7 @@ import safetensors
 
 from ladder import progress
 from ladder.arithmetic import randomness
+from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import RunFailed, UserError
 from ladder.executors import create as executors
 from ladder.network import optimizers
@@ -239,11 +240,13 @@ class Training:
         self.step = done
 
     def _of_multiplier(self):
-        """Advice for a loss that is not finite, if the multiplier may be the cause."""
+        """Advice for a loss that is not finite, if what is multiplied may be the cause."""
         if self.settings.multipliers.exact:
             return ""
         if self.settings.loss_scale != 1:
             return f", or a smaller loss_scale than {self.settings.loss_scale:g}: fp16 products above 65504 are infinite"
+        if self.settings.multipliers in PRECISIONS.values():
+            return "; precision=float32 shows whether the precision is the cause"
         return "; multiplier=exact shows whether the multiplier is the cause"
 
     def _monitored(self, steps):

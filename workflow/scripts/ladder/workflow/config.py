@@ -19,6 +19,7 @@ from ladder.machine import driver, runtime
 from ladder.network import networks
 from ladder.progress import size
 from ladder.rungs import variants
+from ladder.store import targets
 from ladder.training import first_use, plan
 from ladder.workflow import array_libraries, network_files, stages
 from ladder.workflow.values import coerce, describe, nearest
@@ -27,7 +28,7 @@ SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "config.schema.yaml"
 LISTS = ("compare", "multipliers")   # keys that list runs
 NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are keys with other values
 # Overrides for a nested run (part, repeat, ablation): it must not start further runs.
-ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}}
+ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}, "reference_variant": "none"}
 MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
@@ -109,6 +110,7 @@ def resolve(config):
         **_multipliers(config),
         "parts": _parts(config),
         "repeats": _repeats(config),
+        "reference": _reference(config, variant),
         "ablated": _ablated(config),
     }
 
@@ -172,8 +174,20 @@ def every(settings):
     """The resolved `settings`, and those of every nested run, recursively."""
     yield settings
     ablated = [one.settings for one in settings["ablated"] if not one.reason]
-    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated):
+    reference = [settings["reference"]] if settings["reference"] else []
+    for needed in (*(part.settings for part in settings["parts"]), *settings["repeats"], *ablated, *reference):
         yield from every(needed)
+
+
+def _reference(config, variant):
+    """The resolved settings of the same run by the rung `reference_variant`, None for none; variant: the run's own."""
+    other = config["reference_variant"]
+    if other == "none":
+        return None
+    if other == variant:
+        raise UserError(f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
+                        "itself; name another rung, or none")
+    return resolve(load({**config, **ALONE, "variant": other}))
 
 
 def _repeats(config):
@@ -262,7 +276,7 @@ def _as_list(value):
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
     schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
-    for key in ("variant", "features_variant"):
+    for key in ("variant", "features_variant", "reference_variant"):
         schema["properties"][key]["enum"] += variants.VARIANTS
     return schema
 
@@ -289,9 +303,19 @@ def _check_together(config):
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    _check_targets(config)
     _check_training(config)
     _check_features(config)
     _check_precision(config)
+
+
+def _check_targets(config):
+    """Check that each metric begins with a number or a group of numbers of summary.json."""
+    for target in config["targets"]:
+        first = target["metric"].partition(".")[0]
+        if first not in targets.METRICS:
+            raise UserError(f"config: targets has the metric {excerpt(target['metric'])}, but summary.json has no such number"
+                            f"{nearest(first, targets.METRICS) or '; results/summary.json of a run has them all'}")
 
 
 def _check_training(config):
@@ -337,6 +361,9 @@ def _check_features(config):
     if config["features_layer"] not in ("auto", *names):
         raise UserError(f"config: features_layer is {excerpt(config['features_layer'])}, but {network.name} has no such layer"
                         f"{nearest(config['features_layer'], names) or '; `snakemake results/network.html` draws them all'}")
+    if config["features_flip"] == "apart" and "ridge" not in config["evaluations"]:
+        raise UserError("config: features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations, or "
+                        "set features_flip to true")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
 

@@ -35,7 +35,7 @@ KEYS = ("loss", "features", "layers")
 LOSSES = {"enum": ["cross_entropy", "mse"]}
 # Names of a plan's buffers and of its input, which a layer cannot have too.
 TAKEN = {networks.INPUT, "images", "labels", "permutation", "counters", "scale", "offset", "losses", "hits", "learning_rates",
-         "augmentation"}
+         "augmentation", "jitter"}
 NAME = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$",
         "expected": "a letter, then at most 63 letters, digits and underscores"}
 KIND = {"enum": list(layers.KINDS)}

@@ -26,10 +26,10 @@ DIGITS = 3        # significant digits of a drawn number
 URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
-         "confirm"}
+         "from", "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
-                "keep", "confirm", *(URLS - {"cifar10_urls"})}
+                "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +43,14 @@ class Choices:
     def grid(self):
         return self.values
 
-    def named(self, number):
-        """The value that a draw of trials.py names by its number."""
-        return self.values[number]
+    @property
+    def names(self):
+        """The values as trials.py draws them: plain ones as they are, lists as texts."""
+        return {stages.canonical(value) if isinstance(value, list) else value: value for value in self.values}
+
+    def named(self, name):
+        """The value that trials.py has drawn."""
+        return self.names[name]
 
     @property
     def count(self):
@@ -201,7 +206,7 @@ def _score(found, settings, metric):
     if made is None or made.failed:
         return None
     summary = made.json("summary.json")
-    return summary["svm"]["accuracy"] if metric == "svm" else summary["test_accuracy"]
+    return summary["svm"]["accuracy"] if metric == "svm" else summary.get("test_accuracy")
 
 
 def _artifact(found, keyed):

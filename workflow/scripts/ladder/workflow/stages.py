@@ -20,6 +20,7 @@ from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
+from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
 from ladder.workflow import network_files
@@ -166,11 +167,11 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
-    roles["report"] = _keyed("report", "report", run, strict, **roles, **_scores_of_others(config))
+    roles["report"] = _keyed("report", "report", run, strict, **roles, **_reference(config), **_scores_of_others(config))
     return roles
 
 
@@ -184,6 +185,12 @@ def prediction_roles(chain):
         needed.add(keyed.version)
         wanted += (parent for name, parent in keyed.parents.items() if name != "initial")   # the start of a training or a fit
     return [role for role, keyed in chain.items() if keyed.version in needed]
+
+
+def _reference(config):
+    """The same training by another rung, if the run is compared with it: role -> Keyed."""
+    made = chain(config["reference"]) if config["reference"] else {}
+    return {"train_reference": made["train"]} if "train" in made else {}
 
 
 def _scores_of_others(config):
@@ -329,7 +336,8 @@ def gradients_page(config):
 
 def parity(config, variants, machine):
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
-    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine}
+    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine,
+              "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
 
@@ -375,7 +383,7 @@ def _fit(config):
 
 def _train(config, classifies):
     keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
-            "warmup_steps", "augment_flip", "augment_crop", "seed"]
+            "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
     keys += ["decoder_epochs"] if config["training"] != "gradient" else []
     keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
     keys += [] if classifies else ["gradient_scale"]

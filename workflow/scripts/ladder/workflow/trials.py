@@ -70,7 +70,7 @@ class Study:
 def _distribution(values, distributions):
     """The optuna distribution of a search.Choices or search.Range."""
     if not hasattr(values, "low"):
-        return distributions.CategoricalDistribution(range(len(values.values)))
+        return distributions.CategoricalDistribution(list(values.names))
     kind = distributions.IntDistribution if values.integer else distributions.FloatDistribution
     low, high = (int(values.low), int(values.high)) if values.integer else (values.low, values.high)
     return kind(low, high, log=values.log)

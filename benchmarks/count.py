@@ -1,0 +1,100 @@
+"""Count what every GPU rung's training step asks of a GPU, without one, and predict its time: writes benchmarks/counts.json.
+
+    python benchmarks/count.py [RUNG ...]      without names, all; prints a line each, and under it the launches that take most
+    python benchmarks/count.py --check         writes nothing; ends with 1 where a rung changed since it was counted
+
+docs/prediction.md has the model. `python benchmarks/table.py` shows the numbers in the ladder's table.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+import counting
+import plan_checks
+import prediction
+from cases import HEADLINES, gpu_rungs
+from ladder.errors import UserError
+from ladder.rungs import variants
+from table import step_plan
+
+BATCH = HEADLINES[0].batch
+SHOWN = 4   # launches of a rung
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rungs", nargs="*", metavar="RUNG")
+    parser.add_argument("--check", action="store_true", help="only say which rungs changed since they were counted")
+    arguments = parser.parse_args()
+    record = counting.read()
+    if arguments.check:
+        if stale := outdated(record):
+            sys.exit(f"{', '.join(stale)} changed since they were counted; run: python benchmarks/count.py")
+        return
+    try:
+        for rung in arguments.rungs or counted_rungs():
+            made, counts, row = of_rung(rung, record["launches"])
+            print("\n".join(described(rung, made, counts, row)), flush=True)
+            if rung in counted_rungs():
+                record["launches"] |= counts
+                record["rungs"][rung] = row
+                write(record)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def counted_rungs():
+    """The project's rungs that the model is for: it has no rate of tensor cores yet."""
+    return [rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own" and variants.VARIANTS[rung].oldest < 80]
+
+
+def of_rung(rung, known):
+    """(plan, {key: counts}, summary) of a rung's training step."""
+    made = step_plan(rung, BATCH)
+    counts = counting.count_plan(made, known)
+    return made, counts, counting.summary(made, counts)
+
+
+def outdated(record):
+    """The rungs of which a launch is not in the record, or whose row is not the one that the record's counts give."""
+    found = []
+    for rung in counted_rungs():
+        made = step_plan(rung, BATCH)
+        keys = {counting.key(launch, made) for launch in plan_checks.launches(made)}
+        if not keys <= record["launches"].keys() or counting.summary(made, record["launches"]) != record["rungs"].get(rung):
+            found.append(rung)
+    return found
+
+
+def described(rung, made, counts, row):
+    """Lines for a terminal."""
+    used, multiply = (f"{100 * row[name]:.0f} %" for name in ("coalesced", "products_of_issued"))
+    yield (f"{rung}: {row['microseconds']:.0f} us predicted for an H200, bound by {row['bound_by']}; {row['launches']} "
+           f"launches, {used} of sectors used, {multiply} of instructions multiply")
+    launches = [counts[counting.key(launch, made)] for launch in plan_checks.launches(made)]
+    gpu = prediction.H200
+    for one in sorted(launches, key=lambda one: -prediction.seconds(gpu, one))[:SHOWN]:
+        times = prediction.seconds_by_resource(gpu, one)
+        yield (f"    {one['kernel']}: " + ", ".join(f"{name} {1e6 * time:.0f}" for name, time in times.items())
+               + f" us; {one['registers']} registers, occupancy {100 * prediction.occupancy(gpu, one):.0f} %")
+
+
+def write(record):
+    """Only launches that a rung of the project still makes; whole or not at all."""
+    wanted = set()
+    for rung in record["rungs"]:
+        made = step_plan(rung, BATCH)
+        wanted |= {counting.key(launch, made) for launch in plan_checks.launches(made)}
+    launches = {key: record["launches"][key] for key in sorted(wanted & record["launches"].keys())}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in launches.items()]
+    rungs = [f"  {json.dumps(rung)}: {json.dumps(row)}" for rung, row in record["rungs"].items()]
+    text = '{"launches": {\n' + ",\n".join(lines) + '\n}, "rungs": {\n' + ",\n".join(rungs) + "\n}}\n"
+    temporary = counting.RECORD.with_suffix(".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, counting.RECORD)
+
+
+if __name__ == "__main__":
+    main()

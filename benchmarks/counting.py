@@ -1,0 +1,144 @@
+"""What the launches of a rung's training step ask of a GPU, counted without one.
+
+The emulator runs some blocks of each launch at its real shapes and counts requests, sectors and wavefronts (counts.cpp there);
+NVRTC says how many registers a kernel takes, NVIDIA's disassembler which instructions its busiest loop has. The counts of a
+launch are kept in benchmarks/counts.json under a digest of all they depend on, so that only what changed is counted again.
+"""
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import math
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/support")]
+
+import cuda_emulator  # noqa: E402
+import disassembly  # noqa: E402
+import emulator_executor  # noqa: E402
+import plan_checks  # noqa: E402
+import prediction  # noqa: E402
+import rung_checks  # noqa: E402
+from ladder.executors.cuda import nvrtc  # noqa: E402
+
+import numpy as np  # noqa: E402  # isort: skip (after ladder)
+
+RECORD = HERE / "counts.json"
+METHOD = 1   # goes up when the way of counting changes
+BLOCKS = 6   # at most, of a launch, drawn at random
+ENOUGH = 200_000   # accesses of single threads, after which no more blocks run
+PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores"}
+
+
+def key(launch, made):
+    """16 hex digits of all that the counts of a launch depend on: its kernel's text, its shape and its arguments' shapes."""
+    def shown(argument):
+        if isinstance(argument, str):
+            return str(made.buffers[argument].shape)
+        return str(argument if isinstance(argument, np.generic) else len(argument.words))
+
+    arguments = [shown(argument) for argument in launch.arguments]
+    described = [METHOD, _text(launch.source), launch.entry, launch.defines, launch.grid, launch.block, launch.shared_bytes,
+                 arguments]
+    return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _text(source):
+    files = sorted(cuda_emulator.with_headers(cuda_emulator.KERNELS / source))
+    return "\0".join(path.read_text() for path in files)
+
+
+def count_plan(made, known):
+    """{key: counts} of a plan's launches; those in `known`, {key: counts}, are not counted again."""
+    launches = {key(launch, made): launch for launch in plan_checks.launches(made)}
+    new = {one: launch for one, launch in launches.items() if one not in known}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:   # compiles
+        list(pool.map(lambda launch: emulator_executor.function(launch).module.counted, new.values()))
+    return {one: known[one] if one in known else counted(launches[one], made) for one in launches}
+
+
+def counted(launch, made):
+    """The counts of a launch as JSON holds them: per warp, on average over the blocks that ran."""
+    threads, blocks = math.prod(launch.block), math.prod(launch.grid)
+    resources = _compiled(launch.source, launch.defines).kernels[launch.entry]
+    shared = resources.static_shared_bytes + launch.shared_bytes
+    resident = {gpu.name: prediction.resident_blocks(gpu, threads, resources.registers, shared) for gpu in prediction.GPUS}
+    lines = prediction.cache_lines(prediction.H200, resident[prediction.H200.name], shared)
+    found = _run(launch, made, lines)
+    warps = found["warps"]
+    per_warp = {name: {what: count / warps for what, count in found[place].items()} for place, name in PLACES.items()}
+    per_warp["missed"] = found["missed"] / warps
+    return {
+        "kernel": f"{launch.source} {launch.entry}", "blocks": blocks, "threads": threads, "bytes": launch_bytes(launch, made),
+        "registers": resources.registers, "shared_bytes": shared, "resident": resident,
+        "body": vars(_bodies(launch.source, launch.defines)[launch.entry]), "per_warp": per_warp,
+    }
+
+
+def launch_bytes(launch, made):
+    """Bytes of the arrays that the launch reads or writes, each once: the least that comes from or goes to memory."""
+    return sum(plan_checks.share_of_batch(made, name) for name in launch.buffers)
+
+
+def _run(launch, made, lines):
+    blocks = math.prod(launch.grid)
+    sample = np.random.default_rng(0).permutation(blocks)[:BLOCKS].tolist()
+    arrays = {name: emulator_executor.zeros(made.buffers[name]) for name in launch.buffers}
+    arguments = [rung_checks.passed(argument, arrays) for argument in launch.arguments]
+    function = emulator_executor.function(launch)
+    return function.count(launch.grid, launch.block, arguments, launch.shared_bytes, sample, lines, ENOUGH)
+
+
+@functools.cache
+def _compiled(source, defines):
+    return nvrtc.compile_file(nvrtc.KERNELS / source, prediction.H200.architecture, defines)
+
+
+@functools.cache
+def _bodies(source, defines):
+    return disassembly.bodies(_compiled(source, defines).cubin)
+
+
+def summary(made, counts):
+    """The numbers of a plan's row in the ladder's tables; counts: {key: counts} with at least those of its launches."""
+    launches = [counts[key(launch, made)] for launch in plan_checks.launches(made)]
+    gpu = prediction.H200
+    times = [prediction.seconds_by_resource(gpu, one) for one in launches]
+    bounds = {name: sum(max(one.values()) for one in times if max(one, key=one.get) == name) for name in times[0]}
+    issued = [_warps(one) * prediction.issued_per_warp(one) for one in launches]
+    busiest = max(launches, key=lambda one: prediction.seconds(gpu, one))
+    loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name)
+             for name in ("requests", "sectors", "bytes")}
+    shared = {name: _total(launches, "shared_loads", name) + _total(launches, "shared_stores", name)
+              for name in ("wavefronts", "least")}
+    return {
+        "launches": len(launches), "megabytes": sum(one["bytes"] for one in launches) / 1e6,
+        "level_2_megabytes": 32e-6 * sum(_warps(one) * (one["per_warp"]["missed"] + one["per_warp"]["global_stores"]["sectors"])
+                                         for one in launches),
+        "sectors": loads["sectors"], "coalesced": loads["bytes"] / (32 * loads["sectors"]),
+        "wavefronts": shared["wavefronts"], "conflicts": shared["wavefronts"] - shared["least"],
+        "products_of_issued": sum(count * one["body"]["products"] / one["body"]["instructions"]
+                                  for count, one in zip(issued, launches, strict=True)) / sum(issued),
+        "busiest": {"kernel": busiest["kernel"], "registers": busiest["registers"],
+                    "occupancy": prediction.occupancy(gpu, busiest),
+                    "waves": {str(one.multiprocessors): prediction.waves(one, busiest) for one in prediction.GPUS}},
+        "bound_by": max(bounds, key=bounds.get), "microseconds": 1e6 * sum(max(one.values()) for one in times),
+    }
+
+
+def _warps(counts):
+    return counts["blocks"] * math.ceil(counts["threads"] / prediction.WARP)
+
+
+def _total(launches, place, what):
+    return sum(_warps(one) * one["per_warp"][place][what] for one in launches)
+
+
+def read():
+    """The record: {"launches": {key: counts}, "rungs": {rung: summary}}, empty where there is none."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {"launches": {}, "rungs": {}}

@@ -1,0 +1,83 @@
+"""The instructions of a compiled kernel, from NVIDIA's disassembler (envs/kernels.txt)."""
+
+import dataclasses
+import functools
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from ladder.errors import UserError
+
+PACKAGE = "nvidia-cuda-nvdisasm"
+PRODUCTS = {"FFMA": "FFMA", "HMMA": "HMMA", "HGMMA": "HMMA", "IMMA": "HMMA"}   # instruction -> the kind of its products
+KINDS = {"LDG": "global_loads", "LDS": "shared_loads", "LDSM": "shared_loads", "LDGSTS": "global_loads"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """The instructions of a kernel that count: its busiest loop, or without a loop all. products: FFMA, HMMA.
+
+    chains: different registers that FFMA add to, as many as may be under way at once.
+    """
+
+    is_loop: bool
+    instructions: int
+    products: int
+    chains: int
+    global_loads: int
+    shared_loads: int
+
+
+def bodies(cubin):
+    """{kernel: Body} of machine code; raises UserError without the disassembler."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        run = subprocess.run([_program(), "-c", file.name], capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise UserError(f"nvdisasm failed: {run.stderr}")
+    return {name: body(text) for name, text in _sections(run.stdout).items()}
+
+
+def installed():
+    try:
+        return bool(_program())
+    except UserError:
+        return False
+
+
+@functools.cache
+def _program():
+    try:
+        files = importlib.metadata.files(PACKAGE) or ()
+    except importlib.metadata.PackageNotFoundError:
+        raise UserError("NVIDIA's disassembler is not installed here; install it with: "
+                        "pip install -r envs/kernels.txt") from None
+    return str(next(pathlib.Path(file.locate()) for file in files if file.name == "nvdisasm"))
+
+
+def _sections(text):
+    """{kernel: the lines of its code}."""
+    parts = re.split(r"^\s*\.section\s+\.text\.(\w+),.*$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def body(text):
+    """The Body of one kernel's code: of the loops with the most products the shortest; where none has any, the longest."""
+    lines = [line.strip() for line in text.splitlines()]
+    labels = {line[:-1]: number for number, line in enumerate(lines) if re.fullmatch(r"\.L\w+:", line)}
+    loops = [(labels[target], number) for number, line in enumerate(lines) for target in re.findall(r"BRA.*`\((\.L\w+)\)", line)
+             if target in labels and labels[target] < number]
+    found = [_counted(lines[first:last + 1], True) for first, last in loops if last - first > 1]
+    return max(found, key=lambda one: (one.products, one.instructions if not one.products else -one.instructions),
+               default=_counted(lines, False))
+
+
+def _counted(lines, is_loop):
+    operations = [operation for line in lines for operation in re.findall(r"^/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", line)]
+    kinds = [KINDS.get(operation) for operation in operations]
+    sums = {target for line in lines for target in re.findall(r"\bFFMA\S*\s+(R\d+)", line)}
+    return Body(is_loop, len([one for one in operations if one != "NOP"]), sum(one in PRODUCTS for one in operations),
+                max(1, len(sums)), kinds.count("global_loads"), kinds.count("shared_loads"))

@@ -1,0 +1,114 @@
+"""The time of a launch on a GPU as predicted from its counts (counting.py): docs/prediction.md has the model.
+
+Every number here is counted or a property of the GPU; none was measured.
+"""
+
+import dataclasses
+import math
+
+WARP, LINE, SECTOR = 32, 128, 32
+REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
+RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
+ISSUED = 4                              # instructions that a multiprocessor issues in a clock
+FFMA_CYCLES = 4                         # from a product to one that adds to its result
+# Clocks until a load arrives, about, from shared memory, level 1, level 2 and memory: rounded from Luo et al., Benchmarking and
+# Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, 2024.
+SHARED_CYCLES, LEVEL_1_CYCLES, LEVEL_2_CYCLES, MEMORY_CYCLES = 30, 40, 260, 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
+
+    bytes: per second from and to memory; level_2_bytes: per clock from level 2, as NVIDIA states for the A100.
+    """
+
+    name: str
+    architecture: str
+    multiprocessors: int
+    hertz: float
+    warps: int
+    blocks: int
+    shared_bytes: int
+    level_1_bytes: int
+    bytes: float
+    level_2_bytes: float = 5120
+
+
+H200 = Gpu("H200", "sm_90", 132, 1.98e9, 64, 32, 228 << 10, 256 << 10, 4.3e12)
+A100 = Gpu("A100", "sm_80", 108, 1.41e9, 64, 32, 164 << 10, 192 << 10, 1.555e12)
+RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 2.52e9, 48, 24, 100 << 10, 128 << 10, 1.008e12)
+RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 1.777e9, 48, 16, 100 << 10, 128 << 10, 0.36e12)
+GPUS = (H200, A100, RTX_4090, RTX_3060)
+
+
+def resident_blocks(gpu, threads, registers, shared_bytes):
+    """Blocks of so many threads that a multiprocessor runs at once."""
+    warps = _up(threads, WARP)
+    by_registers = REGISTERS // (_up(registers * WARP, REGISTER_UNIT) * REGISTER_UNIT) // warps
+    return min(gpu.warps // warps, gpu.blocks, by_registers, gpu.shared_bytes // (shared_bytes + RESERVED_SHARED))
+
+
+def cache_lines(gpu, resident, shared_bytes):
+    """Lines of level 1 that one of the resident blocks has, if they share what shared memory leaves."""
+    return max(1, (gpu.level_1_bytes // resident - shared_bytes - RESERVED_SHARED) // LINE)
+
+
+def occupancy(gpu, counts):
+    """The share of a multiprocessor's warps that can run at once; counts: of a launch (counting.counted)."""
+    return counts["resident"][gpu.name] * _up(counts["threads"], WARP) / gpu.warps
+
+
+def waves(gpu, counts):
+    """How often the GPU is filled with the launch's blocks."""
+    return counts["blocks"] / (gpu.multiprocessors * counts["resident"][gpu.name])
+
+
+def issued_per_warp(counts):
+    """Instructions: those of the busiest loop as often as its loads were counted, or all of a kernel without a loop."""
+    body, warp = counts["body"], counts["per_warp"]
+    for place in ("shared_loads", "global_loads"):
+        if body["is_loop"] and body[place]:
+            return body["instructions"] * max(1, warp[place]["requests"] / body[place])
+    return body["instructions"]
+
+
+def seconds_by_resource(gpu, counts):
+    """{resource: seconds that a launch needs of it}; the time is that of the longest."""
+    body, warp = counts["body"], counts["per_warp"]
+    warps = counts["blocks"] * _up(counts["threads"], WARP)
+    busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
+    wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
+    lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
+    from_level_2 = SECTOR * (warp["missed"] + warp["global_stores"]["sectors"])
+    rounds = _up(_up(counts["blocks"], gpu.multiprocessors), counts["resident"][gpu.name])
+    return {
+        "memory": counts["bytes"] / gpu.bytes,
+        "level 2": warps * from_level_2 / gpu.level_2_bytes / gpu.hertz,
+        "level 1": busiest * (lines + wavefronts) / gpu.hertz,
+        "issue": busiest * issued_per_warp(counts) / ISSUED / gpu.hertz,
+        "latency": rounds * _cycles_of_a_warp(counts, warps, body, warp) / gpu.hertz,
+    }
+
+
+def seconds(gpu, counts):
+    return max(seconds_by_resource(gpu, counts).values())
+
+
+def _cycles_of_a_warp(counts, warps, body, warp):
+    """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums."""
+    loads, repeats = warp["global_loads"], 1
+    if body["is_loop"] and (body["shared_loads"] or body["global_loads"]):
+        repeats = issued_per_warp(counts) / body["instructions"]
+    sectors = max(loads["sectors"], 1)
+    from_memory = min(1, counts["bytes"] / max(1, warps * SECTOR * warp["missed"]))
+    missed = warp["missed"] / sectors
+    cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
+    waits = loads["requests"] / max(1, body["global_loads"]) * cycles
+    shared = warp["shared_loads"]["requests"] / max(1, body["shared_loads"]) * SHARED_CYCLES
+    sums = repeats * body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
+    return waits + shared + max(sums, issued_per_warp(counts))
+
+
+def _up(count, size):
+    return math.ceil(count / size)

@@ -1,0 +1,104 @@
+// A convolution and its gradients as matrix products C(m, n) = sum over taps and k of A(m, k) B(n, k):
+//
+//   direction          C(m, n)                      taps             k                A(m, k)                   B(n, k)
+//   forward            y: pixel of y, filter        kernel x kernel  channel          x under the tap           weight
+//   input gradient     dx: pixel of dx, channel     kernel x kernel  filter           dy that saw x through it  weight
+//   weight gradient    dweight: filter, channel     one, the block's pixel of y       dy                        x under the tap
+//
+// a(m, k, tap) and b(n, k, tap) are the addresses of the elements, or null outside the matrix or the image, where they are 0.
+// A_ALONG_K: neighbours along k are neighbours in memory, otherwise neighbours along m; B_ALONG_K likewise.
+#pragma once
+#include "gpu_basic/windows.cuh"
+
+struct Convolution {
+    int batch, height, width, channels, filters, kernel, padding, stride;
+    __device__ __forceinline__ int out_height() const { return windows(height, kernel, stride, padding); }
+    __device__ __forceinline__ int out_width() const { return windows(width, kernel, stride, padding); }
+    __device__ __forceinline__ int taps() const { return kernel * kernel; }
+    // The pixel of x under a tap of the window of `pixel` of y, -1 outside the image.
+    __device__ __forceinline__ int under(int pixel, int tap) const {
+        int out_width = this->out_width(), out_height = this->out_height();
+        int row = pixel / out_width % out_height * stride + tap / kernel - padding;
+        int column = pixel % out_width * stride + tap % kernel - padding, image = pixel / (out_width * out_height);
+        bool inside = row >= 0 && row < height && column >= 0 && column < width && image < batch;
+        return inside ? (image * height + row) * width + column : -1;
+    }
+    // The pixel of y whose window has `pixel` of x under the tap, -1 if there is none.
+    __device__ __forceinline__ int above(int pixel, int tap) const {
+        int row = pixel / width % height + padding - tap / kernel, column = pixel % width + padding - tap % kernel;
+        int image = pixel / (width * height), out_row = row / stride, out_column = column / stride;
+        bool inside = row >= 0 && row % stride == 0 && out_row < out_height() && column >= 0 && column % stride == 0 &&
+                      out_column < out_width() && image < batch;
+        return inside ? (image * out_height() + out_row) * out_width() + out_column : -1;
+    }
+};
+
+struct Forward {
+    static constexpr bool A_ALONG_K = true, B_ALONG_K = true;
+    const float *x, *weight, *bias;
+    float* y;
+    Convolution conv;
+    int relu;
+    __device__ __forceinline__ int first_tap() const { return 0; }
+    __device__ __forceinline__ int last_tap() const { return conv.taps(); }
+    __device__ __forceinline__ int first_k() const { return 0; }
+    __device__ __forceinline__ int last_k() const { return conv.channels; }
+    __device__ __forceinline__ const float* a(int m, int k, int tap) const {
+        int pixel = conv.under(m, tap);
+        return pixel >= 0 && k < conv.channels ? x + pixel * conv.channels + k : nullptr;
+    }
+    __device__ __forceinline__ const float* b(int n, int k, int tap) const {
+        bool inside = n < conv.filters && k < conv.channels;
+        return inside ? weight + (n * conv.taps() + tap) * conv.channels + k : nullptr;
+    }
+    __device__ __forceinline__ void write(int m, int n, float sum) const {
+        if (m >= conv.batch * conv.out_height() * conv.out_width() || n >= conv.filters) return;
+        float value = sum + bias[n];
+        y[m * conv.filters + n] = relu && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
+    }
+};
+
+struct InputGrad {
+    static constexpr bool A_ALONG_K = true, B_ALONG_K = false;
+    const float *dy, *weight;
+    float* dx;
+    Convolution conv;
+    __device__ __forceinline__ int first_tap() const { return 0; }
+    __device__ __forceinline__ int last_tap() const { return conv.taps(); }
+    __device__ __forceinline__ int first_k() const { return 0; }
+    __device__ __forceinline__ int last_k() const { return conv.filters; }
+    __device__ __forceinline__ const float* a(int m, int k, int tap) const {
+        int pixel = conv.above(m, tap);
+        return pixel >= 0 && k < conv.filters ? dy + pixel * conv.filters + k : nullptr;
+    }
+    __device__ __forceinline__ const float* b(int n, int k, int tap) const {
+        bool inside = n < conv.channels && k < conv.filters;
+        return inside ? weight + (k * conv.taps() + tap) * conv.channels + n : nullptr;
+    }
+    __device__ __forceinline__ void write(int m, int n, float sum) const {
+        if (m < conv.batch * conv.height * conv.width && n < conv.channels) dx[m * conv.channels + n] = sum;
+    }
+};
+
+// Of one tap, over the pixels of y from `first` to before `last`.
+struct WeightGrad {
+    static constexpr bool A_ALONG_K = false, B_ALONG_K = false;
+    const float *x, *dy;
+    float* dweight;
+    Convolution conv;
+    int tap, first, last;
+    __device__ __forceinline__ int first_tap() const { return tap; }
+    __device__ __forceinline__ int last_tap() const { return tap + 1; }
+    __device__ __forceinline__ int first_k() const { return first; }
+    __device__ __forceinline__ int last_k() const { return last; }
+    __device__ __forceinline__ const float* a(int m, int k, int) const {
+        return m < conv.filters && k < last ? dy + k * conv.filters + m : nullptr;
+    }
+    __device__ __forceinline__ const float* b(int n, int k, int tap) const {
+        int pixel = k < last ? conv.under(k, tap) : -1;
+        return pixel >= 0 && n < conv.channels ? x + pixel * conv.channels + n : nullptr;
+    }
+    __device__ __forceinline__ void write(int m, int n, float sum) const {
+        if (m < conv.filters && n < conv.channels) dweight[(m * conv.taps() + tap) * conv.channels + n] = sum;
+    }
+};

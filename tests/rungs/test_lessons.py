@@ -1,0 +1,149 @@
+"""Lessons, the small steps between two rungs: their convolutions, their training, their launches, and what each one changes.
+
+A lesson is no choice of `auto`, so it is tested on what it changes alone; tests/rungs/test_ladder.py has the rungs.
+"""
+
+import functools
+import shutil
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import plan_checks
+import references
+import zoo
+from compiled import compiled
+from kernel_checks import integers, poisoned
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
+from ladder.rungs import variants
+from ladder.training import parity, plan
+from rung_checks import Convolution, run_step, training_plan
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+
+LESSONS = [name for name, variant in variants.VARIANTS.items() if variant.role == "lesson"]
+OWN_CONVOLUTIONS = [name for name in LESSONS if name != "gpu_fused"]   # which has those of gpu_split_k
+NETWORK = networks.build("autoencoder")
+SMALL = 5e-5   # largest deviation, as in test_ladder.py
+# batch, height, width, channels, filters, kernel, padding, and stride: more than a tile of 64 in each direction of some
+# product, with parts of tiles, for 16 bytes at a time; and for single elements.
+SHAPES = [((2, 6, 7, 20, 68, 3, 1), 1), ((2, 9, 8, 7, 18, 3, 2), 2)]
+
+
+@pytest.mark.parametrize("shape, stride", SHAPES)
+@pytest.mark.parametrize("rung", OWN_CONVOLUTIONS)
+def test_convolutions_are_exact_on_small_integers_in_every_order(rung, shape, stride):
+    """Roundings are those of training, below."""
+    launches, conv = variants.rung(rung).LAUNCHES, Convolution(shape, integers, stride)
+    y, dx, dweight = (poisoned(shape) for shape in (conv.output, conv.x.shape, conv.weight.shape))
+    attributes = {"kernel": conv.kernel, "padding": conv.padding, "stride": conv.stride}
+    run = functools.partial(run_step, orders=("reverse", "random"), **attributes)
+    run(launches["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y})
+    run(launches["conv2d_input_grad"], {"dy": conv.dy, "weight": conv.weight}, {"dx": dx})
+    run(launches["conv2d_weight_grad"], {"x": conv.x, "dy": conv.dy}, {"dweight": dweight})
+    assert np.array_equal(y, conv.forward(conv.x, conv.weight, conv.bias))
+    assert np.array_equal(dx, conv.input_grad(conv.dy, conv.weight))
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+
+
+def test_a_fused_relu_keeps_nan_and_no_negative_number():
+    conv = Convolution(SHAPES[0][0], integers)
+    conv.x[0, -1, 4] = np.nan
+    y = poisoned(conv.output)
+    run_step(variants.rung("gpu_fused").LAUNCHES["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias},
+             {"y": y}, kernel=3, padding=1, stride=1, relu=True, orders=("forward",))
+    sums = conv.forward(conv.x, conv.weight, conv.bias)
+    wanted = np.where(np.isnan(sums), np.nan, references.relu(sums))
+    assert np.isnan(y).any() and (wanted == 0).any() and np.array_equal(y, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("rung, network", [*((rung, "forked") for rung in LESSONS), ("gpu_fused", "postactivation")])
+def test_networks_train_as_on_the_cpu(rung, network):
+    reference, network = reference_of(network), zoo.NETWORKS[network]
+    protocol = parity.protocols(network)["momentum"]
+    trained = parity.train(network, rung, emulator_executor.Executor("random"), protocol, follow=reference)
+    deviations = parity.deviations(network, trained, reference)
+    assert max(deviations.values()) <= SMALL, deviations
+
+
+@functools.cache
+def reference_of(name):
+    network = zoo.NETWORKS[name]
+    return parity.train(network, "cpu", executors.create("cpu", 1), parity.protocols(network)["momentum"])
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("rung", LESSONS)
+def test_every_gpu_accepts_its_launches_and_no_kernel_spills(rung, architecture):
+    made = [training_plan(rung, network) for network in (NETWORK, zoo.ZOO)]
+    for launch, of in {launch: one for one in made for launch in plan_checks.launches(one)}.items():
+        resources = compiled(launch.source, launch.defines, architecture).kernels[launch.entry]
+        assert not plan_checks.refusals(launch, of, resources, architecture), launch
+        assert not plan_checks.wrong_arguments(launch, of), launch
+        assert resources.spill_bytes == resources.stack_bytes == 0, launch
+    for one in made:
+        assert not plan_checks.undeclared_writes(one)
+
+
+def files(rung):
+    """{entry: file} of the large convolutions of the autoencoder's step."""
+    return {launch.entry: launch.source for step in training_plan(rung, NETWORK).steps for launch in step.launches
+            if step.layer in ("enc2", "dec2", "enc3", "dec1") and "conv2d" in launch.entry}
+
+
+@pytest.mark.parametrize("rung", ["gpu_shared", "gpu_registers", "gpu_wide"])
+def test_large_convolutions_run_in_the_lessons_own_kernels(rung):
+    found = files(rung)
+    assert all(found[f"conv2d_{one}"] == f"{rung}/conv2d.cu" for one in ("forward", "input_grad", "weight_grad"))
+
+
+def test_split_k_changes_weight_gradients_alone_and_fills_the_gpu():
+    below, found = files("gpu_wide"), files("gpu_split_k")
+    assert found.pop("conv2d_weight_grad_split") == found.pop("conv2d_add_splits") == "gpu_split_k/weight_grad.cu"
+    del below["conv2d_weight_grad"]
+    assert found == below
+    grids = [np.prod(launch.grid) for step in training_plan("gpu_split_k", NETWORK).steps for launch in step.launches
+             if launch.entry == "conv2d_weight_grad_split"]
+    assert grids and all(264 < blocks <= 528 for blocks in grids)
+
+
+def test_a_fused_relu_saves_a_launch_and_the_bytes_of_what_it_would_read():
+    below, found = training_plan("gpu_split_k", NETWORK), training_plan("gpu_fused", NETWORK)
+    fused = [step for step in found.steps if step.attributes.get("relu")]
+    assert len(fused) == len([step for step in below.steps if step.operation == "relu_forward"]) > 0
+    assert len(plan_checks.launches(found)) == len(plan_checks.launches(below)) - len(fused)
+    assert plan_checks.touched_bytes(found) < plan_checks.touched_bytes(below)
+
+
+@needs_nvrtc
+def test_only_from_its_lesson_on_accesses_have_16_bytes():
+    def loads(rung):
+        return nvrtc.wide_accesses(compiled(f"{rung}/conv2d.cu", (), "sm_90").ptx, "conv2d_forward")[0]
+
+    assert loads("gpu_shared") == loads("gpu_registers") == 0 < loads("gpu_wide")
+
+
+def test_a_lesson_builds_on_the_one_before_and_the_rungs_stay():
+    order = list(variants.VARIANTS)
+    assert LESSONS == order[order.index("gpu_basic") + 1:order.index("gpu_opt_v1")]
+    assert [variants.VARIANTS[name].below for name in [*LESSONS, "gpu_opt_v1"]] == ["gpu_basic", *LESSONS]
+    assert not any(map(variants.is_for_auto, LESSONS))
+
+
+def test_an_inference_plan_of_a_lesson_computes_the_features_of_the_cpu_rung():
+    network = zoo.FORKED
+    placed = {**parity.random_images(network, 2), **parity.initial(network)}
+
+    def values(executor, variant):
+        made = plan.inference_plan(network, variant, 2, plan.Dataset(2, "uint8"))
+        arrays = executor.allocate(made, executor.place(placed))
+        executor.run(made, arrays)
+        return executor.fetch(arrays[made.output])
+
+    expected = values(executors.create("cpu", 1), "cpu")
+    assert np.abs(values(emulator_executor.Executor(), "gpu_fused") - expected).max() <= 1e-5 * np.abs(expected).max()

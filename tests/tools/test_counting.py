@@ -1,0 +1,140 @@
+"""Instructions, occupancy, waves and predicted times; the committed counts are those of the rungs as they are."""
+
+import runpy
+import sys
+
+import pytest
+
+from ladder.sources import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import count  # noqa: E402
+import counting  # noqa: E402
+import disassembly  # noqa: E402
+import prediction  # noqa: E402
+from ladder.errors import UserError  # noqa: E402
+from prediction import H200, RTX_3060  # noqa: E402
+
+CODE = """
+.text.first:
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+.L_x_0:
+        /*0010*/                   LDG.E.CONSTANT R2, desc[UR4][R4.64] ;
+        /*0020*/               @!P0 IADD3 R4, R4, 0x4, RZ ;
+        /*0030*/                   NOP ;
+        /*0040*/               @P0 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0050*/                   LDS.128 R8, [R3] ;
+        /*0060*/                   LDG.E.128 R12, desc[UR4][R4.64] ;
+        /*0070*/                   FFMA R16, R8, R12, R16 ;
+        /*0080*/                   FFMA R17, R9, R13, R17 ;
+        /*0090*/                   FFMA.RZ R16, R10, R14, R16 ;
+        /*00a0*/               @P1 BRA `(.L_x_1) ;
+        /*00b0*/                   EXIT ;
+"""
+
+
+def test_the_loop_that_multiplies_is_the_one_that_counts():
+    body = disassembly.body(CODE)
+    assert body == disassembly.Body(True, instructions=6, products=3, chains=2, global_loads=1, shared_loads=1)
+
+
+def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_count():
+    loop, rest = CODE.split(".L_x_1:")
+    assert disassembly.body(loop) == disassembly.Body(True, 3, 0, 1, global_loads=1, shared_loads=0)
+    straight = rest.replace("@P1 BRA `(.L_x_1)", "EXIT")
+    assert disassembly.body(straight) == disassembly.Body(False, 7, 3, 2, global_loads=1, shared_loads=1)
+
+
+@pytest.mark.skipif(not (disassembly.installed() and counting.nvrtc.installed()), reason="no disassembler (envs/kernels.txt)")
+def test_a_compiled_kernel_is_taken_apart():
+    bodies = counting._bodies("gpu_basic/relu.cu", ())
+    assert set(bodies) == {"relu_forward", "relu_backward"}
+    assert [(one.is_loop, one.global_loads) for one in bodies.values()] in ([(False, 1), (False, 2)], [(False, 2), (False, 1)])
+
+
+def test_without_the_disassembler_it_says_how_to_install_it(monkeypatch):
+    disassembly._program.cache_clear()
+    monkeypatch.setattr(disassembly, "PACKAGE", "no-such-package")
+    with pytest.raises(UserError, match="pip install -r envs/kernels.txt"):
+        disassembly.bodies(b"")
+    disassembly._program.cache_clear()
+
+
+@pytest.mark.parametrize("gpu, threads, registers, shared, blocks", [
+    (H200, 256, 32, 0, 8),            # 64 warps
+    (H200, 128, 95, 0, 5),            # 96 registers of each of 32 threads: 21 warps of 4
+    (H200, 32, 16, 0, 32),            # no more blocks
+    (H200, 128, 32, 100 << 10, 2),    # shared memory, of which each block gives up 1 KiB
+    (RTX_3060, 256, 32, 0, 6), (RTX_3060, 1, 16, 0, 16)])
+def test_resident_blocks_are_limited_by_warps_registers_blocks_and_shared_memory(gpu, threads, registers, shared, blocks):
+    assert prediction.resident_blocks(gpu, threads, registers, shared) == blocks
+
+
+def launch(**changes):
+    """Counts of 264 blocks of 4 warps, one loop that runs 10 times, in which nothing takes long."""
+    no_global = {"requests": 0, "sectors": 0, "lines": 0, "bytes": 0}
+    no_shared = {"requests": 0, "wavefronts": 0, "least": 0}
+    return {
+        "kernel": "a.cu a", "blocks": 264, "threads": 128, "bytes": 0, "registers": 32, "shared_bytes": 0,
+        "resident": {gpu.name: 2 for gpu in prediction.GPUS},
+        "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_loads": 0},
+        "per_warp": {"missed": 0, "global_stores": no_global, "shared_loads": no_shared, "shared_stores": no_shared,
+                     "global_loads": {"requests": 20, "sectors": 0, "lines": 0, "bytes": 0}}, **changes}
+
+
+def test_occupancy_and_waves():
+    assert prediction.occupancy(H200, launch()) == 2 * 4 / 64
+    assert [prediction.waves(gpu, launch()) for gpu in prediction.GPUS] == [1, 264 / 216, 264 / 256, 264 / 56]
+
+
+def test_instructions_are_those_of_the_loop_as_often_as_its_loads_were_counted():
+    assert prediction.issued_per_warp(launch()) == 10 * 20
+    assert prediction.issued_per_warp(launch(body={**launch()["body"], "is_loop": False})) == 20
+    in_shared = {**launch()["per_warp"], "shared_loads": {"requests": 90, "wavefronts": 90, "least": 90}}
+    assert prediction.issued_per_warp(launch(body={**launch()["body"], "shared_loads": 3}, per_warp=in_shared)) == 30 * 20
+
+
+def test_each_resource_takes_its_time():
+    """Two blocks of 4 warps on every multiprocessor of an H200, in one round."""
+    def times(**changes):
+        per_warp = {**launch()["per_warp"], **changes.pop("per_warp", {})}
+        return prediction.seconds_by_resource(H200, launch(per_warp=per_warp, **changes))
+
+    clock = 1 / H200.hertz
+    assert times(bytes=4.3e12)["memory"] == 1
+    assert times()["issue"] == pytest.approx(8 * 200 / 4 * clock)
+    assert times()["latency"] == pytest.approx((10 * 40 + 200) * clock)   # of 10 iterations, whose loads level 1 has
+    stores = {"requests": 1, "sectors": 16, "lines": 4, "bytes": 512}
+    assert times(per_warp={"missed": 4, "global_stores": stores})["level 2"] == pytest.approx(264 * 4 * 20 * 32 / 5120 * clock)
+    shared = {"requests": 3, "wavefronts": 6, "least": 3}
+    assert times(per_warp={"shared_loads": shared, "global_stores": stores})["level 1"] == pytest.approx(8 * 10 * clock)
+    assert prediction.seconds(H200, launch(bytes=4.3e12)) == 1
+
+
+def test_a_launch_with_one_block_more_takes_another_round():
+    more = prediction.seconds_by_resource(H200, launch(blocks=2 * 132 + 1))
+    once = prediction.seconds_by_resource(H200, launch())
+    assert more["latency"] == 2 * once["latency"] and more["issue"] == 1.5 * once["issue"]
+
+
+def test_the_record_is_of_the_rungs_as_they_are():
+    assert count.outdated(counting.read()) == [], "run: python benchmarks/count.py && python benchmarks/table.py"
+
+
+def test_a_rung_that_changed_is_outdated():
+    record = counting.read()
+    made = count.step_plan("gpu_opt_v2", count.BATCH)
+    own = next(one for one in counting.plan_checks.launches(made) if one.source == "gpu_opt_v2/weight_grad.cu")
+    launches = {key: value for key, value in record["launches"].items() if key != counting.key(own, made)}
+    assert count.outdated({**record, "launches": launches}) == ["gpu_opt_v2"]
+    rows = {**record["rungs"], "gpu_basic": {**record["rungs"]["gpu_basic"], "launches": 1}}
+    assert count.outdated({**record, "rungs": rows}) == ["gpu_basic"]
+
+
+def test_the_program_says_which_rungs_changed(monkeypatch, capsys):
+    monkeypatch.setattr(counting, "RECORD", counting.HERE / "no-such-file.json")
+    monkeypatch.setattr(sys, "argv", ["count.py", "--check"])
+    with pytest.raises(SystemExit, match=r"^gpu_basic, .* changed since they were counted; run: python benchmarks/count.py$"):
+        runpy.run_path(str(ROOT / "benchmarks/count.py"), run_name="__main__")

@@ -1,0 +1,19 @@
+"""What was counted of each GPU rung's training step without a GPU, and its predicted time: benchmarks/counts.json.
+
+Standard library only.
+"""
+
+import json
+
+from ladder.sources import ROOT
+
+RECORD = ROOT / "benchmarks/counts.json"
+CASE = "autoencoder", 64   # network and batch of the step
+
+
+def predictions():
+    """{rung: [predicted microseconds on an H200, what bounds it]}, {} without the record."""
+    if not RECORD.exists():
+        return {}
+    rows = json.loads(RECORD.read_text())["rungs"]
+    return {rung: [round(row["microseconds"], 1), row["bound_by"]] for rung, row in rows.items()}

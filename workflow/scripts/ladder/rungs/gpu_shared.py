@@ -1,0 +1,55 @@
+"""A lesson: convolutions in tiles that a block of threads keeps in shared memory."""
+
+from ladder.rungs import gpu_basic
+from ladder.rungs.gpu_basic import PATTERNS, blocks, elements, integers
+from ladder.rungs.patterns import Launch
+
+__all__ = ["LAUNCHES", "PATTERNS"]
+
+SIDE = 16      # of a block's tile of the result
+THREADS = 16, 16
+FEW = 4        # filters or channels up to which a tile would be nearly empty: gpu_basic's kernels
+
+
+def conv2d_forward(step, build, folder="gpu_shared", side=SIDE):
+    """folder: of the kernels; side: of their tile; likewise in the gradients."""
+    reads, y = step.reads, step.writes["y"]
+    shape, filters = sizes(step, build, reads["x"], reads["weight"]), build.shape(y)[3]
+    if filters <= FEW and not step.attributes.get("relu", False):
+        return gpu_basic.conv2d_forward(step, build)
+    grid = blocks(elements(build, y) // filters, side), blocks(filters, side)
+    arguments = (reads["x"], reads["weight"], reads["bias"], y, *shape, *integers(step.attributes.get("relu", False)))
+    return (Launch(f"{folder}/conv2d.cu", "conv2d_forward", grid, THREADS, arguments),)
+
+
+def conv2d_input_grad(step, build, folder="gpu_shared", side=SIDE):
+    dy, weight, dx = step.reads["dy"], step.reads["weight"], step.writes["dx"]
+    channels = build.shape(dx)[3]
+    if channels <= FEW:
+        return gpu_basic.conv2d_input_grad(step, build)
+    grid = blocks(elements(build, dx) // channels, side), blocks(channels, side)
+    arguments = (dy, weight, dx, *sizes(step, build, dx, weight))
+    return (Launch(f"{folder}/conv2d.cu", "conv2d_input_grad", grid, THREADS, arguments),)
+
+
+def conv2d_weight_grad(step, build, folder="gpu_shared", side=SIDE):
+    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+    filters, kernel, _, channels = build.shape(dweight)
+    if min(filters, channels) <= FEW:
+        return gpu_basic.conv2d_weight_grad(step, build)
+    grid = blocks(filters, side), blocks(channels, side), kernel * kernel
+    arguments = (x, dy, dweight, *sizes(step, build, x, dweight))
+    return (Launch(f"{folder}/conv2d.cu", "conv2d_weight_grad", grid, THREADS, arguments),)
+
+
+def sizes(step, build, x, weight):
+    """batch, height, width, channels, filters, kernel, padding, stride."""
+    return integers(*build.shape(x), *build.shape(weight)[:2], step.attributes["padding"], step.attributes["stride"])
+
+
+LAUNCHES = {
+    **gpu_basic.LAUNCHES,
+    "conv2d_forward": conv2d_forward,
+    "conv2d_input_grad": conv2d_input_grad,
+    "conv2d_weight_grad": conv2d_weight_grad,
+}

@@ -1,0 +1,35 @@
+"""A lesson: gpu_wide with weight gradients that several blocks sum in parts (split-K)."""
+
+from ladder.rungs import gpu_wide
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.gpu_registers import SIDE
+from ladder.rungs.gpu_shared import FEW, PATTERNS, THREADS, sizes
+from ladder.rungs.patterns import Launch
+
+__all__ = ["LAUNCHES", "PATTERNS"]
+
+# In all: 4 for each of the 132 multiprocessors of an H200. Splits change the bytes, so they must not depend on the GPU's size.
+BLOCKS = 528
+LEAST_PIXELS = 64   # of a split
+
+
+def conv2d_weight_grad(step, build):
+    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+    filters, kernel, _, channels = build.shape(dweight)
+    if filters % 4 or channels % 4 or min(filters, channels) <= FEW:
+        return gpu_wide.LAUNCHES["conv2d_weight_grad"](step, build)
+    pixels, weights = elements(build, dy) // filters, elements(build, dweight)
+    tiles = blocks(filters, SIDE) * blocks(channels, SIDE) * kernel * kernel
+    splits = max(1, min(BLOCKS // tiles, pixels // LEAST_PIXELS))
+    per_split = blocks(pixels, splits)
+    partials = build.workspace(f"{step.layer}.partials", (splits, weights))
+    grid = blocks(filters, SIDE), blocks(channels, SIDE), kernel * kernel * splits
+    source = "gpu_split_k/weight_grad.cu"
+    return (
+        Launch(source, "conv2d_weight_grad_split", grid, THREADS,
+               (x, dy, partials, *sizes(step, build, x, dweight), *integers(per_split))),
+        Launch(source, "conv2d_add_splits", (blocks(weights),), (256,), (partials, dweight, *integers(weights, splits))),
+    )
+
+
+LAUNCHES = {**gpu_wide.LAUNCHES, "conv2d_weight_grad": conv2d_weight_grad}

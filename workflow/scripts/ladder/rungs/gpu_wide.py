@@ -1,0 +1,25 @@
+"""A lesson: gpu_registers with accesses of 16 bytes, where 4 divides the channels and filters."""
+
+from ladder.rungs import gpu_registers, gpu_shared
+from ladder.rungs.gpu_registers import SIDE
+from ladder.rungs.gpu_shared import PATTERNS
+
+__all__ = ["LAUNCHES", "PATTERNS"]
+
+
+def wide(function):
+    """The launch function `function` of gpu_shared, for gpu_wide's kernels where 4 divides the channels and filters."""
+    def launches(step, build):
+        filters, _, _, channels = build.shape(step.reads.get("weight") or step.writes["dweight"])
+        if filters % 4 or channels % 4:
+            return gpu_registers.LAUNCHES[function.__name__](step, build)
+        return function(step, build, folder="gpu_wide", side=SIDE)
+
+    return launches
+
+
+LAUNCHES = {
+    **gpu_registers.LAUNCHES,
+    **{function.__name__: wide(function) for function in (
+        gpu_shared.conv2d_forward, gpu_shared.conv2d_input_grad, gpu_shared.conv2d_weight_grad)},
+}

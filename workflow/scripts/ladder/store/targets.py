@@ -1,0 +1,31 @@
+"""Targets of a run: bounds on numbers of its summary.json, reached or not. Standard library only."""
+
+import math
+
+BOUNDS = ("at_least", "at_most")
+# The numbers of summary.json, or the groups of numbers: a target names one of a group after a dot, as in seconds.train. Of a
+# list, which has a number for each epoch, the last one counts.
+METRICS = ("test_accuracy", "test_loss", "control_accuracy", "raw_pixel_accuracy", "loss", "accuracy", "loss_change",
+           "reconstruction_loss", "held_out", "reference", "layer_movement", "per_class", "svm", "evaluations", "seconds",
+           "images_per_second", "peak_memory_bytes", "epochs", "steps")
+
+
+def judged(targets, numbers):
+    """The targets, each with "reached", the number, None if the run has none, and "met"; numbers: summary.json."""
+    return [{**target, "reached": (reached := number(numbers, target["metric"])), "met": is_met(target, reached)}
+            for target in targets]
+
+
+def number(numbers, metric):
+    """The number that a metric names, of a list the last; None without one."""
+    found = numbers
+    for name in metric.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    found = found[-1] if isinstance(found, list) and found else found
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found) else None
+
+
+def is_met(target, reached):
+    if reached is None:
+        return False
+    return reached >= target["at_least"] if "at_least" in target else reached <= target["at_most"]

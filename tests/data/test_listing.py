@@ -85,6 +85,9 @@ def test_a_missing_path_and_another_kind_of_file_are_one_line(tmp_path):
     (tmp_path / "file.txt").write_text("x")
     assert "folder: there is no" in fault(tmp_path / "nowhere")
     assert "is neither a folder nor a .npz file" in fault(tmp_path / "file.txt")
+    os.mkfifo(tmp_path / "pipe")
+    assert "is neither a folder nor a .npz file" in fault(tmp_path / "pipe")
+    assert "the root of all files" in fault("/") and "the root of all files" in fault("../" * 50)
     assert fault("none") == "config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"
 
 

@@ -116,8 +116,8 @@ def row(seeds=3, difference=-0.01, low=None, high=None):
 @pytest.mark.parametrize("of, kind, words", [
     (row(low=-0.03, high=0.01), "within", "not distinguishable from exact with 3 seeds"),
     (row(low=-0.03, high=0.0), "within", "not distinguishable"),
-    (row(low=-0.03, high=-0.001), "below", "below exact: −3.00 to −0.10 with 3 seeds"),
-    (row(low=0.001, high=0.02), "above", "above exact: +0.10 to +2.00 with 3 seeds"),
+    (row(low=-0.03, high=-0.001), "below", "below exact: −3.0 to −0.1 with 3 seeds"),
+    (row(low=0.001, high=0.02), "above", "above exact: +0.1 to +2.0 with 3 seeds"),
     (row(seeds=1), "", "one seed does not show the variation by chance"),
     (row(difference=0.0), "within", "equal to exact with each of 3 seeds"),
     (row(), "", "no confidence interval"),
@@ -137,9 +137,16 @@ def test_exact_is_not_judged():
     assert multipliers_page.verdict(row(), True, True) == {"kind": "", "text": ""}
 
 
-@pytest.mark.parametrize("value, text", [(0.0042, "+0.42"), (-0.011, "−1.10"), (0.0, "0.00"), (-0.00001, "0.00")])
-def test_points_are_signed_and_zero_is_not(value, text):
-    assert multipliers_page.points(value) == text
+@pytest.mark.parametrize("spread, accuracy, difference", [
+    (0.02, ("90", "± 2.0"), ("−1", "± 2.0")), (0.002, ("90.0", "± 0.2"), ("−1.0", "± 0.2")),
+    (0.0, ("90.0", "± 0.0"), ("−1.00", "± 0.00"))])
+def test_the_table_has_no_more_digits_than_the_intervals_carry(tmp_path, spread, accuracy, difference):
+    cells = Cells(tmp_path)
+    for seed, off in ((1, -1), (2, 0), (3, 1)):
+        cells.add("exact", seed, 0.91).add("acc16", seed, 0.9 + off * spread)
+    row = context_of(cells)["groups"][0]["rows"][1]
+    assert (row["accuracy"]["text"], row["accuracy"]["deviation"]) == accuracy
+    assert (row["difference"]["text"], row["difference"]["deviation"]) == difference
 
 
 @pytest.mark.parametrize("error, text", [(-1 / 9, "−11.1 %"), (5.92e-8, "+5.9·10⁻⁶ %"), (0.0, "0 %"), (-2e-5, "−0.002 %")])

@@ -24,7 +24,7 @@ SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "war
 # The choices of each run; the others are those of SMALL and config.yaml.
 RUNS = [
     {"normalization": "unit", "autoencoder_norm": True, "optimizer": "sgd", "gradient_scale": "mean", "schedule": "constant",
-     "augment_flip": True, "features_flip": True, "features_standardize": True, "features_two_polarity": 0.5,
+     "augment_flip": True, "features_flip": "apart", "features_standardize": True, "features_two_polarity": 0.5,
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
      "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True,
@@ -53,7 +53,7 @@ RUNS = [
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
     {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
     {"network": "patch_net", "training": "patches"},
-    {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2},
+    {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2, "features_flip": True},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
@@ -66,8 +66,8 @@ def documented():
     """(key, choice) of every key with choices; without those that resolve to another, need a GPU, or need a download."""
     unavailable = {name for name in variants.VARIANTS if variants.unavailable(name)} | {
         name for name in backends.BACKENDS if backends.unavailable(name)}
-    downloaded = {("dataset", name) for name in (*FACTS, "folder") if name != "digits"}
-    left_out = downloaded | {
+    others = {("dataset", name) for name in (*FACTS, "folder") if name != "digits"} | {("image_channels", 1)}   # of a folder
+    left_out = others | {
         ("variant", "auto"), ("svm_backend", "auto"), ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"),
         ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
         ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own

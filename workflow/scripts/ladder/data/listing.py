@@ -41,12 +41,14 @@ def of(path):
         raise UserError("config: dataset is folder, but folder is none; name the folder of your pictures: folder=PATH")
     if not os.path.exists(full):
         raise UserError(f"config: folder: there is no {shown(full)} (seen from {shown(pathlib.Path.cwd())})")
+    if os.path.realpath(full) == os.path.sep:
+        raise UserError(f"config: folder is {shown(path)}, the root of all files; name the folder of your pictures")
     if os.path.isdir(full):
         try:
             return Folder(full)
         except OSError as error:
             raise UserError(f"config: folder: cannot read {shown(error.filename or full)}: {error.strerror}") from error
-    if not zipfile.is_zipfile(full):
+    if not os.path.isfile(full) or not zipfile.is_zipfile(full):   # a pipe would be waited for
         raise UserError(f"config: folder is {shown(full)}, which is neither a folder nor a .npz file")
     return Npz(full)
 

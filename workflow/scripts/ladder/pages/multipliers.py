@@ -54,16 +54,20 @@ def _first(groups, told):
 
 def _first_row(group, arm, of, label, several):
     """A row for intervals.chart; several: whether it has to name its network."""
-    accuracies = group.accuracies(arm)
-    mean = spread(accuracies.values(), SHARES)
-    tested = min(cell.run.tested for cell in group.cells[arm].values())
-    interval = mean.interval or intervals.wilson(mean.mean, tested)
+    mean, interval = _accuracy(group, arm)
     digits = intervals.decimals(interval)
     low, high = (f"{100 * end:.{digits}f}" for end in interval)
     network = f"{templates.network_title(group.settings['network'])}, " if several else ""
     return {"key": "own" if arm.exact else "", "name": f"{network}{label}", "note": _against_exact(of, arm),
-            "value": mean.mean, "interval": list(interval), "text": templates.percent(mean.mean, digits),
+            "value": mean, "interval": list(interval), "text": templates.percent(mean, digits),
             "interval_text": f"{low} to {high}"}
+
+
+def _accuracy(group, arm):
+    """(mean of an arm's accuracies, its 95 % interval: Student's t over the seeds; Wilson's where they do not differ)."""
+    mean = spread(group.accuracies(arm).values(), SHARES)
+    tested = min(cell.run.tested for cell in group.cells[arm].values())
+    return mean.mean, mean.interval or intervals.wilson(mean.mean, tested)
 
 
 def _against_exact(of, arm):
@@ -73,9 +77,8 @@ def _against_exact(of, arm):
     if of["difference"] is None:
         return ""
     if of["difference_low"] is None:
-        return f"{points(of['difference'])} points"
-    interval = of["difference_low"], of["difference_high"]
-    told = intervals.told(intervals.Difference(of["difference"], interval, True))
+        return f"{intervals.points(of['difference'], _digits(of))} points"
+    told = intervals.told(intervals.Difference(of["difference"], (of["difference_low"], of["difference_high"]), True))
     return f"{told['points']} points ({told['interval_text']}), {told['luck_text']}"
 
 
@@ -134,11 +137,14 @@ def _group(group, told):
 def _table_row(group, one):
     of, arm = one["row"], one["arm"]
     seeds = sorted(group.cells.get(arm, {}).items())
+    digits = intervals.decimals(_accuracy(group, arm)[1]) if seeds else 0
     return {
         "label": one["label"], "series": one["series"], "reason": of["reason"],
         "seeds": [{"seed": seed, "report": cell.run.summary["versions"]["report"]} for seed, cell in seeds],
-        "accuracy": _cell(of, "test_accuracy", lambda value: f"{100 * value:.2f}"),
-        "difference": _cell(of, "difference", points),
+        "accuracy": _cell(of, "test_accuracy", lambda value: f"{100 * value:.{digits}f}",
+                          lambda value: f"{100 * value:.{max(digits, 1)}f}"),
+        "difference": _cell(of, "difference", lambda value: intervals.points(value, _digits(of)),
+                            lambda value: f"{100 * value:.{max(_digits(of), 1)}f}"),
         "verdict": verdict(of, arm == group.exact, group.exact is not None),
         "seconds": {"text": "" if of["train_seconds"] is None else templates.duration(of["train_seconds"]),
                     "value": of["train_seconds"]},
@@ -147,10 +153,10 @@ def _table_row(group, one):
     }
 
 
-def _cell(of, key, text):
+def _cell(of, key, text, deviation_text=None):
     value, deviation = of[key], of[f"{key}_deviation"]
     return {"value": value, "text": "" if value is None else text(value),
-            "deviation": "" if deviation is None else f"± {text(deviation).lstrip('+')}"}
+            "deviation": "" if deviation is None else f"± {(deviation_text or text)(deviation)}"}
 
 
 def _loss_text(deviation):
@@ -160,10 +166,10 @@ def _loss_text(deviation):
     return f"{{:.{max(0, 1 - math.floor(math.log10(deviation)))}f}}".format
 
 
-def points(value):
-    """A difference of accuracies in percentage points: '+0.42', '−1.10'."""
-    text = f"{100 * value:+.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", "−")
+def _digits(of):
+    """Decimals of a row's difference in percent: those that its interval carries, 2 without one."""
+    low, high = of["difference_low"], of["difference_high"]
+    return 2 if low is None else intervals.decimals((low, high))
 
 
 def _multiple(ratio):
@@ -186,7 +192,8 @@ def verdict(of, is_exact, has_exact):
     if low <= 0 <= high:
         return {"kind": "within", "text": f"not distinguishable from exact with {n} seeds"}
     kind = "below" if high < 0 else "above"
-    return {"kind": kind, "text": f"{kind} exact: {points(low)} to {points(high)} with {n} seeds"}
+    low, high = (intervals.points(end, _digits(of)) for end in (low, high))
+    return {"kind": kind, "text": f"{kind} exact: {low} to {high} with {n} seeds"}
 
 
 # Charts.

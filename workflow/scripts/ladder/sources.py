@@ -10,7 +10,7 @@ import sys
 from ladder.errors import UserError
 
 DOCSTRING = re.compile(r'"""[\s\S]*?"""')
-IMPORT = re.compile(r"^[ \t]*(?:import [^\n;]+|from [\w.]+ import (?:\([^)]*\)|[^\n;(]+))", re.MULTILINE)
+IMPORT = re.compile(r"^[ \t]*(?:import [^\n;]+|from [\w.]+ import (?:\((?:[^)#]|#[^\n]*)*\)|[^\n;(]+))", re.MULTILINE)
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 

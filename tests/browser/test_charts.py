@@ -240,7 +240,7 @@ def test_intervals_are_saved_with_their_places_and_numbers(chromium, opened):
 
 
 def test_heads_that_are_read_from_below_are_saved_so(chromium, opened):
-    rows = [{"name": name, "total": 10, "cells": [{"count": count, "right": right, "named": "", "strength": 50}
+    rows = [{"name": name, "total": 10, "others": None, "cells": [{"count": count, "right": right, "named": "", "strength": 50}
                                                   for count, right in ((8, index == 0), (2, index == 1))]}
             for index, name in enumerate(("automobile", "ship"))]
     opened(pieces().confusion(rows, 10, "the network"))

@@ -227,7 +227,7 @@ def test_an_arm_has_one_colour_in_every_plot(chromium, pages):
               of("[data-series] .curve", "stroke"), of(".strips .track i:nth-of-type(1)", "backgroundColor"),
               of(".bars .bar", "backgroundColor")];
     })()""")
-    assert len(colours[0]) == 13 and len(set(colours[0])) == 7   # six, and one for all others
+    assert len(colours[0]) == 11 and len(set(colours[0])) == 7   # six, and one for all others
     assert all(found == colours[0] for found in colours[1:])
 
 

@@ -118,12 +118,12 @@ def test_an_empty_sum_is_zero():
     assert product(np.zeros((0, 4), np.float32), np.zeros((4, 20), np.float32), "am32").shape == (0, 20)
 
 
-@pytest.mark.parametrize("name", ["mit32", "fp16", "bfloat16"])
-def test_threads_that_divide_the_rows_give_the_same_bytes(name):
+@pytest.mark.parametrize("multiplier", ["mit32", "fp16", FORMATS["bfloat16"]], ids=str)
+def test_threads_that_divide_the_rows_give_the_same_bytes(multiplier):
     a, b = references.ordinary((64, 70)), references.ordinary((70, 90))
-    expected, out, packed = product(a, b, name), np.zeros((64, 90), np.float32), pack(b, name)
+    expected, out, packed = product(a, b, multiplier), np.zeros((64, 90), np.float32), pack(b, multiplier)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda row: product(a[row:row + 4], packed, name, out[row:row + 4]), range(0, 64, 4)))
+        list(pool.map(lambda row: product(a[row:row + 4], packed, multiplier, out[row:row + 4]), range(0, 64, 4)))
     assert_same(out, expected)
 
 

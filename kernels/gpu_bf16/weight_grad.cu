@@ -15,14 +15,14 @@
 // Launches:
 //   conv2d_weight_grad   block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384
 //                        (TILE_M + TILE_N) bytes of dynamic shared memory
-//     128 x 128, 64 x 32 a warp   256 threads, for at least 128 filters and columns
+//     128 x 128, 64 x 64 a warp   128 threads, for at least 128 filters and columns
 //     64 x 64, 32 x 32 a warp     128 threads
 //   conv2d_add_parts     block (128), grid (ceil((weights + filters) / 512))
 //
-// Bound: issuing instructions and tensor cores. In the loop of the large tile on sm_90 64 of 158 instructions are products, in
-// that of the small one 32 of 132; conv2d_add_parts: memory.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 4 us
-// for adding 7 splits of 1.2 MB.
+// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 272 instructions are
+// products, in that of the small one 32 of 132; conv2d_add_parts: memory.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 8 us
+// for adding 14 splits of 1.2 MB.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 #include "gpu_bf16/stages.cuh"
@@ -31,7 +31,7 @@
 #define TILE_M 128
 #define TILE_N 128
 #define WARP_M 64
-#define WARP_N 32
+#define WARP_N 64
 #define WHOLE 1
 #define WHOLE_ROWS 1
 #endif

@@ -12,11 +12,11 @@ from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-LARGE, SQUARE = TensorTile(128, 128, 64, 32), TensorTile(64, 64, 32, 32)
+LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
 LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels or filters from which on half of a tile's columns have work
-# Split-K of the weight gradients: warps of all blocks, eight on each multiprocessor of an H200; most splits.
+# Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
 

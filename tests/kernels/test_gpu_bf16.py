@@ -171,7 +171,7 @@ SHARES = {"large": 0.46, "small": 0.24}   # of the instructions of a loop, at le
 
 
 def test_the_autoencoders_convolutions_of_many_channels_have_copies():
-    layers = {step.layer for step in PLAN.steps if step.operation.endswith("_of_copies")}
+    layers = {step.layer for step in PLAN.steps if step.operation.startswith("rounded_conv2d_")}
     assert layers == {"enc2", "dec1", "dec2"}
 
 

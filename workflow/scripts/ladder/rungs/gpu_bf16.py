@@ -35,7 +35,7 @@ def conv_block(build, group):
     build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"])
     build.step("conv2d_round_weight", group, {"weight": weight},
                {role: copies[role] for role in ("rounded", "flipped") if role in copies})
-    build.step("conv2d_forward_of_copies", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
+    build.step("rounded_conv2d_forward", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
                flop=flop, stride=slide["stride"], relu=relu)
 
     def backward():
@@ -49,12 +49,12 @@ def conv_block(build, group):
         build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
         if flips:
             zeros = build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])
-            build.step("conv2d_input_grad_of_copies", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
+            build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
                        {"dx": build.gradient_part(x)}, flop=flop)
         elif build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                        **slide)
-        build.step("conv2d_weight_grad_of_copies", group, {"x": copies["x"], "dy": rounded, "totals": totals},
+        build.step("rounded_conv2d_weight_grad", group, {"x": copies["x"], "dy": rounded, "totals": totals},
                    weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
 
     return backward
@@ -176,7 +176,7 @@ LAUNCHES = {
     "conv2d_round_input": round_input,
     "conv2d_round_weight": round_weight,
     "conv2d_round_gradient": round_gradient,
-    "conv2d_forward_of_copies": forward,
-    "conv2d_input_grad_of_copies": input_grad,
-    "conv2d_weight_grad_of_copies": weight_grad,
+    "rounded_conv2d_forward": forward,
+    "rounded_conv2d_input_grad": input_grad,
+    "rounded_conv2d_weight_grad": weight_grad,
 }

@@ -83,6 +83,38 @@ def test_noise_and_penalty_of_an_autoencoder_are_layers_before_and_after_its_enc
     assert noisy.features == "latent" and noisy.parameters == networks.build("autoencoder").parameters
 
 
+def test_a_variational_autoencoder_draws_its_latent_values_around_means_which_are_the_features():
+    plain, network = networks.build("autoencoder"), networks.build("autoencoder", variational=True, beta=0.5, penalty=2.0)
+    names = [layer.name for layer in plain.layers]
+    before, after = names[:names.index("latent")], names[names.index("latent") + 1:]
+    assert [layer.name for layer in network.layers] == [
+        *before, "enc2_pool", "mean", "log_variance", "latent", "latent_penalty", *after]
+    assert network.features == "mean" and network.encoder == ("enc1", "enc2", "mean") and not network.fits
+    assert network.draws == network.layer("latent") and network.draws.inputs == ("mean", "log_variance")
+    assert network.draws.attributes == {"beta": 0.5} and plain.draws is None
+    assert network.layer("mean").inputs == network.layer("log_variance").inputs == ("enc2_pool",)
+    assert network.parameter_count == plain.parameter_count + 2 * convolution(1, 128, 128)
+
+
+def test_the_decoder_reads_the_latent_values_in_place_of_an_image():
+    network = networks.build("autoencoder", filters=(6, 4), variational=True, penalty=1.0)
+    decoder = networks.decoder(network)
+    assert decoder.input_shape == (8, 8, 4) and decoder.layers[-1].output_shape == networks.CIFAR
+    assert decoder.parameters == {name: shape for name, shape in network.parameters.items() if name.startswith("dec")}
+    assert networks.decoder(networks.build("autoencoder")) is None
+
+
+def test_a_decoder_that_reads_more_than_the_latent_values_is_none():
+    def network(last):
+        return networks.resolve("skipping", (4, 4, 2), (
+            layers.conv2d("mean", 2), layers.conv2d("spread", 2, inputs=(networks.INPUT,)),
+            layers.sample("latent", ("mean", "spread"), 1.0), layers.conv2d("conv", 2), layers.add("sum", ("conv", last))),
+            "mean", "mse")
+
+    assert networks.decoder(network("input")) is None and networks.decoder(network("mean")) is None
+    assert networks.decoder(network("latent")).layers[-1].inputs == ("conv", networks.INPUT)
+
+
 @pytest.mark.parametrize("kernels", [(5, 5), (6, 12), (7, 1)], ids=str)
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_winner_take_all_autoencoder_restores_the_image_from_maps_of_its_filters(image, kernels):

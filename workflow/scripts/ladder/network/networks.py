@@ -26,6 +26,7 @@ from ladder.network.layers import (
     pad,
     position_norm,
     relu,
+    sample,
     soft_threshold,
     upsample2d,
     winner_take_all,
@@ -100,6 +101,11 @@ class Network:
         return self.loss is not None
 
     @property
+    def draws(self):
+        """The layer whose output is drawn in training; None if there is none."""
+        return next((layer for layer in self.layers if layer.kind == "sample"), None)
+
+    @property
     def table(self):
         """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
@@ -130,13 +136,14 @@ CONTRAST = 10 / 64 ** 2
 WHITENED_CONTRAST = 0.3
 
 
-def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0, penalty=0.0):
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0, penalty=0.0, variational=False, beta=1.0):
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
     256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
     encoder but the first by a 3x3 convolution with as many filters as channels, a normalisation of each pixel's vector and a
     1x1 convolution. noise: share of the input's values that are set to 0 in training (Vincent et al., 2008); penalty: of the
-    magnitudes of the latent values.
+    magnitudes of the latent values. variational: the latent values are drawn from normal distributions, whose means, which are
+    the features, and log-variances are two 1x1 convolutions of the encoder's output; beta: see layers.sample.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
@@ -157,12 +164,20 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0,
         else:
             layers.append(conv2d(name, count))
             fits.append(Fit(name, "pca", components=filters[number - 2]))
-        layers += [relu(f"{name}_relu"), maxpool2d("latent" if last else f"{name}_pool")]
+        layers += [relu(f"{name}_relu"), maxpool2d("latent" if last and not variational else f"{name}_pool")]
+    layers += _drawn(f"enc{len(filters)}_pool", filters[-1], beta) if variational else []
     layers += [l1_penalty("latent_penalty", penalty)] if penalty else []
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
-    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
-            "fits": tuple(fits)}
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "mean" if variational else "latent",
+            "loss": "mse", "fits": () if variational else tuple(fits)}
+
+
+def _drawn(encoded, filters, beta):
+    """Latent values drawn around means, both of which `encoded` determines."""
+    return [conv2d("mean", filters, kernel=1, padding=0),
+            conv2d("log_variance", filters, kernel=1, padding=0, inputs=(encoded,)),
+            sample("latent", ("mean", "log_variance"), beta)]
 
 
 def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, units=128):
@@ -391,7 +406,7 @@ NETWORKS = {
 }
 # Network -> its options: keyword of its table -> key of the configuration.
 OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "noise": "input_noise",
-                           "penalty": "latent_penalty"},
+                           "penalty": "latent_penalty", "variational": "variational", "beta": "variational_beta"},
            "autoencoder_classifier": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
@@ -425,6 +440,19 @@ def from_params(params):
 def encoder_of(params):
     """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
     return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
+
+
+def decoder(network):
+    """The Network from the latent values that `network` draws to its output; None if the output does not follow from these."""
+    drawn = network.draws
+    if not drawn:
+        return None
+    after = network.layers[network.layers.index(drawn) + 1:]
+    if {name for layer in after for name in layer.inputs} - {drawn.name, *(layer.name for layer in after)}:
+        return None
+    renamed = (dataclasses.replace(layer, inputs=tuple(INPUT if name == drawn.name else name for name in layer.inputs))
+               for layer in after)
+    return resolve(f"decoder of {network.name}", drawn.output_shape, renamed, network.layers[-1].name, None)
 
 
 def from_table(name, input_shape, table):

@@ -327,6 +327,12 @@ def _check_targets(config):
 def _check_training(config):
     """Check that the network supports the kind of training."""
     network, training = networks.from_params(stages.network_params(config)), config["training"]
+    if config["variational"] and network.name != "autoencoder":
+        raise UserError(f"config: variational is true, but network is {network.name}; set network to autoencoder, or "
+                        "variational to false")
+    if config["variational"] and training != "gradient":
+        raise UserError(f"config: variational is true, but training is {training}, and distributions cannot be fitted to "
+                        "patches; set training to gradient, or variational to false")
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
                         "training to gradient, or network to autoencoder or patch_net")

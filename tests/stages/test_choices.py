@@ -51,7 +51,8 @@ RUNS = [
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
-    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1, "autoencoder_attention": True,
+     "autoencoder_residual": True},
     {"network": "patch_net", "training": "patches"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2, "features_flip": True},
 ]

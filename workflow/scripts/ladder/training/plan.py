@@ -40,6 +40,7 @@ WORK = (
     (r"norm|contrast", "norms and contrast"),
     (r"threshold", "thresholds"),
     (r"winner|penalty", "sparsity"),
+    (r"attention", "attention"),
     (r"", "other"),
 )
 

@@ -321,6 +321,10 @@ def _check_targets(config):
 def _check_training(config):
     """Check that the network supports the kind of training."""
     network, training = networks.from_params(stages.network_params(config)), config["training"]
+    for key in ("autoencoder_residual", "autoencoder_attention"):
+        if training != "gradient" and config[key] and key in networks.OPTIONS.get(network.name, {}).values():
+            raise UserError(f"config: training is {training}, but {key} adds layers that are not fitted to patches; set "
+                            f"training to gradient, or {key} to false")
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
                         "training to gradient, or network to autoencoder or patch_net")

@@ -308,7 +308,7 @@ def _listed(entries):
 
 
 # Options of a network that enter the version only when enabled; the values mean "off".
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "autoencoder_residual": False, "autoencoder_attention": False}
 
 
 def network_params(config):

@@ -178,8 +178,8 @@ def test_the_examples_of_the_documentation_are_networks(here):
 
 def test_what_attention_cannot_part_is_one_line(here):
     rows = "  - {layer: parts, kind: conv2d, filters: 10}\n  - {layer: attended, kind: attention}\n"
-    with pytest.raises(UserError, match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, keys "
-                                        "and values, a third of the channels each, not of 10; 12 can be parted$"):
+    with pytest.raises(UserError, match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, "
+                                        "keys and values, a third of the channels each, not of 10; 12 can be parted$"):
         read("loss: mse\nfeatures: parts\nlayers:\n" + rows)
 
 

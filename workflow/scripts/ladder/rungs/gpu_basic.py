@@ -268,10 +268,11 @@ def attention_forward(step, build):
     x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
     pixels, channels = build.shape(weights)[1], build.shape(y)[3]
     rows = elements(build, weights) // pixels
+    scores = build.workspace(f"{step.layer}.products", build.shape(weights))
     return (
         *_one("attention.cu", "attention_scores", rows * pixels,
-              (x, weights, *integers(rows * pixels, pixels, channels), *floats(channels ** -0.5))),
-        *_few("attention.cu", "attention_softmax", rows, (weights, *integers(rows, pixels))),
+              (x, scores, *integers(rows * pixels, pixels, channels), *floats(channels ** -0.5))),
+        *_few("attention.cu", "attention_softmax", rows, (scores, weights, *integers(rows, pixels))),
         *_one("attention.cu", "attention_sums", rows * channels,
               (x, weights, y, *integers(rows * channels, pixels, channels))),
     )
@@ -281,12 +282,12 @@ def attention_backward(step, build):
     x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
     pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
     rows = elements(build, weights) // pixels
-    dscores = build.workspace(f"{step.layer}.dscores", build.shape(weights))
+    dweights, dscores = (build.workspace(f"{step.layer}.{name}", build.shape(weights)) for name in ("products", "dscores"))
     return (
         *_one("attention.cu", "attention_weight_grad", rows * pixels,
-              (x, dy, dscores, *integers(rows * pixels, pixels, channels))),
+              (x, dy, dweights, *integers(rows * pixels, pixels, channels))),
         *_few("attention.cu", "attention_score_grad", rows,
-              (weights, dscores, *integers(rows, pixels), *floats(channels ** -0.5))),
+              (weights, dweights, dscores, *integers(rows, pixels), *floats(channels ** -0.5))),
         *_one("attention.cu", "attention_input_grad", 3 * rows * channels,
               (x, weights, dy, dscores, dx, *integers(3 * rows * channels, pixels, channels))),
     )

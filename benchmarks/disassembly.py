@@ -11,13 +11,13 @@ import tempfile
 from ladder.errors import UserError
 
 PACKAGE = "nvidia-cuda-nvdisasm"
-PRODUCTS = {"FFMA": "FFMA", "HMMA": "HMMA", "HGMMA": "HMMA", "IMMA": "HMMA"}   # instruction -> the kind of its products
+PRODUCTS = ("FFMA", "HMMA", "HGMMA", "IMMA")   # of one multiply-add, or of small matrices
 KINDS = {"LDG": "global_loads", "LDS": "shared_loads", "LDSM": "shared_loads", "LDGSTS": "global_loads"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Body:
-    """The instructions of a kernel that count: its busiest loop, or without a loop all. products: FFMA, HMMA.
+    """The instructions of a kernel that count: its busiest loop, or without a loop all. products: those of PRODUCTS.
 
     chains: different registers that FFMA add to, as many as may be under way at once.
     """

@@ -15,6 +15,7 @@ import counting  # noqa: E402
 import disassembly  # noqa: E402
 import prediction  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
+from ladder.rungs import counted  # noqa: E402
 from prediction import H200, RTX_3060  # noqa: E402
 
 CODE = """
@@ -51,8 +52,8 @@ def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_c
 @pytest.mark.skipif(not (disassembly.installed() and counting.nvrtc.installed()), reason="no disassembler (envs/kernels.txt)")
 def test_a_compiled_kernel_is_taken_apart():
     bodies = counting._bodies("gpu_basic/relu.cu", ())
-    assert set(bodies) == {"relu_forward", "relu_backward"}
-    assert [(one.is_loop, one.global_loads) for one in bodies.values()] in ([(False, 1), (False, 2)], [(False, 2), (False, 1)])
+    assert {name: (one.is_loop, one.global_loads) for name, one in bodies.items()} == {
+        "relu_forward": (False, 1), "relu_backward": (False, 2)}
 
 
 def test_without_the_disassembler_it_says_how_to_install_it(monkeypatch):
@@ -121,11 +122,11 @@ def test_a_launch_with_one_block_more_takes_another_round():
 
 
 def test_the_record_is_of_the_rungs_as_they_are():
-    assert count.outdated(counting.read()) == [], "run: python benchmarks/count.py && python benchmarks/table.py"
+    assert count.outdated(counted.read()) == [], "run: python benchmarks/count.py && python benchmarks/table.py"
 
 
 def test_a_rung_that_changed_is_outdated():
-    record = counting.read()
+    record = counted.read()
     made = count.step_plan("gpu_opt_v1", count.BATCH)
     own = next(one for one in counting.plan_checks.launches(made) if one.source == "gpu_opt_v1/conv2d_forward.cu")
     launches = {key: value for key, value in record["launches"].items() if key != counting.key(own, made)}
@@ -136,9 +137,9 @@ def test_a_rung_that_changed_is_outdated():
 
 
 def test_the_program_says_which_rungs_changed(monkeypatch, tmp_path):
-    record = counting.read()
+    record = counted.read()
     (tmp_path / "counts.json").write_text(json.dumps({"launches": {}, "rungs": {"gpu_basic": record["rungs"]["gpu_basic"]}}))
-    monkeypatch.setattr(counting, "RECORD", tmp_path / "counts.json")
+    monkeypatch.setattr(counted, "RECORD", tmp_path / "counts.json")
     monkeypatch.setattr(sys, "argv", ["count.py", "--check"])
     with pytest.raises(SystemExit, match=r"^gpu_basic changed since it was counted; run: python benchmarks/count.py$"):
         runpy.run_path(str(ROOT / "benchmarks/count.py"), run_name="__main__")

@@ -193,9 +193,19 @@ def test_the_documentation_has_every_kind_with_its_keys_and_defaults():
         assert f"\n| `{kind}` | {', '.join(keys) or 'none'} |\n" in page, kind
 
 
-def test_the_example_of_the_documentation_is_a_network(here):
-    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
+def test_the_examples_of_the_documentation_are_networks(here):
+    example, attended = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
     assert read(example).layers == read(MINE).layers
+    rows = "  - {layer: map, kind: conv2d, filters: 16}\n" + attended
+    network = read("loss: mse\nfeatures: sum\nlayers:\n" + rows + "  - {layer: last, kind: conv2d, filters: channels}\n")
+    assert network.layer("attended").output_shape == network.layer("sum").output_shape == (32, 32, 16)
+
+
+def test_what_attention_cannot_part_is_one_line(here):
+    rows = "  - {layer: parts, kind: conv2d, filters: 10}\n  - {layer: attended, kind: attention}\n"
+    with pytest.raises(UserError, match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, "
+                                        "keys and values, a third of the channels each, not of 10; 12 can be parted$"):
+        read("loss: mse\nfeatures: parts\nlayers:\n" + rows)
 
 
 def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):

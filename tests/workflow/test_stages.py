@@ -314,6 +314,15 @@ def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn(setti
     assert {"initial", "train", "features"} <= changed(settings, **drawn) & changed(drawn, variational_beta=0.5)
 
 
+@pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
+def test_residual_blocks_and_attention_count_where_they_are_on(settings, key):
+    assert {"initial", "train", "features"} <= changed(settings, **{key: True})
+    assert not any(key in stage.spec["params"] for stage in stages.chain(settings).values())
+    for network in ("wta_autoencoder", "lenet_5"):
+        other = settings | {"network": network, "wta_kernels": [3, 3], "features_layer": None}
+        assert changed(other, **{key: True}) == set()
+
+
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
     assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
     assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)

@@ -20,6 +20,7 @@ NODES = {
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
     "sample": ("draw", "norm"),
+    "attention": ("att", "sum"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
@@ -121,7 +122,8 @@ def described(layer):
         case "soft_threshold":
             return f"both signs, threshold {of['threshold']:g}"
     return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "to a vector", "add": "sum of two"}[layer.kind]
+            "relu": "", "flatten": "to a vector", "add": "sum of two",
+            "attention": "of each pixel to all"}[layer.kind]
 
 
 def _strided(attributes, usual):

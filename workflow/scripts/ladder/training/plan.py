@@ -41,6 +41,7 @@ WORK = (
     (r"threshold", "thresholds"),
     (r"winner|penalty", "sparsity"),
     (r"^sample", "sampling"),
+    (r"attention", "attention"),
     (r"", "other"),
 )
 

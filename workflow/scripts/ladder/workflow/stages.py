@@ -308,7 +308,8 @@ def _listed(entries):
 
 
 # Options of a network that enter the version only when enabled; the values mean "off".
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False}
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
+                  "autoencoder_attention": False}
 OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
 
 

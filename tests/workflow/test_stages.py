@@ -117,7 +117,7 @@ def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
 
 @pytest.mark.parametrize("keys", [
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
-    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},
+    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100}, {"recompute": True},
 ])
 def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()

@@ -174,6 +174,7 @@ def context(inputs, numbers):
                                       templates.duration),
         "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
+        "recomputing": report_sections.recomputing(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),

@@ -581,7 +581,7 @@ def copies(metrics):
             "hidden": templates.percent(1 - min(1, waited / took))}
 
 
-PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
 
 
 def passes_by_epoch(train):
@@ -592,6 +592,19 @@ def passes_by_epoch(train):
     named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
     rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
     return {"heads": heads, "rows": rows} if heads else None
+
+
+def recomputing(train):
+    """What recompute saved and cost: {"kept", "shared", "taken": bytes, "seconds", "share": of all passes, both texts or None}.
+
+    None for a training without it.
+    """
+    if not (saved := train.metrics.get("recompute")):
+        return None
+    passes = [{name: one for name, one in epoch.items() if name != COPIES} for epoch in train.metrics["seconds_by_pass"]]
+    again, total = sum(epoch.get("recompute", 0.0) for epoch in passes), sum(sum(epoch.values()) for epoch in passes)
+    spent = {"seconds": templates.duration(again), "share": templates.percent(again / total)} if again else {"seconds": None}
+    return {**saved, **spent}
 
 
 def operation_times(train):

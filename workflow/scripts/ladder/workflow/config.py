@@ -1,5 +1,6 @@
 """The configuration: values are converted to their types and checked before anything is hashed."""
 
+import bisect
 import dataclasses
 import functools
 import hashlib
@@ -358,13 +359,16 @@ def _check_memory(config, variant):
     network, batch = networks.from_params(stages.network_params(config)), config["batch_size"]
     on_gpu = variants.uses_gpu(variant)
     most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
-    needed, one, two = (plan.step_bytes(network, variant, images, config["optimizer"]) for images in (batch, 1, 2))
-    if needed <= most:
+
+    def needed(images):
+        return plan.one_step(network, variant, images, config["optimizer"], config["recompute"]).bytes
+
+    if needed(batch) <= most:
         return
-    fits = batch - -(-(needed - most) // (two - one))
+    fits = bisect.bisect(range(1, batch), most, key=needed)
     advice = f"batch_size {fits} or less fits" if fits > 0 else f"its {network.parameter_count:,} parameters alone are too many"
-    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed)}, but this {where} "
-                    f"has {size(most)}; {advice}")
+    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
+                    f"this {where} has {size(most)}; {advice}")
 
 
 def _training_images(config):

@@ -328,7 +328,8 @@ def network_params(config):
 
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
-    return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+    shown = _pick(config, "batch_size", "optimizer", "variant", *(["recompute"] if config["recompute"] else []))
+    return _keyed("network", "network", {**network_params(config), **shown})
 
 
 def gradients_page(config):

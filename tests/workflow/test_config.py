@@ -10,6 +10,7 @@ from ladder.data import datasets, listing
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
+from ladder.pages import paper
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import cache
@@ -307,6 +308,13 @@ def test_options_of_the_features_apply_one_after_another(raw):
     with pytest.raises(UserError, match="there are 128 features"):
         config.load(raw | {"features_pool": 1, "features_pca": 200})
     assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
+
+
+def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):
+    monkeypatch.setattr(paper.importlib.util, "find_spec", lambda name: None)
+    assert config.load(raw | {"figures": False})["figures"] is False
+    with pytest.raises(UserError, match="^config: figures need Matplotlib, .* here: `envs/install figures`"):
+        config.load(raw | {"figures": True})
 
 
 def test_a_missing_key_is_named(raw):

@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "workflow/scripts"))
 
+import roofline  # noqa: E402
 from ladder.network import networks  # noqa: E402
 from ladder.rungs import variants  # noqa: E402
 
@@ -87,4 +88,5 @@ def precision(contestant):
 
 def products(rung):
     """The instructions that a rung makes its products of, which set its ceiling: a key of roofline.H200."""
-    return "3xtf32" if rung == "gpu_3xtf32" else precision(rung)
+    splits = variants.VARIANTS[rung].on_tensor_cores and precision(rung) == "fp32"
+    return roofline.THREE_PRODUCTS if splits else precision(rung)

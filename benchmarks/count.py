@@ -15,10 +15,10 @@ import sys
 import counting
 import plan_checks
 import prediction
-from cases import HEADLINES, gpu_rungs
+from cases import HEADLINES
 from ladder.errors import UserError
-from ladder.rungs import variants
-from table import step_plan
+from ladder.rungs import counted, variants
+from table import documented_rungs, step_plan
 
 BATCH = HEADLINES[0].batch
 SHOWN = 4   # launches of a rung
@@ -29,7 +29,7 @@ def main():
     parser.add_argument("rungs", nargs="*", metavar="RUNG")
     parser.add_argument("--check", action="store_true", help="only say which rungs changed since they were counted")
     arguments = parser.parse_args()
-    record = counting.read()
+    record = counted.read()
     if arguments.check:
         if stale := outdated(record):
             sys.exit(f"{', '.join(stale)} changed since it was counted; run: python benchmarks/count.py")
@@ -48,12 +48,12 @@ def main():
 
 def counted_rungs():
     """The project's rungs that can be counted."""
-    return [rung for rung in gpu_rungs() if variants.VARIANTS[rung].role != "own" and is_countable(rung)]
+    return list(filter(is_countable, documented_rungs()))
 
 
 def is_countable(rung):
     """Whether the model is for this rung: it has no rate of tensor cores yet."""
-    return variants.VARIANTS[rung].oldest < 80
+    return not variants.VARIANTS[rung].on_tensor_cores
 
 
 def of_rung(rung, known):
@@ -97,9 +97,9 @@ def write(record):
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in launches.items()]
     rungs = [f"  {json.dumps(rung)}: {json.dumps(row)}" for rung, row in record["rungs"].items()]
     text = '{"launches": {\n' + ",\n".join(lines) + '\n}, "rungs": {\n' + ",\n".join(rungs) + "\n}}\n"
-    temporary = counting.RECORD.with_suffix(".tmp")
+    temporary = counted.RECORD.with_suffix(".tmp")
     temporary.write_text(text)
-    os.replace(temporary, counting.RECORD)
+    os.replace(temporary, counted.RECORD)
 
 
 if __name__ == "__main__":

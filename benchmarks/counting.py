@@ -22,13 +22,13 @@ import disassembly  # noqa: E402
 import emulator_executor  # noqa: E402
 import plan_checks  # noqa: E402
 import prediction  # noqa: E402
+import roofline  # noqa: E402
 import rung_checks  # noqa: E402
 from ladder.executors.cuda import nvrtc  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
-RECORD = HERE / "counts.json"
-METHOD = 1   # goes up when the way of counting changes
+METHOD = 2   # goes up when the way of counting changes
 BLOCKS = 6   # at most, of a launch, drawn at random
 # Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
@@ -84,7 +84,7 @@ def counted(launch, made):
 
 def launch_bytes(launch, made):
     """Bytes of the arrays that the launch reads or writes, each once: the least that comes from or goes to memory."""
-    return sum(plan_checks.share_of_batch(made, name) for name in launch.buffers)
+    return sum(roofline.buffer_bytes(made, name) for name in launch.buffers)
 
 
 def _run(launch, made, lines):
@@ -123,7 +123,7 @@ def summary(made, counts):
     gpu = prediction.H200
     times = [prediction.seconds_by_resource(gpu, one) for one in launches]
     bounds = {name: sum(max(one.values()) for one in times if max(one, key=one.get) == name) for name in times[0]}
-    issued = [_warps(one) * prediction.issued_per_warp(one) for one in launches]
+    issued = [prediction.warps(one) * prediction.issued_per_warp(one) for one in launches]
     busiest = max(launches, key=lambda one: prediction.seconds(gpu, one))
     loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name)
              for name in ("requests", "sectors", "bytes")}
@@ -131,8 +131,7 @@ def summary(made, counts):
               for name in ("wavefronts", "least")}
     return {
         "launches": len(launches), "megabytes": sum(one["bytes"] for one in launches) / 1e6,
-        "level_2_megabytes": 32e-6 * sum(_warps(one) * (one["per_warp"]["missed"] + one["per_warp"]["global_stores"]["sectors"])
-                                         for one in launches),
+        "level_2_megabytes": sum(prediction.warps(one) * prediction.level_2_bytes(one) for one in launches) / 1e6,
         "sectors": loads["sectors"], "coalesced": loads["bytes"] / (32 * loads["sectors"]),
         "wavefronts": shared["wavefronts"], "conflicts": shared["wavefronts"] - shared["least"],
         "products_of_issued": sum(count * one["body"]["products"] / one["body"]["instructions"]
@@ -144,14 +143,5 @@ def summary(made, counts):
     }
 
 
-def _warps(counts):
-    return counts["blocks"] * math.ceil(counts["threads"] / prediction.WARP)
-
-
 def _total(launches, place, what):
-    return sum(_warps(one) * one["per_warp"][place][what] for one in launches)
-
-
-def read():
-    """The record: {"launches": {key: counts}, "rungs": {rung: summary}}, empty where there is none."""
-    return json.loads(RECORD.read_text()) if RECORD.exists() else {"launches": {}, "rungs": {}}
+    return sum(prediction.warps(one) * one["per_warp"][place][what] for one in launches)

@@ -225,8 +225,7 @@ def dry_run(rungs):
                   f"{made.flop / 1e9:>8.1f}{roofline.plan_bytes(made) / 1e6:>8.0f}{size(needed):>10}"
                   f"{1e6 * seconds:>14.0f}{1e6 * roofline.floor(made.flop, 0, ceilings):>10.0f}"
                   f"{-(-case.images // case.batch) * seconds:>9.2f}")
-    print("predicted for an H200 (4.3 TB/s; 67 TFLOP/s in float32, 494 in TF32, 989 in bfloat16) from each operation's "
-          "FLOP and bytes; nothing here was measured")
+    print(f"predicted for an H200 ({roofline.in_words()}) from each operation's FLOP and bytes; nothing here was measured")
 
 
 def say(text):

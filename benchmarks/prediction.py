@@ -54,6 +54,11 @@ def cache_lines(gpu, resident, shared_bytes):
     return max(1, (gpu.level_1_bytes // resident - shared_bytes - RESERVED_SHARED) // LINE)
 
 
+def warps(counts):
+    """Of a launch, in all its blocks."""
+    return counts["blocks"] * _up(counts["threads"], WARP)
+
+
 def occupancy(gpu, counts):
     """The share of a multiprocessor's warps that can run at once; counts: of a launch (counting.counted)."""
     return counts["resident"][gpu.name] * _up(counts["threads"], WARP) / gpu.warps
@@ -67,27 +72,31 @@ def waves(gpu, counts):
 def issued_per_warp(counts):
     """Instructions: those of the busiest loop as often as its loads were counted, or all of a kernel without a loop."""
     body, warp = counts["body"], counts["per_warp"]
-    for place in ("shared_loads", "global_loads"):
-        if body["is_loop"] and body[place]:
-            return body["instructions"] * max(1, warp[place]["requests"] / body[place])
+    if body["is_loop"] and body["shared_words"]:
+        return body["instructions"] * max(1, warp["shared_loads"]["least"] / body["shared_words"])
+    if body["is_loop"] and body["global_loads"]:
+        return body["instructions"] * max(1, warp["global_loads"]["requests"] / body["global_loads"])
     return body["instructions"]
+
+
+def level_2_bytes(counts):
+    """Of a warp: what level 1 misses or is stored."""
+    return SECTOR * (counts["per_warp"]["missed"] + counts["per_warp"]["global_stores"]["sectors"])
 
 
 def seconds_by_resource(gpu, counts):
     """{resource: seconds that a launch needs of it}; the time is that of the longest."""
-    body, warp = counts["body"], counts["per_warp"]
-    warps = counts["blocks"] * _up(counts["threads"], WARP)
+    warp = counts["per_warp"]
     busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
     wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
     lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
-    from_level_2 = SECTOR * (warp["missed"] + warp["global_stores"]["sectors"])
     rounds = _up(_up(counts["blocks"], gpu.multiprocessors), counts["resident"][gpu.name])
     return {
         "memory": counts["bytes"] / gpu.bytes,
-        "level 2": warps * from_level_2 / gpu.level_2_bytes / gpu.hertz,
+        "level 2": warps(counts) * level_2_bytes(counts) / gpu.level_2_bytes / gpu.hertz,
         "level 1": busiest * (lines + wavefronts) / gpu.hertz,
         "issue": busiest * issued_per_warp(counts) / ISSUED / gpu.hertz,
-        "latency": rounds * _cycles_of_a_warp(counts, warps, body, warp) / gpu.hertz,
+        "latency": rounds * _cycles_of_a_warp(counts) / gpu.hertz,
     }
 
 
@@ -95,17 +104,16 @@ def seconds(gpu, counts):
     return max(seconds_by_resource(gpu, counts).values())
 
 
-def _cycles_of_a_warp(counts, warps, body, warp):
+def _cycles_of_a_warp(counts):
     """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums."""
-    loads, repeats = warp["global_loads"], 1
-    if body["is_loop"] and (body["shared_loads"] or body["global_loads"]):
-        repeats = issued_per_warp(counts) / body["instructions"]
+    body, warp = counts["body"], counts["per_warp"]
+    loads, repeats = warp["global_loads"], issued_per_warp(counts) / body["instructions"]
     sectors = max(loads["sectors"], 1)
-    from_memory = min(1, counts["bytes"] / max(1, warps * SECTOR * warp["missed"]))
+    from_memory = min(1, counts["bytes"] / max(1, warps(counts) * SECTOR * warp["missed"]))
     missed = warp["missed"] / sectors
     cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
-    shared = warp["shared_loads"]["requests"] / max(1, body["shared_loads"]) * SHARED_CYCLES
+    shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
     sums = repeats * body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
     return waits + shared + max(sums, issued_per_warp(counts))
 

@@ -45,17 +45,28 @@ def peak(architecture, size, products):
     products: key of H200. None for an architecture or products that FLOP_PER_CLOCK does not know, or where the driver does not
     tell the clock.
     """
-    known = FLOP_PER_CLOCK.get(architecture, {})
-    per_clock = three_products(known) if products == THREE_PRODUCTS else known.get(products)
+    per_clock = rate(FLOP_PER_CLOCK.get(architecture, {}), products)
     if per_clock is None or not size.hertz:
         return None
     moved = 2 * size.memory_hertz * size.bus_bits / 8 or math.inf   # two transfers in a clock
     return Ceilings(f"{architecture}, {products}", per_clock * size.multiprocessors * size.hertz, moved)
 
 
-def three_products(known):
-    """A third of the rate of TF32; layers too narrow for tensor cores have float32's. known: rates by precision."""
-    return max(known["tf32"] / 3, known["fp32"]) if "tf32" in known else None
+def rate(known, products):
+    """The rate of products, a key of H200, None if it is not known; known: rates by precision.
+
+    Three products of TF32 have a third of its rate, or float32's, which layers too narrow for tensor cores have.
+    """
+    if products != THREE_PRODUCTS:
+        return known.get(products)
+    return max(known["tf32"] / 3, known.get("fp32", 0)) if "tf32" in known else None
+
+
+def in_words():
+    """The ceilings of an H200, for people."""
+    flop = {products: f"{ceilings.flop / 1e12:.0f}" for products, ceilings in H200.items()}
+    return (f"{H200['fp32'].bytes / 1e12} TB/s; {flop['fp32']} TFLOP/s in float32, {flop['tf32']} in TF32, "
+            f"{flop[THREE_PRODUCTS]} in three products of TF32, {flop['bf16']} in bfloat16")
 
 
 def step_bytes(plan, step):
@@ -84,13 +95,6 @@ def step_seconds(plan, step, ceilings):
 def plan_seconds(plan, ceilings):
     """The predicted time of a plan: its steps one after another, without launch overhead."""
     return sum(step_seconds(plan, step, ceilings) for step in plan.steps)
-
-
-def bound_by(plan, ceilings):
-    """'FLOP' or 'bytes': the bound of the steps that take most of the predicted time."""
-    by_flop = sum(step_seconds(plan, step, ceilings) for step in plan.steps
-                  if step.flop / ceilings.flop >= step_bytes(plan, step) / ceilings.bytes)
-    return "FLOP" if by_flop >= plan_seconds(plan, ceilings) / 2 else "bytes"
 
 
 def floor(flop, cold_bytes, ceilings):

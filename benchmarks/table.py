@@ -9,7 +9,6 @@ record of each card. What no record has is "not measured". --check writes nothin
 
 import argparse
 import dataclasses
-import json
 import pathlib
 import sys
 
@@ -22,12 +21,12 @@ from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
-from ladder.rungs import variants  # noqa: E402
+from ladder.rungs import counted, variants  # noqa: E402
 from ladder.training import plan  # noqa: E402
 from sections import race_name  # noqa: E402
 
 BEGIN, END = "<!-- table: made by benchmarks/table.py -->", "<!-- end of table -->"
-CASE, COUNTS = HEADLINES[0], HERE / "counts.json"
+CASE = HEADLINES[0]
 HEAD = ("rung", "what it adds", "launches", "GFLOP", "MB", "floor us", "predicted us", "bound by", "median us (spread)", "MHz",
         "TFLOP/s", "% of ceiling", "% of PyTorch", "x rung below", "error / tolerance")
 COUNTED_HEAD = ("rung", "predicted us", "sectors used", "level 2 MB", "wavefronts", "bank conflicts", "multiply",
@@ -72,13 +71,13 @@ def with_table(text, made, marker=BEGIN):
 
 def table(record):
     """The table in Markdown, a note on the measurement, and the tables of other networks and multipliers in the record."""
-    rows, counted = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
-    counts = read_counts()
+    rows, counted_rows = [HEAD, tuple("---" for _ in HEAD)], [COUNTED_HEAD, tuple("---" for _ in COUNTED_HEAD)]
+    counts = counted.read()["rungs"]
     for variant in documented_rungs():
         measured = results.row(record, CASE, variant), row_below(record, variant)
         rows.append(row(variant, step_plan(variant, CASE.batch), counts.get(variant), measured, record))
-        counted.append(counted_row(variant, counts.get(variant)))
-    return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted), "", *others(record), *multiplied(record)])
+        counted_rows.append(counted_row(variant, counts.get(variant)))
+    return "\n".join([*markdown(rows), "", note(record), "", *markdown(counted_rows), "", *others(record), *multiplied(record)])
 
 
 def row_below(record, variant):
@@ -91,11 +90,6 @@ def row_below(record, variant):
 def documented_rungs():
     """The project's GPU rungs, without the user's own."""
     return [name for name in gpu_rungs() if variants.VARIANTS[name].role != "own"]
-
-
-def read_counts():
-    """{rung: its row in counts.json}."""
-    return json.loads(COUNTS.read_text())["rungs"]
 
 
 def counted_row(variant, counts):
@@ -215,12 +209,9 @@ def row(variant, made, counts, measured, record):
 
 def measured_cells(variant, made, measured, below, record):
     seconds, ceilings = measured["median_us"] / 1e6, results.result(record, "ceilings")
-    measured_ceilings = results.result(record, "PyTorch's ceilings") or {}   # of tensor cores
-    if "tf32" in measured_ceilings:
-        measured_ceilings = {**measured_ceilings, roofline.THREE_PRODUCTS: measured_ceilings["tf32"] / 3}
-    if ceilings:
-        measured_ceilings = {**measured_ceilings, "fp32": ceilings["fp32_flop_per_second"]}
-    ceiling = measured_ceilings.get(products(variant))
+    on_tensor_cores = results.result(record, "PyTorch's ceilings") or {}
+    ceiling = roofline.rate({**on_tensor_cores, **({"fp32": ceilings["fp32_flop_per_second"]} if ceilings else {})},
+                            products(variant))
     return (
         spread(measured), f"{measured['mhz']:.0f}", f"{made.flop / seconds / 1e12:.1f}",
         f"{100 * made.flop / seconds / ceiling:.0f}" if ceiling else NOT_MEASURED,
@@ -229,14 +220,9 @@ def measured_cells(variant, made, measured, below, record):
     )
 
 
-def per_second(name):
-    return f"{roofline.H200[name].flop / 1e12:.0f}"
-
-
 def note(record):
-    text = (f"One training step of {CASE.batch} images with Adam. Floors are for an H200 (4.3 TB/s; {per_second('fp32')} "
-            f"TFLOP/s in float32, {per_second('tf32')} in TF32, {per_second(roofline.THREE_PRODUCTS)} in three products of "
-            f"TF32, {per_second('bf16')} in bfloat16), and predictions, made from what was counted without a GPU. ")
+    text = (f"One training step of {CASE.batch} images with Adam. Floors are for an H200 ({roofline.in_words()}), and so are "
+            "predictions, made from what was counted without a GPU. ")
     if not record:
         return text + "These rungs have not been measured on a GPU yet."
     return text + f"Measured {record['made'][:10]} on {record['machine']['device']}."

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import count  # noqa: E402
 import counting  # noqa: E402
 import prediction  # noqa: E402
-from ladder.rungs import variants  # noqa: E402
+from ladder.rungs import counted, variants  # noqa: E402
 from table import NOT_COUNTED, markdown, percent  # noqa: E402
 
 PAGE = ROOT / "docs" / "climb.md"
@@ -46,7 +46,7 @@ HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue"
 
 def page():
     """The text of docs/climb.md with its generated parts as they should be."""
-    record = counting.read()
+    record = counted.read()
     makers = {"lines": lines, "counts": lambda rung: counts(rung, record)}
     return re.sub(r"(<!-- (lines|counts): (\w+) -->\n).*?(<!-- end -->)",
                   lambda found: found[1] + makers[found[2]](found[3]) + found[4], PAGE.read_text(), flags=re.S)

@@ -695,12 +695,17 @@ def test_advance():
     assert state.tolist() == [5, 192, 3]
 
 
+def dataset(darkest, dtype):
+    """(images, an order of them, scale and offset by channel)."""
+    images = np.random.default_rng(0).integers(darkest, 256, (11, 5, 7, 3)).astype(dtype)
+    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    return images, np.random.default_rng(1).permutation(11), scale, offset
+
+
 @pytest.mark.parametrize("flip", [0, 1])
 @pytest.mark.parametrize("name, dtype", [("load_batch_uint8", np.uint8), ("load_batch_float32", np.float32)])
 def test_load_batch_is_what_numpy_gathers_to_the_last_bit(name, dtype, flip):
-    images = np.random.default_rng(0).integers(0, 256, (11, 5, 7, 3)).astype(dtype)
-    permutation = np.random.default_rng(1).permutation(11)
-    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    images, permutation, scale, offset = dataset(0, dtype)
     x = poisoned((4, 5, 7, 3))
     run("load_batch.cu", name, images, permutation, counters(9, 5), scale, offset, x, *x.shape, flip, count=x.size)
     gathered = images[permutation[5:9]][:, :, ::-1 if flip else 1]
@@ -720,9 +725,7 @@ def test_draw_augmentation(batch, seed, at_step, crop, flip):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_load_augmented_batch_is_what_numpy_gathers_to_the_last_bit(dtype):
-    images = np.random.default_rng(0).integers(1, 256, (11, 5, 7, 3)).astype(dtype)
-    permutation = np.random.default_rng(1).permutation(11)
-    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    images, permutation, scale, offset = dataset(1, dtype)
     augmentation = np.array([[0, 0, 0], [0, 0, 1], [1, -2, 0], [-2, 1, 1], [3, 4, 1], [-5, 0, 0], [0, 7, 1], [5, -1, 0]],
                             np.int32)
     x = poisoned((8, 5, 7, 3))
@@ -741,9 +744,7 @@ def test_draw_jitter(batch, seed, at_step, tangent, colour, channels):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_load_jittered_batch_is_the_definition_to_the_last_bit(dtype):
-    images = np.random.default_rng(0).integers(1, 256, (11, 5, 7, 3)).astype(dtype)
-    permutation = np.random.default_rng(1).permutation(11)
-    scale, offset = np.array([1 / 255, 0.3, 1], np.float32), np.array([0.1, -2, 0], np.float32)
+    images, permutation, scale, offset = dataset(1, dtype)
     augmentation = np.array([[0, 0, 0], [0, 0, 1], [1, -2, 0], [-2, 1, 1], [3, 4, 1], [-5, 0, 0], [0, 9, 1], [5, -1, 0]],
                             np.int32)
     jitter = references.jitter(4, 5, 8, 3, 0.4, 0.5)

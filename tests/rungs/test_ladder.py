@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
 RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
-ON_TENSOR_CORES = [rung for rung in RUNGS if VARIANTS[rung].oldest >= 80]   # slow in the emulator
+ON_TENSOR_CORES = [rung for rung in RUNGS if VARIANTS[rung].on_tensor_cores]   # slow in the emulator
 LADDER = [rung for rung in ("gpu_basic", "gpu_opt_v1", "gpu_opt_v2") if rung in VARIANTS]   # each with fewer launches and bytes
 NETWORK = networks.build("autoencoder")
 NETWORKS = {"autoencoder": NETWORK, **zoo.NETWORKS}

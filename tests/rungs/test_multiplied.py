@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 # Those of tensor cores launch gpu_gemm's kernels for such products: tests/kernels/test_gpu_3xtf32.py.
 GPU_RUNGS = [name for name, variant in VARIANTS.items()
-             if variant.executor == "cuda" and variant.role != "lesson" and variant.oldest < 80]
+             if variant.executor == "cuda" and variant.role != "lesson" and not variant.on_tensor_cores]
 RUNGS = ["cpu", "cpu_sequential", *GPU_RUNGS]
 TABLE = Table("random", references.random_table(7))   # asymmetric: the operands' order matters
 ALL = [*MULTIPLIERS.values(), *FORMATS.values(), TABLE]

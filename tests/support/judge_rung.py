@@ -22,7 +22,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/s
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import count
-import counting
 import cuda_emulator
 import disassembly
 import emulator_executor
@@ -33,7 +32,7 @@ from ladder.errors import UserError, excerpt, one_line
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import variants
+from ladder.rungs import counted, variants
 from ladder.training import parity, plan
 
 import numpy as np   # isort: skip (after ladder)
@@ -165,7 +164,7 @@ def counts(rung):
         return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
     if not count.is_countable(rung):
         return Verdict(True, "counts", "not made: the model of docs/prediction.md has no rate of tensor cores yet")
-    known = counting.read()["launches"]
+    known = counted.read()["launches"]
     _, found, row = count.of_rung(rung, known)
     text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")
     if (below := variants.VARIANTS[rung].below) is None:
@@ -173,7 +172,7 @@ def counts(rung):
     _, _, other = count.of_rung(below, known | found)
     ratio = other["microseconds"] / row["microseconds"]
     kind = "as fast by counts" if abs(ratio - 1) < SAME else "faster by counts" if ratio > 1 else "slower by counts"
-    return Verdict(True, kind, f"{text}; {below} {other['microseconds']:.0f} us, {ratio:.2f} times as long")
+    return Verdict(True, kind, f"{text}: {ratio:.2f} times as fast as {below}, {other['microseconds']:.0f} us")
 
 
 @functools.cache

@@ -142,15 +142,12 @@ class _Done:
 
 def touched_bytes(plan):
     """Bytes of the arrays that the launches read or write, each counted once a launch; of a dataset, a batch of it."""
-    return sum(share_of_batch(plan, name) for launch in launches(plan) for name in launch.buffers)
+    def share(buffer):
+        if buffer.kind == "dataset":
+            return buffer.bytes * plan.batch // buffer.shape[0]
+        return 0 if buffer.kind == "control" else buffer.bytes
 
-
-def share_of_batch(plan, name):
-    """Bytes of a buffer that a batch touches."""
-    buffer = plan.buffers[name]
-    if buffer.kind == "dataset":
-        return buffer.bytes * plan.batch // buffer.shape[0]
-    return 0 if buffer.kind == "control" else buffer.bytes
+    return sum(share(plan.buffers[name]) for launch in launches(plan) for name in launch.buffers)
 
 
 def _three(sizes):

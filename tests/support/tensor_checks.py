@@ -13,13 +13,15 @@ from compiled import compiled
 from cuda_emulator import KERNELS
 from kernel_checks import normal, poisoned
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
+from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_3xtf32, gpu_opt_v1
+from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1
 from rung_checks import Convolution, convolution_launches, launches_of, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
-# (batch, height, width, channels, filters, kernel, padding), stride: every tile, ends of tiles within a fragment
+# (batch, height, width, channels, filters, kernel, padding), stride: every tile, ends of tiles within a fragment; not those
+# of the tests of gpu_opt_v1 and gpu_gemm, which end elsewhere in their tiles and have fewer filters than tensor cores multiply
 CONVOLUTIONS = [
     ((1, 1, 1, 1, 9, 1, 0), 1),
     ((2, 7, 9, 3, 10, 3, 1), 2),
@@ -89,6 +91,46 @@ def check_rounded(launches, shape, stride, name, rounded):
         assert np.abs(found - value).max() <= 1e-5 * np.abs(value).max()
 
 
+class RoundedOperands:
+    """Tests of a rung of gpu_opt_v1's convolution kernels on tensor cores with rounded operands; its test file has a subclass.
+
+    rung: its module; name: the multiplier that its products are of; rounded: the operands of it; others: multipliers whose
+    products are those of gpu_gemm; instruction, by_matrices: as check_compiled.
+    """
+
+    others, by_matrices = (), False
+
+    @pytest.mark.usefixtures("sums")
+    @pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
+    def test_products_are_those_of_rounded_operands(self, shape, stride):
+        check_rounded(self.rung.LAUNCHES, shape, stride, self.name, self.rounded)
+
+    @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
+    def test_products_in_large_tiles(self, shape, stride):
+        check_rounded({operation: in_large_tiles(operation) for operation in gpu_3xtf32.TILES}, shape, stride, self.name,
+                      self.rounded)
+
+    def test_other_products_are_launched_as_gpu_gemm_does(self):
+        shape = (2, 6, 6, 16, 16, 3, 1)
+        for name in self.others:
+            assert same_launches(self.rung, gpu_gemm, shape, name), name
+        assert not same_launches(self.rung, gpu_gemm, shape, self.name)
+
+    @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_every_gpu_from_sm_80_on_can_run_it_as_the_rung_claims(self, architecture):
+        compiled = [one for one in self._compiled() if one[2] == architecture]
+        assert compiled
+        for source, defines, _ in compiled:
+            check_compiled(source, defines, architecture, self.instruction, products=1, by_matrices=self.by_matrices)
+
+    def test_every_file_is_launched(self):
+        assert {source for source, _, _ in self._compiled()} == set(FILES)
+
+    def _compiled(self):
+        return compiled_launches(self.rung.__name__.rpartition(".")[2], self.rung.LAUNCHES, self.name)
+
+
 def same_launches(one, other, shape, name):
     """Whether two rungs compile a forward convolution in the same way with a multiplier."""
     conv = Convolution(shape, lambda *size, seed=0: poisoned(size))
@@ -121,7 +163,7 @@ def check_compiled(source, defines, architecture, instruction, products, by_matr
     down, across = sizes["WARP_M"] // 16, sizes["WARP_N"] // 8
     pairs = down * across
     for name, resources in made.kernels.items():
-        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {name}"
         assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
     assert made.ptx.count(f"mma.sync.aligned.{instruction}") == pairs * products
     assert made.ptx.count("mma.sync") == pairs * products

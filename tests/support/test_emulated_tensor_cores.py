@@ -195,15 +195,22 @@ def test_conversions_round_to_the_nearest_and_tf32_leaves_its_low_bits_undefined
 
 
 HEAD = '#include "common/shared_memory.cuh"\n#include "common/tensor_cores.cuh"\nextern "C" __global__ void kernel'
-PLANTED = {
-    "rows not aligned": ("misaligned access", """(const unsigned short* x, unsigned* y) {
-    __shared__ __align__(16) unsigned short held[512];
-    for (int i = threadIdx.x; i < 512; i += 32) held[i] = x[i];
+
+
+def reading(held, pitch):
+    """A kernel whose lanes name rows `pitch` apart in `held` 16-bit numbers of shared memory."""
+    return """(const unsigned short* x, unsigned* y) {
+    __shared__ __align__(16) unsigned short held[HELD];
+    for (int i = threadIdx.x; i < HELD; i += 32) held[i] = x[i];
     __syncthreads();
     unsigned to[4];
-    ldmatrix(to, held + 9 * threadIdx.x);  // HERE
+    ldmatrix(to, held + PITCH * threadIdx.x);  // HERE
     y[threadIdx.x] = to[0];
-}"""),
+}""".replace("HELD", str(held)).replace("PITCH", str(pitch))
+
+
+PLANTED = {
+    "rows not aligned": ("misaligned access", reading(512, 9)),
     "rows from global memory": ("bad ldmatrix", """(const unsigned short* x, unsigned* y) {
     unsigned to[4];
     ldmatrix(to, x + 8 * threadIdx.x);  // HERE
@@ -216,14 +223,7 @@ PLANTED = {
     ldmatrix(to, held + 8 * threadIdx.x);
     y[threadIdx.x] = to[0];
 }"""),
-    "a row past the array": ("shared memory overflow", """(const unsigned short* x, unsigned* y) {
-    __shared__ __align__(16) unsigned short held[248];
-    for (int i = threadIdx.x; i < 248; i += 32) held[i] = x[i];
-    __syncthreads();
-    unsigned to[4];
-    ldmatrix(to, held + 8 * threadIdx.x);  // HERE
-    y[threadIdx.x] = to[0];
-}"""),
+    "a row past the array": ("shared memory overflow", reading(248, 8)),
     "half of the warp": ("divergent warp operation", """(const unsigned short* x, unsigned* y) {
     float c[4] = {};
     unsigned a[4] = {x[threadIdx.x]}, b[2] = {};

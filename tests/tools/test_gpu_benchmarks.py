@@ -12,6 +12,7 @@ from ladder.errors import UserError
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
+from ladder.rungs import variants
 from ladder.sources import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -52,10 +53,8 @@ def test_a_steps_bytes_are_its_inputs_and_outputs_once():
 
 def test_the_prediction_is_the_longer_of_both_times():
     made = table.step_plan("gpu_basic", 8)
-    for ceilings, bound in ((roofline.Ceilings("", 1, 1e30), "FLOP"), (roofline.Ceilings("", 1e30, 1), "bytes")):
-        seconds = roofline.plan_seconds(made, ceilings)
-        assert roofline.bound_by(made, ceilings) == bound
-        assert seconds == pytest.approx(made.flop if bound == "FLOP" else roofline.plan_bytes(made))
+    assert roofline.plan_seconds(made, roofline.Ceilings("", 1, 1e30)) == pytest.approx(made.flop)
+    assert roofline.plan_seconds(made, roofline.Ceilings("", 1e30, 1)) == pytest.approx(roofline.plan_bytes(made))
 
 
 @pytest.mark.parametrize("seconds, refused", [(1.0, False), (0.95, False), (0.85, True)])
@@ -84,6 +83,14 @@ def test_the_peak_of_a_rung_is_that_of_the_instructions_of_its_products():
     assert found["sm_90"]["3xtf32"].flop == pytest.approx(found["sm_90"]["tf32"].flop / 3)
     assert found["sm_86"]["3xtf32"].flop == found["sm_86"]["fp32"].flop   # what stays on the float32 units is faster there
     assert found["sm_75"]["3xtf32"] is found["sm_75"]["bf16"] is None
+    assert roofline.rate({"tf32": 30.0}, "3xtf32") == 10 and roofline.rate({"tf32": 30.0, "fp32": 13.0}, "3xtf32") == 13
+
+
+@pytest.mark.parametrize("below, products", [("gpu_gemm", "fp32"), ("gpu_3xtf32", "3xtf32"), ("gpu_bf16", "bf16")])
+def test_an_own_rung_makes_its_products_as_the_one_below(monkeypatch, below, products):
+    own = dataclasses.replace(variants.VARIANTS[below], below=below, role="own")
+    monkeypatch.setitem(variants.VARIANTS, "mine", own)
+    assert cases.products("mine") == products
 
 
 def test_what_is_not_known_of_a_gpu_sets_no_limit():

@@ -99,6 +99,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
 
 @pytest.mark.parametrize("key, value, words", [
     ("batch_sise", 32, "no key 'batch_sise'; did you mean batch_size?"),
+    ("strategy", "tpee", "config: there is no key 'strategy'; it is a key of search: search={strategy: ...}"),
+    ("network", "mynet.yaml", "config: network: cannot read mynet.yaml: No such file or directory"),
     ("optimizer", "addam", "optimizer is 'addam', but must be sgd, momentum, rmsprop or adam; did you mean adam?"),
     ("batch_size", 0, "batch_size is 0, but must be a whole number at least 1"),
     ("batch_size", -3, "batch_size is -3"), ("batch_size", 1.5, "batch_size is 1.5"),
@@ -163,6 +165,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("augment_rotate", 46, "augment_rotate is 46, but must be a number at least 0 and at most 45"),
     ("augment_colour", 1, "augment_colour is 1, but must be a number at least 0 and below 1"),
     ("head_units", 0, "head_units is 0, but must be a whole number at least 1"),
+    ("freeze_encoder", True, "config: freeze_encoder is true, but autoencoder has no head that could be trained alone; set "
+     "network to autoencoder_classifier, or freeze_encoder to false"),
     ("freeze_encoder", "maybe", "freeze_encoder is 'maybe', but must be true or false"),
     ("input_noise", 1, "input_noise is 1, but must be a number at least 0 and below 1"),
     ("input_noise", -0.1, "input_noise is -0.1, but must be"),

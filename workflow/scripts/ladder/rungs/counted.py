@@ -11,9 +11,12 @@ RECORD = ROOT / "benchmarks/counts.json"
 CASE = "autoencoder", 64   # network and batch of the step
 
 
+def read():
+    """{"launches": {key: counts}, "rungs": {rung: summary}} as benchmarks/counting.py makes them; empty without the record."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {"launches": {}, "rungs": {}}
+
+
 def predictions():
     """{rung: [predicted microseconds on an H200, what bounds it]}, {} without the record."""
-    if not RECORD.exists():
-        return {}
-    rows = json.loads(RECORD.read_text())["rungs"]
+    rows = read()["rungs"]
     return {rung: [round(row["microseconds"], 1), row["bound_by"]] for rung, row in rows.items()}

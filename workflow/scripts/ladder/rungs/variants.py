@@ -21,7 +21,8 @@ from ladder.files import read
 from ladder.machine import driver
 from ladder.sources import ROOT
 
-OLDEST_GPU = 75   # compute capability 7.5: sm_75
+OLDEST_GPU = 75     # compute capability 7.5: sm_75
+TENSOR_CORES = 80   # from which on tensor cores multiply TF32 and bfloat16
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
 DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16"}   # by precision
 RECORD = "parity.json"   # in results/
@@ -44,6 +45,10 @@ class Variant:
     oldest: int = OLDEST_GPU
     precision: str = "float32"
 
+    @property
+    def on_tensor_cores(self):
+        return self.oldest >= TENSOR_CORES
+
 
 VARIANTS = {
     "cpu": Variant("numpy", "im2col and BLAS on blocks of images that fit the cache, one block per thread; ReLU and pooling "
@@ -63,11 +68,11 @@ VARIANTS = {
     "gpu_gemm": Variant("cuda", "convolution as implicit GEMM for any kernel size, stride and padding, up to 128x128 tiles "
                                 "with 8x8 of them per thread", below="gpu_opt_v1"),
     "gpu_3xtf32": Variant("cuda", "products on tensor cores: three of TF32 operands for one of float32", below="gpu_gemm",
-                          oldest=80),
-    "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32", oldest=80,
-                        precision="tf32"),
+                          oldest=TENSOR_CORES),
+    "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
+                        oldest=TENSOR_CORES, precision="tf32"),
     "gpu_bf16": Variant("cuda", "bfloat16 operands, 2 bytes each in shared memory, read as matrices (ldmatrix), for precision "
-                                "bfloat16", below="gpu_tf32", oldest=80, precision="bfloat16"),
+                                "bfloat16", below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
 }
 
 

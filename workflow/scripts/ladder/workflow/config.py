@@ -45,7 +45,7 @@ def load(raw):
     properties = load_schema()["properties"]
     for key in raw:
         if key not in properties:
-            raise UserError(f"config: there is no key {excerpt(str(key))}{nearest(key, properties)}")
+            raise UserError(f"config: there is no key {excerpt(str(key))}{_section_of(key) or nearest(key, properties)}")
         _check_size(key, raw[key])
     for key, rule in properties.items():
         if key not in raw:
@@ -78,6 +78,12 @@ def check_overrides(overridden):
         rule = load_schema()["properties"].get(key, {})
         if value == {} and rule and rule.get("type") != "object":
             raise UserError(f"config: {key} is {{}}, but must be {describe(rule)}")
+
+
+def _section_of(key):
+    """'; it is a key of search: search={strategy: ...}' for a key of a section, '' for another."""
+    found = (name for name, rule in load_schema()["properties"].items() if key in rule.get("properties", {}))
+    return next((f"; it is a key of {name}: {name}={{{key}: ...}}" for name in found), "")
 
 
 def _check_size(key, value):
@@ -330,6 +336,9 @@ def _check_training(config):
     if training != "patches" and not network.trains:
         raise UserError(f"config: training is {training}, but {network.name} is fitted to patches alone; set training to "
                         "patches")
+    if config["freeze_encoder"] and config["network"] not in networks.HEADED:
+        raise UserError(f"config: freeze_encoder is true, but {network.name} has no head that could be trained alone; set "
+                        f"network to {' or '.join(networks.HEADED)}, or freeze_encoder to false")
     key = "epochs" if config["steps"] == "none" else "steps"
     if training == "patches_then_gradient" and not config[key]:
         raise UserError(f"config: {key} is 0, but training is {training}; set training to patches to train only the decoder")

@@ -64,7 +64,10 @@ def params(path, image, classes):
 
     image: (H, W, C); classes: of the data set. Raises UserError with the file, the line, and the nearest right value.
     """
-    text = files.read(path, MOST_BYTES)
+    try:
+        text = files.read(path, MOST_BYTES)
+    except UserError as error:
+        raise UserError(f"config: network: {error}") from error
     return {"network": pathlib.Path(path).name, "table": _table(files.shown(path), text, tuple(image), classes)}
 
 

@@ -319,12 +319,17 @@ def test_a_press_on_a_name_of_the_map_shows_that_class_on_its_own(chromium, open
     assert after[second] == before[second], "all are there again"
 
 
-def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium, tmp_path):
-    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
-    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
+@pytest.fixture
+def live_page(chromium, tmp_path):
     page = tmp_path / "live.html"
     page.write_text(live.page())
     chromium.open(page)
+
+
+@pytest.mark.usefixtures("live_page")
+def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium):
+    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
+    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
     show = "(state => { globalThis.fetch = async () => ({json: async () => state}); return look(); })"
     chromium.value(f"{show}({json.dumps(state)})")
     focus(chromium)
@@ -338,11 +343,9 @@ def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium, tm
     assert chromium.value("document.querySelectorAll('.stage canvas').length") == 1
 
 
-def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium, tmp_path):
+@pytest.mark.usefixtures("live_page")
+def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium):
     steps = list(range(1, 41))
-    page = tmp_path / "live.html"
-    page.write_text(live.page())
-    chromium.open(page)
     draw = "(chart => draw(chart))"
     chromium.value(f"{draw}({json.dumps(live._chart(steps, [1 / step for step in steps], live.NO_CURVE))})")
     focus(chromium)

@@ -231,14 +231,9 @@ class Planned:
 
 
 def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):
-    text = """\
-loss: mse
-features: norm
-layers:
-  - {layer: conv, kind: conv2d, filters: 4}
-  - {layer: norm, kind: batchnorm}
-  - {layer: out, kind: conv2d, filters: channels}
-"""
-    assert weights.file_name(read(text)) == "weights.safetensors"
-    plain = text.replace("  - {layer: norm, kind: batchnorm}\n", "").replace("norm", "conv")
-    assert weights.file_name(read(plain)) == "weights.bin"
+    first, norm, last = ({"layer": "conv", "kind": "conv2d", "filters": 4}, {"layer": "norm", "kind": "batchnorm"},
+                         {"layer": "out", "kind": "conv2d", "filters": "channels"})
+    normed = {"loss": "mse", "features": "norm", "layers": [first, norm, last]}
+    assert weights.file_name(read(yaml.safe_dump(normed))) == "weights.safetensors"
+    plain = {"loss": "mse", "features": "conv", "layers": [first, last]}
+    assert weights.file_name(read(yaml.safe_dump(plain))) == "weights.bin"

@@ -144,8 +144,9 @@ def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
         "train_reference"}
 
 
-def test_targets_are_part_of_the_reports_version_alone(settings):
+def test_targets_and_figures_are_part_of_the_reports_version_alone(settings):
     assert changed(settings, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
+    assert changed(settings, figures=True) == {"report"}
 
 
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):

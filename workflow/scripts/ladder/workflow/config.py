@@ -18,6 +18,7 @@ from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network import networks
+from ladder.pages import paper
 from ladder.progress import size
 from ladder.rungs import variants
 from ladder.store import targets
@@ -310,6 +311,8 @@ def _check_together(config):
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    if config["figures"] and paper.missing():
+        raise UserError(f"config: {paper.missing()}")
     _check_targets(config)
     _check_training(config)
     _check_features(config)

@@ -167,7 +167,7 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets", "figures") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}

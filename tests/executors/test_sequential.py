@@ -274,6 +274,25 @@ def test_position_norm_is_its_definition_and_its_gradient_is_a_finite_difference
     assert_gradient(dx, lambda: references.position_norm(x, 0.01)[0], x, dy)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 4), (3, 1, 5, 1)], ids=str)
+def test_attention_is_its_definition_and_its_gradient_is_a_finite_difference(shape):
+    images, height, width, channels = shape
+    x, dy = normal(images, height, width, 3 * channels), normal(*shape, seed=1)
+    y, weights, dx = np.full(shape, np.nan), np.full((images, *2 * (height * width,)), np.nan), np.full_like(x, np.nan)
+    OPERATIONS["attention_forward"](x, y, weights)
+    for got, expected in zip((y, weights), references.attention(x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    OPERATIONS["attention_backward"](x, weights, dy, dx)
+    assert_gradient(dx, lambda: references.attention(x)[0], x, dy)
+
+
+def test_attention_of_large_scores_does_not_overflow():
+    x = 1000 * normal(1, 2, 3, 6)
+    y, weights = np.full((1, 2, 3, 2), np.nan), np.full((1, 6, 6), np.nan)
+    OPERATIONS["attention_forward"](x, y, weights)
+    np.testing.assert_allclose(y, references.attention(x)[0], rtol=1e-12)
+
+
 def test_local_contrast_is_its_definition():
     image, x = normal(2, 6, 5, 3), normal(2, 4, 3, 7, seed=1)
     y = np.full_like(x, np.nan)
@@ -535,6 +554,7 @@ def test_nan_is_not_lost():
 
 ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
     layers.conv2d("conv1", 4, bias=False), layers.batchnorm("bn"), layers.relu("relu1"),
+    layers.conv2d("parts", 12, 1, 0), layers.attention("attention"),
     layers.lrn("lrn", size=3, alpha=0.5, k=1.0), layers.position_norm("lengths"), layers.maxpool2d("pool", 3, 2, 1),
     layers.pad("padded", 1),
     layers.conv2d("conv2", 3, padding=0), layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
@@ -655,5 +675,5 @@ def test_every_kind_of_work_is_counted():
     step.loss()
     assert set(step.executor.seconds) == {
         "input", "convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling",
-        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "loss",
+        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "attention", "loss",
         "update"}

@@ -541,6 +541,62 @@ def test_position_norm(shape):
     assert (np.abs(dx - wanted) <= bound + 1e-8).all()
 
 
+def split(x):
+    """Queries, keys, values (N, pixels, channels) of attention's input, in float64."""
+    return np.split(x.astype(float).reshape(len(x), -1, x.shape[3]), 3, axis=2)
+
+
+# Pixels beyond a block of rows; channels whose root is exact, so that scores of integers are too, and others.
+ATTENTION = [(1, 1, 1, 1), (2, 3, 5, 4), (3, 2, 2, 3), (1, 7, 5, 1)]
+
+
+@pytest.mark.parametrize("shape", ATTENTION, ids=str)
+@pytest.mark.parametrize("values", [integers, normal])
+def test_attention(shape, values):
+    batch, height, width, channels = shape
+    pixels = height * width
+    x = values(batch, height, width, 3 * channels)
+    y, weights = poisoned(shape), poisoned((batch, pixels, pixels))
+    step("attention_forward", {"x": x}, {"y": y, "weights": weights})
+    wanted, wanted_weights = references.attention(x)
+    query, key, value = split(x)
+    scores = np.abs(query) @ np.abs(key).transpose(0, 2, 1) * channels ** -0.5
+    exact = values is integers and channels in (1, 4)
+    error = 0 if exact else 2 * gamma(channels + 4) * scores.max(axis=2, keepdims=True)
+    relative = error + gamma(pixels + 6)   # 2 for expf, in a term and in the sum
+    assert (np.abs(weights - wanted_weights) <= relative * wanted_weights + 1e-38).all()
+    bound = (relative + gamma(pixels)) * wanted_weights @ np.abs(value)
+    assert (np.abs(y - wanted).reshape(bound.shape) <= bound).all()
+
+
+@pytest.mark.parametrize("shape", ATTENTION, ids=str)
+def test_attention_backward(shape):
+    batch, height, width, channels = shape
+    pixels = height * width
+    x, dy = normal(batch, height, width, 3 * channels), normal(*shape, seed=1)
+    dx, weights = poisoned(x.shape), references.attention(x)[1].astype(np.float32)
+    step("attention_backward", {"x": x, "weights": weights, "dy": dy}, {"dx": dx})
+    wide = x.astype(float)
+    wanted = split(references.gradient(lambda: references.attention(wide)[0], wide, dy))
+    (query, key, value), passed = map(np.abs, split(x)), np.abs(dy.astype(float)).reshape(batch, pixels, channels)
+    of_weights = passed @ value.transpose(0, 2, 1)
+    scores = weights * (of_weights + (weights * of_weights).sum(axis=2, keepdims=True)) * channels ** -0.5
+    across = weights.transpose(0, 2, 1), scores.transpose(0, 2, 1)
+    bounds = scores @ key, across[1] @ query, across[0] @ passed
+    for found, expected, bound in zip(split(dx), wanted, bounds, strict=True):
+        assert (np.abs(found - expected) <= gamma(channels + 2 * pixels + 8) * bound + 1e-8).all()
+
+
+@pytest.mark.parametrize("size", [200, -200])   # exp(200) is infinite, exp(-200) is 0
+def test_attention_of_large_scores(size):
+    keys = size + normal(6)
+    keys[1] += 100   # so is exp(100)
+    x = np.stack([np.ones(6, np.float32), keys, normal(6, seed=1)], axis=1).reshape(1, 2, 3, 3)
+    y, weights = poisoned((1, 2, 3, 1)), poisoned((1, 6, 6))
+    step("attention_forward", {"x": x}, {"y": y, "weights": weights})
+    np.testing.assert_allclose(y, references.attention(x)[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("image, kernel, values", [((1, 1, 1, 1), 1, 1), ((2, 9, 7, 3), 6, 5), ((3, 5, 19, 1), 2, 9)], ids=str)
 def test_local_contrast(image, kernel, values):
     batch, height, width, _ = image
@@ -586,6 +642,7 @@ SPREADS = {
                     {"size": 3, "alpha": 1.0, "beta": 1.0, "k": 1.0}),
     "position_norm_forward": (lambda x: x + x.sum(axis=3, keepdims=True), {}, {"norms": poisoned((2, 6, 5))},
                               {"epsilon": 0.01}),
+    "attention_forward": (lambda x: references.attention(x)[0], {}, {"weights": poisoned((2, 30, 30))}, {}),
     "local_contrast_forward": (lambda x: x, {"image": normal(2, 7, 6, 1)}, {}, {"kernel": 2, "epsilon": 0.01}),
     "soft_threshold_forward": (lambda x: np.concatenate((x, x), axis=3), {}, {}, {"threshold": 0.25}),
     "batchnorm_forward": (lambda x: x + x.sum(axis=(0, 1, 2)), {"weight": normal(3), "bias": normal(3)},

@@ -171,6 +171,16 @@ def position_norm(x, epsilon):
     return x / norms[..., None], norms
 
 
+def attention(x):
+    """(y, weights): x has queries, keys and values of as many channels; weights (N, pixels, pixels), y their sums of values."""
+    images, height, width, channels = x.shape
+    query, key, value = np.split(x.astype(np.float64).reshape(images, height * width, channels), 3, axis=2)
+    scores = np.einsum("npc,nqc->npq", query, key) / np.sqrt(channels / 3)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    return np.einsum("npq,nqc->npc", weights, value).reshape(images, height, width, channels // 3), weights
+
+
 def local_contrast(x, image, kernel, epsilon):
     """x over the root of variance plus epsilon of each of its pixels' windows in `image`."""
     y = x.astype(np.float64)

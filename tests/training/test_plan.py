@@ -159,6 +159,26 @@ def test_the_cpu_rung_stores_no_map_of_a_code_of_winners():
     assert max(buffer.bytes for buffer in several.buffers.values()) == maps
 
 
+ATTENTIVE = networks.build("autoencoder", (16, 12, 3), filters=(5, 4), attentive=True)   # of 12 pixels, 4 channels each
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential", "gpu_basic", "gpu_opt_v2"])
+def test_attention_keeps_its_weights_and_counts_two_products_forward_and_four_backward(variant):
+    made = training_plan(ATTENTIVE, variant=variant, batch=10)
+    assert made.buffers["attention.weights"].bytes == 4 * 10 * 12 * 12
+    assert {step.operation: (step.flop, step.work) for step in made.steps if step.operation.startswith("attention")} == {
+        "attention_forward": (10 * 2 * 2 * 12 * 12 * 4, "attention"),
+        "attention_backward": (10 * 4 * 2 * 12 * 12 * 4, "attention")}
+
+
+def test_attention_over_more_pixels_than_a_kernel_can_index_is_refused():
+    network = networks.resolve("wide", (128, 128, 3), (layers.conv2d("parts", 9), layers.attention("all")), "all", "mse")
+    with pytest.raises(UserError, match="^batch_size 8 gives all.weights more numbers than gpu_basic can index; set batch_size "
+                                        "to 7 or less$"):
+        training_plan(network, variant="gpu_basic", batch=8)
+    assert training_plan(network, variant="gpu_basic", batch=7).buffers["all.weights"].bytes == 4 * 7 * 2 ** 28
+
+
 @pytest.mark.parametrize("batch, images", [(10, 3), (11, 4), (1, 1), (20, 6)])
 def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training_and_all_keep_them_afterwards(batch, images):
     (step,) = [step for step in training_plan(WTA, variant="cpu_sequential", batch=batch).steps

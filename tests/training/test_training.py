@@ -28,7 +28,7 @@ SETTINGS = plan.Settings(network=SMALL, variant="cpu", batch_size=4, epochs=3, o
 
 def start(threads=2, images=IMAGES, **changes):
     settings = dataclasses.replace(SETTINGS, **changes)
-    return training.Training(settings, images, STATISTICS, weights.initialize(SMALL, 1), threads)
+    return training.Training(settings, images, STATISTICS, weights.initialize(settings.network, 1), threads)
 
 
 def finish(run):
@@ -233,6 +233,18 @@ def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted
     finish(after)
     assert after.losses == whole.losses
     assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
+def test_a_run_with_residual_blocks_and_attention_resumes_in_the_same_bytes(tmp_path, variant):
+    network = networks.build("autoencoder", (12, 8, 1), filters=(1, 4), residual=True, attentive=True)
+    whole, before = (start(network=network, variant=variant, optimizer=Optimizer("momentum")) for _ in range(2))
+    before.run_epoch()
+    before.save(tmp_path / "checkpoint")
+    after = start(threads=3, network=network, variant=variant, optimizer=Optimizer("momentum"))
+    assert after.restore(tmp_path / "checkpoint")
+    assert bytes_of(finish(after)) == bytes_of(finish(whole))
+    assert whole.losses[-1] < whole.losses[0]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],

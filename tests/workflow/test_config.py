@@ -10,6 +10,7 @@ from ladder.data import datasets, listing
 from ladder.data.facts import FACTS, FOLDER
 from ladder.errors import UserError
 from ladder.network import networks
+from ladder.pages import paper
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import cache
@@ -167,6 +168,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("freeze_encoder", True, "config: freeze_encoder is true, but autoencoder has no head that could be trained alone; set "
      "network to autoencoder_classifier, or freeze_encoder to false"),
     ("freeze_encoder", "maybe", "freeze_encoder is 'maybe', but must be true or false"),
+    ("autoencoder_residual", "treu", "autoencoder_residual is 'treu', but must be true or false"),
+    ("autoencoder_attention", 3, "autoencoder_attention is 3, but must be true or false"),
     ("input_noise", 1, "input_noise is 1, but must be a number at least 0 and below 1"),
     ("input_noise", -0.1, "input_noise is -0.1, but must be"),
     ("latent_penalty", -1, "latent_penalty is -1, but must be a number at least 0"),
@@ -335,6 +338,26 @@ def test_options_of_the_features_apply_one_after_another(raw):
     with pytest.raises(UserError, match="there are 128 features"):
         config.load(raw | {"features_pool": 1, "features_pca": 200})
     assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
+
+
+@pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
+@pytest.mark.parametrize("training", ["patches", "patches_then_gradient"])
+def test_what_is_trained_only_is_not_fitted_to_patches(raw, key, training):
+    with pytest.raises(UserError, match=f"^config: training is {training}, but {key} adds layers that are not fitted to "
+                                        f"patches; set training to gradient, or {key} to false$"):
+        config.load(raw | {key: True, "training": training})
+
+
+def test_residual_blocks_and_attention_are_of_the_autoencoder_alone(raw):
+    config.load(raw | {"autoencoder_residual": True, "autoencoder_attention": True, "network": "patch_net",
+                       "training": "patches"})
+
+
+def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):
+    monkeypatch.setattr(paper.importlib.util, "find_spec", lambda name: None)
+    assert config.load(raw | {"figures": False})["figures"] is False
+    with pytest.raises(UserError, match="^config: figures need Matplotlib, .* here: `envs/install figures`"):
+        config.load(raw | {"figures": True})
 
 
 def test_a_missing_key_is_named(raw):

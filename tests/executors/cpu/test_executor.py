@@ -512,6 +512,30 @@ def test_l1_penalty_is_the_sign(executor):
     assert np.array_equal(dx.ravel(), [-0.25, 0, 0.25])
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (5, 2, 9, 3)])
+@pytest.mark.parametrize("scale", [1, 1000])   # exp(1000) is infinite
+def test_attention_and_its_gradient(executor, shape, scale):
+    images, height, width, channels = shape
+    x, dy = scale * normal(images, height, width, 3 * channels), normal(*shape, seed=1)
+    y, weights = empty(*shape), empty(images, *2 * (height * width,))
+    call(executor, "attention_forward", x=x, y=y, weights=weights)
+    for found, wanted in zip((y, weights), references.attention(x), strict=True):
+        assert np.allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    if scale == 1:   # of such scores the weights are 0 and 1
+        expected = references.gradient(lambda: references.attention(x)[0], x, dy)
+        dx = backward(executor, "attention", x.shape, x=x, weights=weights, dy=dy)
+        assert np.allclose(dx, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_nan_spreads_over_its_image_by_attention_and_no_further(executor):
+    """A diverged training must show in the loss."""
+    x = normal(2, 3, 4, 6)
+    x[1, 2, 3, 5] = np.nan   # a value
+    y = empty(2, 3, 4, 2)
+    call(executor, "attention_forward", x=x, y=y, weights=empty(2, 12, 12))
+    assert np.isnan(y).all(axis=(1, 2)).tolist() == [[False, False], [False, True]] and np.isnan(y).sum() == 12
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (2, 3, 3, 65)])
 def test_position_norm_and_its_gradient(executor, shape):
     x, dy = normal(*shape), normal(*shape, seed=1)

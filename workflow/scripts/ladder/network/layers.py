@@ -119,6 +119,19 @@ def _local_contrast_output(attributes, image, windowed):
     return image
 
 
+def _attention_output(attributes, image):
+    if image[2] % 3:
+        raise ValueError(f"attention reads queries, keys and values, a third of the channels each, not of {image[2]}; "
+                         f"{image[2] + -image[2] % 3} can be parted")
+    return *image[:2], image[2] // 3
+
+
+def _attention_macs(attributes, output, image):
+    """Of the scores and of the weighted sums."""
+    height, width, channels = output
+    return 2 * (height * width) ** 2 * channels
+
+
 def _by_channel(*names):
     return lambda attributes, image: {name: (image[2],) for name in names}
 
@@ -126,6 +139,7 @@ def _by_channel(*names):
 KINDS = {
     "conv2d": Kind(_conv2d_output, _conv2d_parameters, macs=_conv2d_macs),
     "dense": Kind(_dense_output, _conv2d_parameters, macs=_conv2d_macs),
+    "attention": Kind(_attention_output, macs=_attention_macs),
     "batchnorm": Kind(_same, _by_channel("weight", "bias"), _by_channel("running_mean", "running_var")),
     "relu": Kind(_same),
     "maxpool2d": Kind(_pool_output),
@@ -155,6 +169,14 @@ def conv2d(name, filters, kernel=3, padding=1, stride=1, bias=True, inputs=()):
 def dense(name, units):
     """Fully connected layer over a vector (1, 1, inputs), with bias; its attributes are those of a 1x1 convolution."""
     return Layer(name, "dense", {"filters": units, "kernel": 1, "stride": 1, "padding": 0, "bias": True})
+
+
+def attention(name):
+    """softmax(Q K' / sqrt(d)) V over the pixels of an image, one head (Vaswani et al., 2017).
+
+    Q, K and V are a third of the input's channels each, d, in this order; a pixel of the output has d channels.
+    """
+    return Layer(name, "attention", {})
 
 
 def batchnorm(name, decay=0.9, epsilon=1e-5):
@@ -261,7 +283,7 @@ def soft_threshold(name, threshold):
 # above it, and the arguments of the function of its kind.
 
 MAKERS = {made.__name__: made for made in (
-    conv2d, dense, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
+    conv2d, dense, attention, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
     winner_take_all, l1_penalty, sample, lrn, position_norm, local_contrast, soft_threshold)}
 
 

@@ -287,6 +287,35 @@ def position_norm_backward(step, build):
     )
 
 
+def attention_forward(step, build):
+    x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
+    pixels, channels = build.shape(weights)[1], build.shape(y)[3]
+    rows = elements(build, weights) // pixels
+    scores = build.workspace(f"{step.layer}.products", build.shape(weights))
+    return (
+        *_one("attention.cu", "attention_scores", rows * pixels,
+              (x, scores, *integers(rows * pixels, pixels, channels), *floats(channels ** -0.5))),
+        *_few("attention.cu", "attention_softmax", rows, (scores, weights, *integers(rows, pixels))),
+        *_one("attention.cu", "attention_sums", rows * channels,
+              (x, weights, y, *integers(rows * channels, pixels, channels))),
+    )
+
+
+def attention_backward(step, build):
+    x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
+    pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
+    rows = elements(build, weights) // pixels
+    dweights, dscores = (build.workspace(f"{step.layer}.{name}", build.shape(weights)) for name in ("products", "dscores"))
+    return (
+        *_one("attention.cu", "attention_weight_grad", rows * pixels,
+              (x, dy, dweights, *integers(rows * pixels, pixels, channels))),
+        *_few("attention.cu", "attention_score_grad", rows,
+              (weights, dweights, dscores, *integers(rows, pixels), *floats(channels ** -0.5))),
+        *_one("attention.cu", "attention_input_grad", 3 * rows * channels,
+              (x, weights, dy, dscores, dx, *integers(3 * rows * channels, pixels, channels))),
+    )
+
+
 def local_contrast_forward(step, build):
     x, image, y = step.reads["x"], step.reads["image"], step.writes["y"]
     count, values = elements(build, x), build.shape(x)[3]
@@ -372,8 +401,8 @@ LAUNCHES = {
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
         dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, sample_forward,
-        sample_backward, lrn_forward, lrn_backward,
-        position_norm_forward, position_norm_backward, local_contrast_forward,
+        sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
+        attention_backward, local_contrast_forward,
         soft_threshold_forward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),

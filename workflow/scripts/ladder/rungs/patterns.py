@@ -252,6 +252,21 @@ def position_norm(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def attention(build, group):
+    """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four products in place of two."""
+    (layer,) = group
+    x, y = build.source(layer), build.activation(layer)
+    pixels = math.prod(layer.output_shape[:2])
+    weights = build.kept(f"{layer.name}.weights", (build.batch, pixels, pixels))
+    build.step("attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs)
+
+    def backward():
+        build.step("attention_backward", group, {"x": x, "weights": weights, "dy": build.gradient(y)},
+                   {"dx": build.gradient_part(x)}, flop=4 * layer.macs)
+
+    return backward if build.wants_gradient(x) else None
+
+
 def local_contrast(build, group):
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
@@ -271,6 +286,7 @@ LAYERS = (
     Pattern(("sample",), sample),
     Pattern(("lrn",), lrn),
     Pattern(("position_norm",), position_norm),
+    Pattern(("attention",), attention),
     Pattern(("local_contrast",), local_contrast),
     Pattern(("soft_threshold",), alone),
 )

@@ -12,14 +12,18 @@ from ladder.errors import UserError
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 PRODUCTS = ("FFMA", "HMMA", "HGMMA", "IMMA")   # of one multiply-add, or of small matrices
-KINDS = {"LDG": "global_loads", "LDS": "shared_loads", "LDSM": "shared_loads", "LDGSTS": "global_loads"}
+GLOBAL_LOADS = ("LDG", "LDGSTS")
+SHARED_LOADS = {"LDS": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U.64": 2, "LDS.U.128": 4,   # words of 4 bytes that a lane gets
+                "LDSM.16.M88": 1, "LDSM.16.M88.2": 2, "LDSM.16.M88.4": 4,
+                "LDSM.16.MT88": 1, "LDSM.16.MT88.2": 2, "LDSM.16.MT88.4": 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Body:
     """The instructions of a kernel that count: its busiest loop, or without a loop all. products: those of PRODUCTS.
 
-    chains: different registers that FFMA add to, as many as may be under way at once.
+    chains: different registers that FFMA add to, as many as may be under way at once. shared_words: words of 4 bytes that a
+    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours.
     """
 
     is_loop: bool
@@ -27,7 +31,7 @@ class Body:
     products: int
     chains: int
     global_loads: int
-    shared_loads: int
+    shared_words: int
 
 
 def bodies(cubin):
@@ -76,8 +80,10 @@ def body(text):
 
 
 def _counted(lines, is_loop):
-    operations = [operation for line in lines for operation in re.findall(r"^/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*)", line)]
-    kinds = [KINDS.get(operation) for operation in operations]
+    operations = [operation for line in lines
+                  for operation in re.findall(r"^/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line)]
+    names = [operation.partition(".")[0] for operation in operations]
+    shared = [SHARED_LOADS[operation] for operation, name in zip(operations, names, strict=True) if name in ("LDS", "LDSM")]
     sums = {target for line in lines for target in re.findall(r"\bFFMA\S*\s+(R\d+)", line)}
-    return Body(is_loop, len([one for one in operations if one != "NOP"]), sum(one in PRODUCTS for one in operations),
-                max(1, len(sums)), kinds.count("global_loads"), kinds.count("shared_loads"))
+    return Body(is_loop, len([name for name in names if name != "NOP"]), sum(name in PRODUCTS for name in names),
+                max(1, len(sums)), sum(name in GLOBAL_LOADS for name in names), sum(shared))

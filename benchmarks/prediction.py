@@ -72,9 +72,10 @@ def waves(gpu, counts):
 def issued_per_warp(counts):
     """Instructions: those of the busiest loop as often as its loads were counted, or all of a kernel without a loop."""
     body, warp = counts["body"], counts["per_warp"]
-    for place in ("shared_loads", "global_loads"):
-        if body["is_loop"] and body[place]:
-            return body["instructions"] * max(1, warp[place]["requests"] / body[place])
+    if body["is_loop"] and body["shared_words"]:
+        return body["instructions"] * max(1, warp["shared_loads"]["least"] / body["shared_words"])
+    if body["is_loop"] and body["global_loads"]:
+        return body["instructions"] * max(1, warp["global_loads"]["requests"] / body["global_loads"])
     return body["instructions"]
 
 
@@ -112,7 +113,7 @@ def _cycles_of_a_warp(counts):
     missed = warp["missed"] / sectors
     cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
-    shared = warp["shared_loads"]["requests"] / max(1, body["shared_loads"]) * SHARED_CYCLES
+    shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
     sums = repeats * body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
     return waits + shared + max(sums, issued_per_warp(counts))
 

@@ -24,6 +24,7 @@ from kernel_checks import (
     step_state,
     updated,
 )
+from ladder.arithmetic import randomness
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_basic
 from ladder.training.plan import Step
@@ -237,6 +238,43 @@ def test_l1_penalty_to_the_last_bit(shape):
     x, dx = integers(*shape), poisoned(shape)   # some are 0
     step("l1_penalty_backward", {"x": x}, {"dx": dx}, factor=0.3)
     assert np.array_equal(dx, np.float32(0.3) * np.sign(x))
+
+
+@pytest.mark.parametrize("shape, seed, at_step, stream", [
+    ((1, 1, 1, 1), 0, 0, 0), ((2, 1, 1, 300), 7, 3, 5), ((3, 5, 7, 3), 2 ** 64 - 3, 2 ** 40 + 1, 11)], ids=str)
+def test_sample(shape, seed, at_step, stream):
+    mean, log_variance = normal(*shape), normal(*shape, seed=1)
+    y, noise = poisoned(shape), poisoned(shape)
+    step("sample_forward", {"mean": mean, "log_variance": log_variance, "counters": counters(at_step, 64, 1)},
+         {"y": y, "noise": noise}, seed=seed, stream=stream)
+    drawn = references.normal(seed, 16 + stream, at_step, mean.size).reshape(shape)
+    np.testing.assert_allclose(noise, references.sample(mean, log_variance, drawn)[1], rtol=1e-6)
+    assert np.array_equal(y, mean + noise)
+
+
+def test_normal_numbers_are_those_of_the_cpu_to_the_last_bit():
+    """Of so many words that every branch and rounding is seen; with a variance of 1 they are the noise."""
+    mean = np.zeros((200, 8, 8, 8), np.float32)
+    y, noise = poisoned(mean.shape), poisoned(mean.shape)
+    step("sample_forward", {"mean": mean, "log_variance": mean, "counters": counters(3, 0, 0)}, {"y": y, "noise": noise},
+         seed=8, stream=2)
+    assert np.array_equal(y.ravel(), randomness.normal(8, 18, 3, 0, y.size)) and abs(y).max() > 4
+
+
+@pytest.mark.parametrize("shape", [*IMAGES, (7, 5, 6, 9)], ids=str)
+def test_the_gradient_of_a_sample_has_that_of_its_divergence(shape):
+    mean, log_variance, dy, drawn = (normal(*shape, seed=seed) for seed in range(4))
+    noise = references.sample(mean, log_variance, drawn)[1].astype(np.float32)
+    dmean, dlog_variance, divergences = poisoned(shape), poisoned(shape), poisoned(4, np.float64)
+    kept = divergences.copy()
+    reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": dy, "counters": counters(7, 0, 2)}
+    step("sample_backward", reads, {"dmean": dmean, "dlog_variance": dlog_variance, "divergences": divergences}, factor=0.375)
+    wanted = references.sample_gradients(mean, log_variance, drawn, dy, 0.375)
+    np.testing.assert_allclose(dmean, wanted[0], rtol=0, atol=2e-6)
+    np.testing.assert_allclose(dlog_variance, wanted[1], rtol=0, atol=8e-6)
+    assert divergences[2] == pytest.approx(references.divergences(mean, log_variance).mean(), rel=1e-5)
+    kept[2] = divergences[2]
+    assert np.array_equal(divergences, kept, equal_nan=True)
 
 
 # ---- pixel by pixel

@@ -41,6 +41,13 @@ def test_output_shapes(layer, image, output):
     assert resolved(layer, image).output_shape == output
 
 
+def test_a_sample_has_the_shape_of_its_mean_and_log_variance():
+    kind = layers.KINDS["sample"]
+    assert kind.output_shape({}, (5, 4, 2), (5, 4, 2)) == (5, 4, 2) and not kind.parameters({}, (5, 4, 2), (5, 4, 2))
+    with pytest.raises(ValueError, match=r"a mean of shape \(5, 4, 2\) has no log-variance of shape \(5, 4, 3\)"):
+        kind.output_shape({}, (5, 4, 2), (5, 4, 3))
+
+
 def test_an_addition_has_the_shape_of_its_terms():
     table = layers.relu("a"), layers.relu("b"), layers.add("sum", ["a", "b"])
     network = networks.resolve("sum", (4, 6, 2), table, "sum", "mse")

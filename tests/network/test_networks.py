@@ -111,9 +111,48 @@ def test_attention_is_added_to_the_last_map_of_the_encoder():
     assert network.parameter_count == plain.parameter_count + 4 * 128 * 128
 
 
+def test_the_latent_values_are_drawn_after_attention():
+    network = networks.build("autoencoder", residual=True, attentive=True, variational=True)
+    assert network.layer("attended").inputs == ("attention_out", "enc2_pool")
+    assert network.layer("mean").inputs == network.layer("log_variance").inputs == ("attended",)
+    assert network.features == "mean" and networks.decoder(network) is not None
+
+
 @pytest.mark.parametrize("options", [{"residual": True}, {"attentive": True}], ids=str)
 def test_what_is_trained_only_is_not_fitted_to_patches(options):
     assert networks.build("autoencoder", **options).fits == networks.build("autoencoder_classifier", **options).fits == ()
+
+
+def test_a_variational_autoencoder_draws_its_latent_values_around_means_which_are_the_features():
+    plain, network = networks.build("autoencoder"), networks.build("autoencoder", variational=True, beta=0.5, penalty=2.0)
+    names = [layer.name for layer in plain.layers]
+    before, after = names[:names.index("latent")], names[names.index("latent") + 1:]
+    assert [layer.name for layer in network.layers] == [
+        *before, "enc2_pool", "mean", "log_variance", "latent", "latent_penalty", *after]
+    assert network.features == "mean" and network.encoder == ("enc1", "enc2", "mean") and not network.fits
+    assert network.draws == network.layer("latent") and network.draws.inputs == ("mean", "log_variance")
+    assert network.draws.attributes == {"beta": 0.5} and plain.draws is None
+    assert network.layer("mean").inputs == network.layer("log_variance").inputs == ("enc2_pool",)
+    assert network.parameter_count == plain.parameter_count + 2 * convolution(1, 128, 128)
+
+
+def test_the_decoder_reads_the_latent_values_in_place_of_an_image():
+    network = networks.build("autoencoder", filters=(6, 4), variational=True, penalty=1.0)
+    decoder = networks.decoder(network)
+    assert decoder.input_shape == (8, 8, 4) and decoder.layers[-1].output_shape == networks.CIFAR
+    assert decoder.parameters == {name: shape for name, shape in network.parameters.items() if name.startswith("dec")}
+    assert networks.decoder(networks.build("autoencoder")) is None
+
+
+def test_a_decoder_that_reads_more_than_the_latent_values_is_none():
+    def network(last):
+        return networks.resolve("skipping", (4, 4, 2), (
+            layers.conv2d("mean", 2), layers.conv2d("spread", 2, inputs=(networks.INPUT,)),
+            layers.sample("latent", ("mean", "spread"), 1.0), layers.conv2d("conv", 2), layers.add("sum", ("conv", last))),
+            "mean", "mse")
+
+    assert networks.decoder(network("input")) is None and networks.decoder(network("mean")) is None
+    assert networks.decoder(network("latent")).layers[-1].inputs == ("conv", networks.INPUT)
 
 
 @pytest.mark.parametrize("kernels", [(5, 5), (6, 12), (7, 1)], ids=str)

@@ -54,6 +54,7 @@ RUNS = [
     {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1, "autoencoder_attention": True,
      "autoencoder_residual": True},
     {"network": "patch_net", "training": "patches"},
+    {"network": "autoencoder", "variational": True, "variational_beta": 0.5, "training": "gradient"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2, "features_flip": True},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.

@@ -26,6 +26,7 @@ from ladder.store import artifacts, scores
 TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last one in every stage
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
+VARIATIONAL = {**AUTOENCODER, "variational": True, "variational_beta": 0.1}
 WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], "wta_winners": 1, "wta_lifetime": 0.1,
        "input_noise": 0.2, "image": [16, 12, 3], "variant": "cpu"}
 ATTENTIVE = {**AUTOENCODER, "autoencoder_residual": True, "autoencoder_attention": True}
@@ -45,6 +46,7 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),
     "normalized, standardize": (normalize_images.make, {"normalization": "standardize"}),
     "train": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
+    "train, drawn latent values": (train_network.make, {**VARIATIONAL, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
     "train, winners": (train_network.make, {**WTA, **TRAINING, "gradient_scale": "batch"}, OPTIONS),
     "train, attention": (train_network.make, {**ATTENTIVE, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
     "train, labels": (train_network.make, {**CNN, **TRAINING, "optimizer": "momentum", "momentum": 0.9}, OPTIONS),

@@ -172,7 +172,7 @@ def counts(rung):
     _, _, other = count.of_rung(below, known | found)
     ratio = other["microseconds"] / row["microseconds"]
     kind = "as fast by counts" if abs(ratio - 1) < SAME else "faster by counts" if ratio > 1 else "slower by counts"
-    return Verdict(True, kind, f"{text}; {below} {other['microseconds']:.0f} us, {ratio:.2f} times as long")
+    return Verdict(True, kind, f"{text}: {ratio:.2f} times as fast as {below}, {other['microseconds']:.0f} us")
 
 
 @functools.cache

@@ -39,14 +39,14 @@ CODE = """
 
 def test_the_loop_that_multiplies_is_the_one_that_counts():
     body = disassembly.body(CODE)
-    assert body == disassembly.Body(True, instructions=6, products=3, chains=2, global_loads=1, shared_loads=1)
+    assert body == disassembly.Body(True, instructions=6, products=3, chains=2, global_loads=1, shared_words=4)
 
 
 def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_count():
     loop, rest = CODE.split(".L_x_1:")
-    assert disassembly.body(loop) == disassembly.Body(True, 3, 0, 1, global_loads=1, shared_loads=0)
+    assert disassembly.body(loop) == disassembly.Body(True, 3, 0, 1, global_loads=1, shared_words=0)
     straight = rest.replace("@P1 BRA `(.L_x_1)", "EXIT")
-    assert disassembly.body(straight) == disassembly.Body(False, 7, 3, 2, global_loads=1, shared_loads=1)
+    assert disassembly.body(straight) == disassembly.Body(False, 7, 3, 2, global_loads=1, shared_words=4)
 
 
 @pytest.mark.skipif(not (disassembly.installed() and counting.nvrtc.installed()), reason="no disassembler (envs/kernels.txt)")
@@ -81,7 +81,7 @@ def launch(**changes):
     return {
         "kernel": "a.cu a", "blocks": 264, "threads": 128, "bytes": 0, "registers": 32, "shared_bytes": 0,
         "resident": {gpu.name: 2 for gpu in prediction.GPUS},
-        "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_loads": 0},
+        "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_words": 0},
         "per_warp": {"missed": 0, "global_stores": no_global, "shared_loads": no_shared, "shared_stores": no_shared,
                      "global_loads": {"requests": 20, "sectors": 0, "lines": 0, "bytes": 0}}, **changes}
 
@@ -95,7 +95,13 @@ def test_instructions_are_those_of_the_loop_as_often_as_its_loads_were_counted()
     assert prediction.issued_per_warp(launch()) == 10 * 20
     assert prediction.issued_per_warp(launch(body={**launch()["body"], "is_loop": False})) == 20
     in_shared = {**launch()["per_warp"], "shared_loads": {"requests": 90, "wavefronts": 90, "least": 90}}
-    assert prediction.issued_per_warp(launch(body={**launch()["body"], "shared_loads": 3}, per_warp=in_shared)) == 30 * 20
+    assert prediction.issued_per_warp(launch(body={**launch()["body"], "shared_words": 3}, per_warp=in_shared)) == 30 * 20
+
+
+def test_single_words_that_the_compiler_loads_four_at_a_time_are_not_four_rounds_of_the_loop():
+    in_shared = {**launch()["per_warp"], "shared_loads": {"requests": 96, "wavefronts": 96, "least": 96}}
+    merged = disassembly.body(CODE)   # one LDS.128
+    assert prediction.issued_per_warp(launch(body=vars(merged), per_warp=in_shared)) == 24 * 6
 
 
 def test_each_resource_takes_its_time():

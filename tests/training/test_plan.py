@@ -1,5 +1,7 @@
 """Invariants of plans: order, coverage, FLOP and memory, for any network and batch."""
 
+import dataclasses
+
 import pytest
 
 import zoo
@@ -194,6 +196,18 @@ def test_the_penalty_is_divided_as_the_squared_error_is_and_scaled_as_all_gradie
     assert step.attributes == {"factor": 0.5 * 8 / divisor} and step.reads == {"x": "latent"}
     (total,) = [step for step in made.steps if step.operation == "add_forward"]
     assert step.writes["dx"] in total.reads.values() and total.layer == "latent"
+
+
+@pytest.mark.parametrize("scale, divisor", [("mean", 4 * 12 * 10 * 3), ("batch", 4)])
+def test_latent_values_are_drawn_in_training_alone_and_their_divergence_is_divided_as_the_squared_error_is(scale, divisor):
+    made = training_plan(zoo.DRAWN, batch=4, gradient_scale=scale, loss_scale=8, seed=9)
+    forward, backward = (step for step in made.steps if step.operation.startswith("sample"))
+    assert dict(forward.attributes) == {"seed": 9, "stream": 5} and dict(backward.attributes) == {"factor": 0.25 * 8 / divisor}
+    assert made.buffers["divergences"] == dataclasses.replace(made.buffers["losses"], name="divergences")
+    assert (forward.pass_, backward.pass_, forward.work) == ("forward", "backward", "sampling")
+    after = plan.inference_plan(zoo.DRAWN, "cpu", 4, plan.Dataset(20, "uint8"))
+    assert not [step for step in after.steps if step.operation.startswith("sample")]
+    assert "mean" in [name for step in after.steps if step.layer == "dec" for name in step.reads.values()]
 
 
 def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_images_are_loaded():

@@ -125,6 +125,31 @@ def test_a_file_that_is_something_else_is_one_line(here, text, words):
     assert words in str(error.value)
 
 
+DRAWN = """\
+loss: mse
+features: mean
+layers:
+  - {layer: mean, kind: conv2d, filters: 4}
+  - {layer: spread, kind: conv2d, filters: 4, inputs: [input]}
+  - {layer: latent, kind: sample, inputs: [mean, spread], beta: 0.5}
+  - {layer: last, kind: conv2d, filters: channels}
+"""
+
+
+def test_a_file_may_draw_latent_values_once(here):
+    assert read(DRAWN).draws.attributes == {"beta": 0.5}
+    last = "  - {layer: last"
+    again = DRAWN.replace(last, "  - {layer: more, kind: sample, inputs: [mean, latent], beta: 1}\n" + last)
+    with pytest.raises(UserError, match="mine.yaml line 7: layer more of kind sample is one too many: a network draws"):
+        read(again)
+    with pytest.raises(UserError, match=r"mine.yaml line 6: layer latent, .*a mean of shape \(32, 32, 4\) has no log-variance"):
+        read(DRAWN.replace("spread, kind: conv2d, filters: 4", "spread, kind: conv2d, filters: 5"))
+    with pytest.raises(UserError, match=r"line 6: a layer of kind sample has 2 inputs, not 1; set inputs to \[mean, spread\]"):
+        read(DRAWN.replace("inputs: [mean, spread], ", "inputs: [mean], "))
+    with pytest.raises(UserError, match="line 6: beta is 0, but must be a number above 0"):
+        read(DRAWN.replace("0.5", "0"))
+
+
 def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, raw):
     def version(text, folder="."):
         path = here / folder / "mine.yaml"

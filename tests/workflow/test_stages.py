@@ -316,6 +316,13 @@ def test_residual_blocks_and_attention_count_where_they_are_on(settings, key):
         assert changed(other, **{key: True}) == set()
 
 
+def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn(settings):
+    assert changed(settings, variational_beta=0.5) == set()
+    assert not {"variational", "variational_beta"} & stages.chain(settings)["train"].spec["params"].keys()
+    drawn = settings | {"variational": True, "features_layer": "mean"}
+    assert {"initial", "train", "features"} <= changed(settings, **drawn) & changed(drawn, variational_beta=0.5)
+
+
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
     assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
     assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)

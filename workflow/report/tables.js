@@ -1,11 +1,13 @@
 // Tables that become cards on a phone, tables that sort by a column when its head is clicked, and boxes that filter the rows of a
 // table by words. Without JavaScript the pages show the same rows in their original order, and wide tables scroll sideways.
+const wordsOf = head => [...head.childNodes].map(one => one.textContent.trim()).filter(Boolean).join(" ");   // also around <br>
+
 for (const table of document.querySelectorAll(".wide > table.table:not(.heat)")) {
   if (table.querySelector("[rowspan]")) continue;
-  const heads = [...table.tHead.rows].at(-1).cells;
-  for (const row of [...table.tBodies].flatMap(body => [...body.rows])) {
+  const heads = [...[...table.tHead.rows].at(-1).cells].map(wordsOf);
+  for (const row of [...table.tBodies, table.tFoot].flatMap(part => [...part?.rows ?? []])) {
     [...row.cells].forEach((cell, column) => {
-      if (column && cell.colSpan === 1 && cell.textContent.trim()) cell.dataset.label ??= heads[column].textContent.trim();
+      if (column && cell.colSpan === 1 && cell.textContent.trim()) cell.dataset.label ??= heads[column];
     });
   }
   table.classList.add("cards");

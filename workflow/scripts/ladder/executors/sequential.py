@@ -532,6 +532,30 @@ def l1_penalty_backward(x, dx, factor):
         dx[at] = x.dtype.type(factor) * np.sign(x[at])
 
 
+def sample_forward(mean, log_variance, counters, y, noise, seed, stream):
+    noise.reshape(-1)[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), 0, noise.size)
+    _spread(mean, log_variance, y, noise)
+
+
+@compiled
+def _spread(mean, log_variance, y, noise):
+    half = mean.dtype.type(0.5)
+    for at in np.ndindex(mean.shape):
+        noise[at] *= np.exp(half * log_variance[at])
+        y[at] = mean[at] + noise[at]
+
+
+@compiled
+def sample_backward(mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
+    total, one, factor = 0.0, mean.dtype.type(1), mean.dtype.type(factor)
+    for at in np.ndindex(mean.shape):
+        excess = np.exp(log_variance[at]) - one
+        total += 0.5 * (np.float64(mean[at]) * mean[at] + excess - log_variance[at])
+        dmean[at] = dy[at] + factor * mean[at]
+        dlog_variance[at] = (dy[at] * noise[at] + factor * excess) / 2
+    divergences[counters[2]] = total / len(mean)
+
+
 @compiled
 def lrn_forward(x, y, sums, size, alpha, beta, k):
     channels = x.shape[3]
@@ -748,8 +772,8 @@ OPERATIONS = {function.__name__: function for function in (
     relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
     global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward, batchnorm_backward,
     batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, winner_take_all_backward,
-    l1_penalty_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
-    attention_backward, local_contrast_forward, soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update,
-    rmsprop_update, adam_update, advance)}
+    l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
+    position_norm_backward, attention_forward, attention_backward, local_contrast_forward, soft_threshold_forward, mse,
+    cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
 # Operations that Numba does not compile -> the compiled loop inside, if any.
-LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None, draw_jitter: None}
+LOOPS = {dropout_forward: dropout_backward, sample_forward: _spread, draw_augmentation: None, draw_jitter: None}

@@ -105,6 +105,12 @@ def _winners_output(attributes, image):
     return image
 
 
+def _sample_output(attributes, mean, log_variance):
+    if mean != log_variance:
+        raise ValueError(f"a mean of shape {mean} has no log-variance of shape {log_variance}")
+    return mean
+
+
 def _local_contrast_output(attributes, image, windowed):
     kernel, expected = attributes["kernel"], tuple(size - attributes["kernel"] + 1 for size in windowed[:2])
     if image[:2] != expected:
@@ -146,6 +152,7 @@ KINDS = {
     "dropout": Kind(_same),
     "winner_take_all": Kind(_winners_output),
     "l1_penalty": Kind(_same),
+    "sample": Kind(_sample_output),
     "lrn": Kind(_same),
     "position_norm": Kind(_same),
     "local_contrast": Kind(_local_contrast_output, has_gradient=False),
@@ -240,6 +247,15 @@ def l1_penalty(name, penalty):
     return Layer(name, "l1_penalty", {"penalty": penalty})
 
 
+def sample(name, inputs, beta):
+    """A draw from the normal distributions whose means and log-variances are the two inputs (Kingma and Welling, 2014).
+
+    In training it adds `beta` times the distributions' Kullback-Leibler divergences from the standard normal distribution to
+    the squared errors that training makes small (Higgins et al., 2017). In inference it is the mean.
+    """
+    return Layer(name, "sample", {"beta": beta}, tuple(inputs))
+
+
 def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
     """x / (k + alpha / size * the sum of squares over `size` neighbouring channels) ** beta (Krizhevsky et al., 2012)."""
     return Layer(name, "lrn", {"size": size, "alpha": alpha, "beta": beta, "k": k})
@@ -268,7 +284,7 @@ def soft_threshold(name, threshold):
 
 MAKERS = {made.__name__: made for made in (
     conv2d, dense, attention, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
-    winner_take_all, l1_penalty, lrn, position_norm, local_contrast, soft_threshold)}
+    winner_take_all, l1_penalty, sample, lrn, position_norm, local_contrast, soft_threshold)}
 
 
 def arguments(kind):

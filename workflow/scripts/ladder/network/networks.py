@@ -27,6 +27,7 @@ from ladder.network.layers import (
     pad,
     position_norm,
     relu,
+    sample,
     soft_threshold,
     upsample2d,
     winner_take_all,
@@ -101,6 +102,11 @@ class Network:
         return self.loss is not None
 
     @property
+    def draws(self):
+        """The layer whose output is drawn in training; None if there is none."""
+        return next((layer for layer in self.layers if layer.kind == "sample"), None)
+
+    @property
     def table(self):
         """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
@@ -131,21 +137,24 @@ CONTRAST = 10 / 64 ** 2
 WHITENED_CONTRAST = 0.3
 
 
-def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0,
-                penalty=0.0):
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0, penalty=0.0,
+                variational=False, beta=1.0):
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
     256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
     encoder but the first by a 3x3 convolution with as many filters as channels, a normalisation of each pixel's vector and a
     1x1 convolution. residual: each convolution of the encoder begins a residual block; attentive: attention over the pixels of
     the encoder's last map is added to it; the weights of both are trained, not fitted to patches. noise: share of the input's
-    values that are set to 0 in training (Vincent et al., 2008); penalty: of the magnitudes of the latent values.
+    values that are set to 0 in training (Vincent et al., 2008); penalty: of the magnitudes of the latent values. variational:
+    the latent values are drawn from normal distributions, whose means, which are the features, and log-variances are two 1x1
+    convolutions of the encoder's output; beta: see layers.sample.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
     if height % smallest or width % smallest:
         raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
                         f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
+    encoded = "latent" if not variational else "attended" if attentive else f"enc{len(filters)}_pool"
     layers, fits = _noise(noise), []
     for number, count in enumerate(filters, 1):
         name, last, read = f"enc{number}", number == len(filters), (channels, *filters)[number - 1]
@@ -161,13 +170,21 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=F
             layers.append(conv2d(name, count))
             fits.append(Fit(name, "pca", components=read))
         layers += [relu(f"{name}_relu"), *(_end_of_block(name, source, read, count) if residual else ()),
-                   maxpool2d("latent" if last and not attentive else f"{name}_pool")]
-    layers += _attended(layers[-1].name, filters[-1]) if attentive else []
+                   maxpool2d(encoded if last and not attentive else f"{name}_pool")]
+    layers += _attended(layers[-1].name, filters[-1], encoded) if attentive else []
+    layers += _drawn(encoded, filters[-1], beta) if variational else []
     layers += [l1_penalty("latent_penalty", penalty)] if penalty else []
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
-    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
-            "fits": () if residual or attentive else tuple(fits)}
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "mean" if variational else "latent",
+            "loss": "mse", "fits": () if residual or attentive or variational else tuple(fits)}
+
+
+def _drawn(encoded, filters, beta):
+    """Latent values drawn around means, both of which `encoded` determines."""
+    return [conv2d("mean", filters, kernel=1, padding=0),
+            conv2d("log_variance", filters, kernel=1, padding=0, inputs=(encoded,)),
+            sample("latent", ("mean", "log_variance"), beta)]
 
 
 def _end_of_block(name, source, channels, filters):
@@ -182,10 +199,10 @@ def _end_of_block(name, source, channels, filters):
     return [*layers, add(f"{name}_sum", (f"{name}_second", source)), relu(f"{name}_sum_relu")]
 
 
-def _attended(source, channels):
-    """The layers from `source` to the latent values: attention over its pixels, projected and added to it."""
+def _attended(source, channels, name):
+    """The layers from `source` to layer `name`: attention over its pixels, projected and added to it."""
     return [conv2d("attention_parts", 3 * channels, 1, 0, bias=False), attention("attention"),
-            conv2d("attention_out", channels, 1, 0, bias=False), add("latent", ("attention_out", source))]
+            conv2d("attention_out", channels, 1, 0, bias=False), add(name, ("attention_out", source))]
 
 
 def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, units=128):
@@ -415,7 +432,8 @@ NETWORKS = {
 # Network -> its options: keyword of its table -> key of the configuration.
 ENCODER = {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "residual": "autoencoder_residual",
            "attentive": "autoencoder_attention"}
-OPTIONS = {"autoencoder": {**ENCODER, "noise": "input_noise", "penalty": "latent_penalty"},
+OPTIONS = {"autoencoder": {**ENCODER, "noise": "input_noise", "penalty": "latent_penalty", "variational": "variational",
+                           "beta": "variational_beta"},
            "autoencoder_classifier": {**ENCODER, "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
@@ -449,6 +467,19 @@ def from_params(params):
 def encoder_of(params):
     """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
     return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
+
+
+def decoder(network):
+    """The Network from the latent values that `network` draws to its output; None if the output does not follow from these."""
+    drawn = network.draws
+    if not drawn:
+        return None
+    after = network.layers[network.layers.index(drawn) + 1:]
+    if {name for layer in after for name in layer.inputs} - {drawn.name, *(layer.name for layer in after)}:
+        return None
+    renamed = (dataclasses.replace(layer, inputs=tuple(INPUT if name == drawn.name else name for name in layer.inputs))
+               for layer in after)
+    return resolve(f"decoder of {network.name}", drawn.output_shape, renamed, network.layers[-1].name, None)
 
 
 def from_table(name, input_shape, table):

@@ -20,6 +20,7 @@ NODES = {
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
     "attention": ("att", "sum"),
+    "sample": ("draw", "norm"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
@@ -110,6 +111,8 @@ def described(layer):
             return f"rate {of['rate']:g}"
         case "winner_take_all":
             return f"{of['winners']} of each map, in {of['lifetime']:.3g} of the images"
+        case "sample":
+            return f"in training, divergence × {of['beta']:g}"
         case "l1_penalty":
             return f"{of['penalty']:g}"
         case "lrn":

@@ -205,6 +205,25 @@ def l1_penalty(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def sample(build, group):
+    """As in dropout, the random number of each value is keyed by seed, layer, step and position; keeps what it has added."""
+    (layer,) = group
+    if not build.training:
+        return build.unchanged(layer)
+    (mean, log_variance), y = build.sources(layer), build.activation(layer)
+    noise, stream = build.kept(f"{layer.name}.noise", build.shape(y)), build.network.layers.index(layer)
+    build.step("sample_forward", group, {"mean": mean, "log_variance": log_variance, "counters": "counters"},
+               {"y": y, "noise": noise}, seed=build.seed, stream=stream)
+
+    def backward():
+        reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": build.gradient(y), "counters": "counters"}
+        build.step("sample_backward", group, reads, {
+            "dmean": build.gradient_part(mean), "dlog_variance": build.gradient_part(log_variance),
+            "divergences": build.by_step("divergences")}, factor=layer.attributes["beta"] * build.loss_scale / build.divisor)
+
+    return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
+
+
 def lrn(build, group):
     """Keeps the divisors for the backward pass."""
     (layer,) = group
@@ -264,6 +283,7 @@ LAYERS = (
     Pattern(("dropout",), dropout),
     Pattern(("winner_take_all",), winner_take_all),
     Pattern(("l1_penalty",), l1_penalty),
+    Pattern(("sample",), sample),
     Pattern(("lrn",), lrn),
     Pattern(("position_norm",), position_norm),
     Pattern(("attention",), attention),

@@ -5,7 +5,6 @@ parts of two files, as PARTS says. Between `<!-- counts: RUNG -->` and the end, 
 (benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is not up to date.
 """
 
-import argparse
 import difflib
 import pathlib
 import re
@@ -13,7 +12,9 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "docs")]
+
+import generate  # noqa: E402
 
 import count  # noqa: E402
 import counting  # noqa: E402
@@ -97,13 +98,7 @@ def counts_row(rung, record):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    made = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(made)
-    elif PAGE.read_text() != made:
-        sys.exit("docs/climb.md is not up to date: run python docs/climb.py")
+    generate.write(PAGE, page(), __doc__)
 
 
 if __name__ == "__main__":

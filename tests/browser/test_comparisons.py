@@ -11,7 +11,16 @@ import browser
 import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_contents, check_self_contained, check_width, show
+from browser import (
+    FAINT_TEXTS,
+    SMALL_TARGETS,
+    UNCLEAR,
+    check_contents,
+    check_keys_scroll,
+    check_self_contained,
+    check_width,
+    show,
+)
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -309,6 +318,11 @@ def test_on_a_phone_the_rows_are_cards_that_show_the_accuracy_without_scrolling(
     assert chromium.value(SMALL_TARGETS) == []
     hidden = "[...document.querySelectorAll('.cards thead button')].filter(one => one.checkVisibility()).length"
     assert chromium.value(hidden) == 0, "no tab stops that nobody sees"
+
+
+def test_on_a_phone_a_table_of_colours_scrolls_by_the_keyboard(chromium, pages):
+    chromium.open(pages("mixed"), 360)
+    check_keys_scroll(chromium)
 
 
 def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):

@@ -4,7 +4,7 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_keys_scroll, check_self_contained, check_width, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -105,9 +105,14 @@ def test_the_contents_lead_to_their_sections(chromium, page):
     assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
 
 
-def test_tables_that_scroll_can_be_reached_with_the_keyboard(chromium, page):
-    show(chromium, page, 360)
+def test_boxes_of_tables_can_be_reached_with_the_keyboard(chromium, page):
+    show(chromium, page, 320)
     assert chromium.value("[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)")
+
+
+def test_tables_that_scroll_do_so_by_the_keyboard(chromium, pages):
+    show(chromium, pages("resnet"), 320)
+    check_keys_scroll(chromium)
 
 
 # For each row of a drawing: how far the middle of its node is from where the lines are drawn for it.
@@ -151,7 +156,7 @@ def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chrom
         chromium.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
-@pytest.mark.parametrize("name", ["digits", "resnet"])
+@pytest.mark.parametrize("name", ["digits", "resnet", *DRAWINGS])
 def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
     show(chromium, pages(name), 390)
     wide = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"

@@ -66,6 +66,14 @@ def test_costs_add_up_to_the_networks(name):
     assert context["memory"] == sum(made.bytes_by_purpose().values()) and context["flop"] == made.flop
 
 
+def test_the_memory_is_that_with_recompute_where_it_is_asked_for():
+    context = network_page.context(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
+    assert (context["memory"], context["kept"]) == (232_036_984, 393_626_784)
+    page = network_page.page(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
+    assert "With <code>recompute</code> a step takes" in page
+    assert context_of("lenet_5")["kept"] is None and "recompute" not in network_page.page(built("lenet_5"), "cpu", 8, "adam")
+
+
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_lines_join_each_layer_with_what_it_reads(name):
     network = built(name)

@@ -40,7 +40,7 @@ PATCHES = {**AUTOENCODER, "array_library": "numpy", "patches_atoms": "kmeans", "
            "patches_whitening": [0.1], "patches_iterations": 2, "seed": 7}
 PATCH_NET = {**PATCHES, "network": "patch_net", "patch_net_filters": [20, 16, 18, 24], "image": [20, 21, 3]}
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
+OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
 
 STAGES = {   # stage and what is special about it: (make, params, options if make takes them)
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),

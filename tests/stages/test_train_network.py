@@ -10,6 +10,7 @@ from ladder.arithmetic import randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import runtime
 from ladder.network import networks, weights
+from ladder.progress import size
 from ladder.store import artifacts, shorter
 from ladder.training.inference import Inference
 from manifest_files import spec
@@ -22,7 +23,7 @@ SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoe
 DRAWN = {**SMALL, "variational": True, "variational_beta": 0.1}
 LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
 FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
+OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
 STEPS = {"schedule": "step", "schedule_step_epochs": 2, "schedule_step_factor": 0.5, "warmup_steps": 4}
 
 CASES = {   # (params, the key of the length, shorter, longer)
@@ -56,7 +57,7 @@ def inputs(tmp_path):
 @pytest.fixture
 def train(inputs, tmp_path):
     """Function of params, and the folder of a shorter training or '', that makes a training in a folder of this name."""
-    def made(name, params, goes_on_from=""):
+    def made(name, params, goes_on_from="", **options):
         runtime.set_threads(1)
         network = networks.from_params(params)
         if not (tmp_path / "initial").exists():
@@ -64,7 +65,7 @@ def train(inputs, tmp_path):
                 weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
         start = {"initial": artifacts.Artifact(tmp_path / "initial")}
         with artifacts.making(tmp_path / name, spec("train", params)) as work:
-            train_network.make(work, {**inputs, **start}, params, {**OPTIONS, "goes_on_from": goes_on_from})
+            train_network.make(work, {**inputs, **start}, params, {**OPTIONS, "goes_on_from": goes_on_from, **options})
         return artifacts.Artifact(tmp_path / name)
     return made
 
@@ -127,6 +128,25 @@ def test_pictures_are_decoded_from_draws_of_the_prior_by_the_seed(train):
     ((_, decoded),) = Inference(networks.decoder(network), "cpu_sequential", values, unit, 1).batches(drawn)
     assert np.abs(pictures - np.clip(255 * decoded, 0, 255)).max() < 0.51
     assert made.metrics["divergence"][0] > 0 and "divergences" in made.tensors("history.safetensors")
+
+
+@pytest.mark.parametrize("params, how", [
+    ({**SMALL, "variant": "cpu_sequential", "epochs": 2}, "; activations are made again"),
+    ({**SMALL, "epochs": 2}, "; no activation is made again, because the poolings of autoencoder leave none whose memory that "
+                             "would save with cpu")])
+def test_recompute_changes_no_byte_and_says_what_it_saves(train, caplog, params, how):
+    kept = train("kept", params)
+    with caplog.at_level(logging.INFO):
+        less = train("less", params, recompute="True")
+    assert bytes_of(less) == bytes_of(kept)
+    saved, again = less.metrics["recompute"], less.metrics["seconds_by_pass"][0].get("recompute", 0)
+    assert kept.metrics["recompute"] == {} and saved["taken"] <= saved["shared"] < saved["kept"]
+    assert (saved["taken"] < saved["shared"], again > 0) == (how == "; activations are made again",) * 2
+    executor = "workspace of the executor"
+    assert [sum(made.metrics["memory"].values()) - made.metrics["memory"][executor] for made in (kept, less)] == [
+        saved["kept"], saved["taken"]]
+    assert (f"recompute: a step takes {size(saved['taken'])} in place of {size(saved['kept'])}, shared by buffers that are not "
+            f"in use at the same time{how}\n") in caplog.text
 
 
 @pytest.mark.parametrize("changes, kept", [({"schedule": "cosine"}, False), ({"patience": 1, "steps": 4}, False),

@@ -187,6 +187,23 @@ def check_width(chromium, page, width):
     assert chromium.value(TOO_WIDE) == []
 
 
+def check_keys_scroll(chromium):
+    """Some boxes of the open page are wider inside than they are, and the arrow keys scroll each of them."""
+    boxes = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
+    chromium.value(f"globalThis.scrolling = {boxes}; undefined")
+    count = chromium.value("scrolling.length")
+    assert count, "no table scrolls"
+    for number in range(count):
+        box = f"scrolling[{number}]"
+        chromium.value(f"{box}.focus()")
+        assert chromium.value(f"document.activeElement === {box} && Boolean({box}.ariaLabel)")
+        for kind in ("keyDown", "keyUp"):
+            chromium.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+        deadline = time.monotonic() + PATIENCE
+        while not chromium.value(f"{box}.scrollLeft"):   # it moves smoothly
+            assert time.monotonic() < deadline, chromium.value(f"{box}.ariaLabel")
+
+
 def check_contents(chromium, page):
     """The contents of a page link to each of its sections; returns their number."""
     chromium.open(page)

@@ -16,7 +16,7 @@ from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1
-from rung_checks import Convolution, convolution_launches, launches_of, run_step, training_plan
+from rung_checks import Convolution, convolution_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -146,7 +146,7 @@ def compiled_launches(rung, launches, name):
     """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    trained = launches_of(training_plan(rung, NETWORK), rung)
+    trained = {(launch.source, launch.defines) for launch in training_plan(rung, NETWORK).launches if launch.source in FILES}
     others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found

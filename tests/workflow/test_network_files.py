@@ -169,12 +169,14 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
         config.load(raw | {"features_layer": "hiden"})
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("memory, words", [
     (10 ** 6, "its 263,306 parameters alone are too many"), (6 * 10 ** 6, "or less fits")])
-def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(here, raw, monkeypatch, memory, words):
+def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
+        here, raw, monkeypatch, memory, words, recompute):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
+    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
     with pytest.raises(UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has") as error:
         config.resolve(config.load(raw))
     assert words in str(error.value)
@@ -229,14 +231,9 @@ class Planned:
 
 
 def test_weights_with_running_statistics_are_safetensors_although_the_network_rebuilds_images(here):
-    text = """\
-loss: mse
-features: norm
-layers:
-  - {layer: conv, kind: conv2d, filters: 4}
-  - {layer: norm, kind: batchnorm}
-  - {layer: out, kind: conv2d, filters: channels}
-"""
-    assert weights.file_name(read(text)) == "weights.safetensors"
-    plain = text.replace("  - {layer: norm, kind: batchnorm}\n", "").replace("norm", "conv")
-    assert weights.file_name(read(plain)) == "weights.bin"
+    first, norm, last = ({"layer": "conv", "kind": "conv2d", "filters": 4}, {"layer": "norm", "kind": "batchnorm"},
+                         {"layer": "out", "kind": "conv2d", "filters": "channels"})
+    normed = {"loss": "mse", "features": "norm", "layers": [first, norm, last]}
+    assert weights.file_name(read(yaml.safe_dump(normed))) == "weights.safetensors"
+    plain = {"loss": "mse", "features": "conv", "layers": [first, last]}
+    assert weights.file_name(read(yaml.safe_dump(plain))) == "weights.bin"

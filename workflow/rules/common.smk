@@ -436,7 +436,8 @@ def training_options(wildcards):
     """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
     shorter = goes_on_from(wildcards.version)
     folder = f"results/train/{shorter}" if shorter else ""
-    given = options("data_residency", "plan", "multiplier", "monitor")(wildcards)
+    keys = "data_residency", "plan", "multiplier", "monitor", "recompute"
+    given = options(*keys)(wildcards)
     return f"{given} --option goes_on_from={folder}"
 
 

@@ -7,8 +7,9 @@ warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze
 loss_scale (absent if they have no effect); patience where there is a hold-out set, which is then measured after every epoch:
 without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
-options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
-table of the parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute (True or False, see
+training/recompute.py), multiplier: the name or the file of the table of the parameter `multiplier`; goes_on_from: folder of a
+shorter training whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
 classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
 hold-out set of each epoch int64 `held_out_steps`, the steps made by then, float64 `held_out_losses` and int64 `held_out_hits`;
@@ -27,7 +28,7 @@ from ladder.arithmetic import multipliers, randomness
 from ladder.data.normalization import Statistics
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.progress import duration, log
+from ladder.progress import duration, log, size
 from ladder.store import shorter
 from ladder.training import plan, training
 from ladder.training.earlier import Earlier, state
@@ -36,7 +37,7 @@ from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
 SAMPLES, DRAWN = 16, 32
-OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"   # metrics of the last part alone
+OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
 
 
 def make(work, inputs, params, options):
@@ -51,10 +52,13 @@ def make(work, inputs, params, options):
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
     for name, part in phases(network, params, options["multiplier"])[len(parts):]:
+        part = dataclasses.replace(part, recompute=options["recompute"] == "True")
         held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
         run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
         begin(run, work, checkpoint, earlier)
+        if part.recompute:
+            log.info("%s", recomputed(run))
         train(run, checkpoint, int(options["monitor"]))
         values = run.kept
         parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
@@ -132,6 +136,15 @@ def train(run, checkpoint, monitor):
                  "are kept", run.epoch, run.epochs, run.held_out.best_epoch)
 
 
+def recomputed(run):
+    """The line of the log that says what recompute saves."""
+    saves, how = run.recomputing(), "shared by buffers that are not in use at the same time; activations are made again"
+    if saves["taken"] == saves["shared"]:
+        how = ("shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
+               f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}")
+    return f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
+
+
 def scores(of, losses, accuracies):
     """The last loss, and the last accuracy if there is one, in words of the log."""
     return f"  {of}loss {losses[-1]:.5f}" + (f"  accuracy {accuracies[-1]:.2%}" if accuracies else "")
@@ -183,6 +196,7 @@ def metrics(run):
         "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
+        "recompute": run.recomputing(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
         "launching": run.executor.launching(),

@@ -28,8 +28,9 @@ class Executor:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}   # Numba compiles for one layout
 
     def allocate(self, plan, placed):
-        return {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
-                for name, buffer in plan.buffers.items()}
+        arrays = {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
+                  for name, buffer in plan.own.items()}
+        return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values

@@ -137,8 +137,8 @@ CONTRAST = 10 / 64 ** 2
 WHITENED_CONTRAST = 0.3
 
 
-def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0, penalty=0.0,
-                variational=False, beta=1.0):
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0,
+                penalty=0.0, variational=False, beta=1.0):
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
     256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
@@ -154,7 +154,6 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=F
     if height % smallest or width % smallest:
         raise UserError(f"config: autoencoder_filters has {len(filters)} numbers, so {len(filters)} times a 2x2 pooling, which "
                         f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
-    encoded = "latent" if not variational else "attended" if attentive else f"enc{len(filters)}_pool"
     layers, fits = _noise(noise), []
     for number, count in enumerate(filters, 1):
         name, last, read = f"enc{number}", number == len(filters), (channels, *filters)[number - 1]
@@ -170,9 +169,9 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=F
             layers.append(conv2d(name, count))
             fits.append(Fit(name, "pca", components=read))
         layers += [relu(f"{name}_relu"), *(_end_of_block(name, source, read, count) if residual else ()),
-                   maxpool2d(encoded if last and not attentive else f"{name}_pool")]
-    layers += _attended(layers[-1].name, filters[-1], encoded) if attentive else []
-    layers += _drawn(encoded, filters[-1], beta) if variational else []
+                   maxpool2d("latent" if last and not (attentive or variational) else f"{name}_pool")]
+    layers += _attended("attended" if variational else "latent", layers[-1].name, filters[-1]) if attentive else []
+    layers += _drawn(layers[-1].name, filters[-1], beta) if variational else []
     layers += [l1_penalty("latent_penalty", penalty)] if penalty else []
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
@@ -199,8 +198,8 @@ def _end_of_block(name, source, channels, filters):
     return [*layers, add(f"{name}_sum", (f"{name}_second", source)), relu(f"{name}_sum_relu")]
 
 
-def _attended(source, channels, name):
-    """The layers from `source` to layer `name`: attention over its pixels, projected and added to it."""
+def _attended(name, source, channels):
+    """The layers from `source` to `name`: attention over its pixels, projected and added to it."""
     return [conv2d("attention_parts", 3 * channels, 1, 0, bias=False), attention("attention"),
             conv2d("attention_out", channels, 1, 0, bias=False), add(name, ("attention_out", source))]
 

@@ -18,6 +18,7 @@ from ladder.pages import (
     evaluations,
     feature_sections,
     intervals,
+    paper,
     report_sections,
     reproduce,
     roles,
@@ -101,9 +102,11 @@ def summary(inputs, version, params=None):
     return numbers | {"targets": targets.judged(params.get("targets", []), numbers)}
 
 
-def page(inputs, numbers):
-    """The report as one HTML text; `numbers` is its summary."""
-    return templates.render("report.html", context(inputs, numbers))
+def page(inputs, numbers, figures=()):
+    """The report as one HTML text; `numbers` is its summary; figures: names of the files of paper.py beside it."""
+    shown = context(inputs, numbers)
+    told = {name: title for name, title in paper.titles(shown).items() if name in figures}
+    return templates.render("report.html", {**shown, "figures": told})
 
 
 def context(inputs, numbers):
@@ -174,6 +177,7 @@ def context(inputs, numbers):
                                       templates.duration),
         "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
+        "recomputing": report_sections.recomputing(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),

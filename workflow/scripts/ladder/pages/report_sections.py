@@ -376,27 +376,41 @@ def _curve(inputs, title, sums, axis, level, text, measured):
     """
     images, steps = inputs["data"].metrics["train"], len(sums)
     sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
-    by = paces(inputs["train"], images)
     points = [((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum())) for window in windows]
-    series = [{"name": "training", "label": "training", "series": 1, "by": by, "points": points}]
+    series = [{"name": "training", "label": "training", "series": 1, "points": points}]
     if found := held_out(inputs) if measured else None:
         values = inputs["train"].tensors("history.safetensors")[measured]
         values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
-        series.append({"name": "hold-out", "label": f"hold-out {text(values[-1])}", "series": 2, "by": by,
+        series.append({"name": "hold-out", "label": f"hold-out {text(values[-1])}", "series": 2,
                        "points": list(zip(found["step"], map(float, values), strict=True))})
     if level and not (found and level[0] == _scored_images(inputs)):
         name, value = level
-        series.append({"name": name, "label": f"{name} {text(value)}", "series": "level", "by": by,
+        series.append({"name": name, "label": f"{name} {text(value)}", "series": "level",
                        "points": [(0, value), (steps, value)]})
+    series = [{**one, "by": paces(inputs["train"], images, one["points"])} for one in series]
     y = axis([value for one in series for _, value in one["points"]], title)
     lengths = sorted({window.stop - window.start for window in windows})
     return {**charts.lines(f"Training: {title}", series, y, BY), "window": " or ".join(map(str, lengths)), "kind": y.kind}
 
 
-def paces(train, images):
-    """The factors of a step for BY: steps, epochs and, at the mean speed of the training, seconds."""
-    batch = train.manifest["spec"]["params"]["batch_size"]
-    return [1, 1 / _steps_per_epoch(train, images), batch / train.metrics["images_per_second"]]
+def paces(train, images, points):
+    """How BY is counted at points [(step, value)], as charts.lines takes it: steps, epochs, and measured seconds."""
+    return [1, 1 / _steps_per_epoch(train, images), np.interp([step for step, _ in points], *_clock(train, images)).tolist()]
+
+
+def _clock(train, images):
+    """(steps, seconds): the number of steps made and the seconds of training, at the beginning and after each epoch.
+
+    An epoch's share of all seconds is that of its measured passes; where none was measured, that of its steps.
+    """
+    per_epoch, steps = _steps_per_epoch(train, images), [0]
+    for part in train.metrics["parts"]:   # each begins with an epoch of its own
+        begun = steps[-1]
+        steps += [begun + min(end, part["steps"]) for end in range(per_epoch, part["steps"] + per_epoch, per_epoch)]
+    epochs = train.metrics["seconds_by_pass"]
+    spent = [sum(seconds for name, seconds in epoch.items() if name != COPIES) for epoch in epochs]
+    shares = np.cumsum([0, *(spent if sum(spent) else np.diff(steps))], dtype=np.float64)
+    return steps, shares / shares[-1] * batch_sizes(train, images).sum() / train.metrics["images_per_second"]
 
 
 def _windows(steps):
@@ -581,7 +595,7 @@ def copies(metrics):
             "hidden": templates.percent(1 - min(1, waited / took))}
 
 
-PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
 
 
 def passes_by_epoch(train):
@@ -592,6 +606,19 @@ def passes_by_epoch(train):
     named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
     rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
     return {"heads": heads, "rows": rows} if heads else None
+
+
+def recomputing(train):
+    """What recompute saved and cost: {"kept", "shared", "taken": bytes, "seconds", "share": of all passes, both texts or None}.
+
+    None for a training without it.
+    """
+    if not (saved := train.metrics.get("recompute")):
+        return None
+    passes = [{name: one for name, one in epoch.items() if name != COPIES} for epoch in train.metrics["seconds_by_pass"]]
+    again, total = sum(epoch.get("recompute", 0.0) for epoch in passes), sum(sum(epoch.values()) for epoch in passes)
+    spent = {"seconds": templates.duration(again), "share": templates.percent(again / total)} if again else {"seconds": None}
+    return {**saved, **spent}
 
 
 def operation_times(train):

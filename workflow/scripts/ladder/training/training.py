@@ -17,7 +17,7 @@ from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
 from ladder.store import artifacts, disk
-from ladder.training import plan
+from ladder.training import plan, recompute
 
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4   # steps before the time is estimated
@@ -203,6 +203,13 @@ class Training:
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
         return {**self.plan.bytes_by_purpose(), plan.EXECUTOR: self.executor.workspace_bytes()}
 
+    def recomputing(self):
+        """Bytes of the buffers of a step: `kept` without recompute, `shared` where only memory is, `taken`; {} without it."""
+        if not self.settings.recompute:
+            return {}
+        kept = self._planned(dataclasses.replace(self.settings, recompute=False))
+        return {"kept": kept.bytes, "shared": recompute.shared(kept).bytes, "taken": self.plan.bytes}
+
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
         is_last = (step + 1) % self.length.steps_per_epoch == 0
@@ -216,9 +223,11 @@ class Training:
         return min(stop for stop in stops if stop > done)
 
     def _bind(self, batch):
-        settings = dataclasses.replace(self.settings, batch_size=batch)
-        bound = plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
+        bound = self._planned(dataclasses.replace(self.settings, batch_size=batch))
         return bound, self.executor.allocate(bound, self._shared)
+
+    def _planned(self, settings):
+        return plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
 
     def _fetch(self, names):
         return {name: self.executor.fetch(self._shared[name]) for name in names}

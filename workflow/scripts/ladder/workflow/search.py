@@ -28,8 +28,8 @@ FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "tra
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
          "from", "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
-NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
-                "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
+NOT_OF_A_RUN = {"threads", "data_residency", "recompute", "monitor", "name", "tags", "predict", "compare", "multipliers",
+                "search", "diff", "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -167,7 +167,7 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets", "figures") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
@@ -308,8 +308,8 @@ def _listed(entries):
 
 
 # Options of a network that enter the version only when enabled; the values mean "off".
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "autoencoder_residual": False, "autoencoder_attention": False,
-                  "variational": False}
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
+                  "autoencoder_attention": False}
 OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
 
 
@@ -328,7 +328,8 @@ def network_params(config):
 
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
-    return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+    shown = _pick(config, "batch_size", "optimizer", "variant", *(["recompute"] if config["recompute"] else []))
+    return _keyed("network", "network", {**network_params(config), **shown})
 
 
 def gradients_page(config):

@@ -64,8 +64,9 @@ class Executor:
         for name, array in placed.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        return {name: placed[name] if name in placed else _zeros(buffer.shape, buffer.dtype)
-                for name, buffer in plan.buffers.items()}
+        arrays = {name: placed[name] if name in placed else _zeros(buffer.shape, buffer.dtype)
+                  for name, buffer in plan.own.items()}
+        return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values

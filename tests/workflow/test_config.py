@@ -341,16 +341,17 @@ def test_options_of_the_features_apply_one_after_another(raw):
 
 
 @pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
-@pytest.mark.parametrize("training", ["patches", "patches_then_gradient"])
-def test_what_is_trained_only_is_not_fitted_to_patches(raw, key, training):
-    with pytest.raises(UserError, match=f"^config: training is {training}, but {key} adds layers that are not fitted to "
-                                        f"patches; set training to gradient, or {key} to false$"):
-        config.load(raw | {key: True, "training": training})
-
-
-def test_residual_blocks_and_attention_are_of_the_autoencoder_alone(raw):
-    config.load(raw | {"autoencoder_residual": True, "autoencoder_attention": True, "network": "patch_net",
-                       "training": "patches"})
+@pytest.mark.parametrize("keys, words", [
+    ({"network": "lenet_5"}, "but network is lenet_5; set network to autoencoder or autoencoder_classifier, or {key} to false"),
+    ({"network": "wta_autoencoder"}, "but network is wta_autoencoder; set network to"),
+    ({"training": "patches"}, "but training is patches, and its layers cannot be fitted to patches; set training to gradient, "
+                              "or {key} to false"),
+    ({"training": "patches_then_gradient"}, "but training is patches_then_gradient, and"),
+], ids=str)
+def test_residual_blocks_and_attention_need_an_autoencoder_that_is_trained(raw, key, keys, words):
+    with pytest.raises(UserError, match=f"^config: {key} is true, {words.format(key=key)}"):
+        config.load(raw | {key: True} | keys)
+    config.load(raw | {key: True, "network": "autoencoder_classifier"})
 
 
 def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):

@@ -62,7 +62,7 @@ check: test-environment
 	    tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
-	@envs/install cpu test demo $(if $(filter Linux,$(shell uname)),kernels)
+	@envs/install cpu test demo figures $(if $(filter Linux,$(shell uname)),kernels)
 	@command -v g++ >/dev/null || echo "g++ is not here (Debian package: g++); tests that need it are skipped"
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
@@ -104,7 +104,7 @@ pictures: environment
 
 pins: test-environment
 	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo slurm cluster
+	.venv/bin/python envs/pins.py test gpu demo figures slurm cluster
 	.venv/bin/python envs/pins.py kernels
 
 clean:

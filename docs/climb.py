@@ -5,7 +5,6 @@ parts of two files, as PARTS says. Between `<!-- counts: RUNG -->` and the end, 
 (benchmarks/counts.json). With --check nothing is written; it ends with 1 where the page is not up to date.
 """
 
-import argparse
 import difflib
 import pathlib
 import re
@@ -13,7 +12,9 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "docs")]
+
+import generate  # noqa: E402
 
 import count  # noqa: E402
 import counting  # noqa: E402
@@ -39,8 +40,12 @@ PARTS = {
     "gpu_opt_v1": [("kernels/common/gemm_tile.cuh", "multiply")],
     "gpu_opt_v2": [("kernels/gpu_opt_v2/conv2d.cu", "store_windows")],
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
+    "gpu_3xtf32": [("kernels/common/tf32_tile.cuh", "add_step")],
+    "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "pixel_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_pixel_tile")],
+    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/gpu_bf16/stages.cuh", "multiply_staged")],
 }
-HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "latency", "sectors used", "multiply",
+HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "tensor cores", "latency",
+        "sectors used", "multiply",
         "registers", "occupancy")
 
 
@@ -97,13 +102,7 @@ def counts_row(rung, record):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    made = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(made)
-    elif PAGE.read_text() != made:
-        sys.exit("docs/climb.md is not up to date: run python docs/climb.py")
+    generate.write(PAGE, page(), __doc__)
 
 
 if __name__ == "__main__":

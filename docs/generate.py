@@ -82,14 +82,18 @@ def paragraph(text, indent="", first=0):
                          break_on_hyphens=False).lstrip()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def write(path, made, description):
+    """The command line of a program that writes the text `made` to `path`; with --check nothing is written."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    made = page()
     if not parser.parse_args().check:
-        PAGE.write_text(made)
-    elif not PAGE.exists() or PAGE.read_text() != made:
-        sys.exit("docs/configuration.md is not up to date: run `make docs`")
+        path.write_text(made)
+    elif not path.exists() or path.read_text() != made:
+        sys.exit(f"docs/{path.name} is not up to date: run `make docs`")
+
+
+def main():
+    write(PAGE, page(), __doc__)
 
 
 if __name__ == "__main__":

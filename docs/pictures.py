@@ -1,6 +1,6 @@
 """Make the pictures of README.md and docs/ again: python docs/pictures.py [--config KEY=VALUE ...]
 
-Each is the first screen of a page, which Snakemake makes where it is missing. Needs Chromium.
+Each is the beginning of a page, which Snakemake makes where it is missing. Needs Chromium.
 """
 
 import argparse
@@ -11,10 +11,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-import browser  # noqa: E402  (after sys.path)
+from PIL import Image  # noqa: E402  (after sys.path)
 
-PICTURES = {"report.png": (("report",), "results/report.html")}   # in docs/: (what Snakemake makes, page)
-WIDTH, HEIGHT = 1280, 640   # CSS pixels; the picture has twice as many
+import browser  # noqa: E402
+
+# In docs/: (what Snakemake makes, page, height in CSS pixels); the picture has twice as many.
+PICTURES = {"report.png": ("report", "results/report.html", 640),
+            "network.png": ("results/network.html", "results/network.html", 900)}
+WIDTH = 1280
+COLOURS = 128   # enough for text and lines, and a third of the bytes
 
 
 def main():
@@ -23,20 +28,21 @@ def main():
     more = parser.parse_args().config
     if browser.find() is None:
         sys.exit("no Chromium found (Debian package: chromium)")
-    for name, (target, page) in PICTURES.items():
-        if status := subprocess.run([sys.executable, "-m", "snakemake", *target, *more], cwd=ROOT, check=False).returncode:
+    for name, (target, page, height) in PICTURES.items():
+        if status := subprocess.run([sys.executable, "-m", "snakemake", target, *more], cwd=ROOT, check=False).returncode:
             return status
-        photograph(ROOT / page, ROOT / "docs" / name)
+        photograph(ROOT / page, ROOT / "docs" / name, height)
         print(f"docs/{name}: {page}")
     return 0
 
 
-def photograph(page, picture):
-    """Write the first screen of a page as a PNG."""
+def photograph(page, picture, height):
+    """Write the beginning of a page as a PNG."""
     chromium = browser.Browser(browser.find())
     try:
-        chromium.open(page, WIDTH, HEIGHT)
-        chromium.screenshot(picture, WIDTH, HEIGHT, scale=2)
+        chromium.open(page, WIDTH, height)
+        chromium.screenshot(picture, WIDTH, height, scale=2)
+        Image.open(picture).convert("RGB").quantize(COLOURS).save(picture, optimize=True)
     finally:
         chromium.close()
 

@@ -26,8 +26,10 @@ PAGE = """<!doctype html><meta charset="utf-8"><meta name="viewport" content="wi
 
 
 def curves(count=2, points=5, **axis):
+    """Epochs of two steps; of the first five steps those of the first two take 20 s each, the others 10 s."""
+    clock = [20, 40, 50, 60, 70, *range(80, 80 + points)][:points]
     series = [{"name": f"run {number}", "label": str(number), "key": number, "series": number if number <= 6 else "rest",
-               "by": [1, 0.5, 10], "points": [(step, 0.1 * number / (1 + step)) for step in range(1, points + 1)]}
+               "by": [1, 0.5, clock], "points": [(step, 0.1 * number / (1 + step)) for step in range(1, points + 1)]}
               for number in range(1, count + 1)]
     y = charts.loss_axis([value for one in series for _, value in one["points"]], "loss", **axis)
     return charts.lines("A training", series, y, ("step", "epoch", "seconds"))
@@ -132,13 +134,15 @@ def test_zoom_keeps_the_point_that_is_shown_and_0_shows_all_again(chromium, show
 
 def test_the_axis_goes_by_epoch_and_by_time(chromium, shown):
     shown(curves())
-    for by, text in (("epoch", "run 1, epoch 0.5: 0.05"), ("seconds", "run 1, seconds 10: 0.05")):
+    left, _, width, _ = chromium.value(OVER)
+    for by, text, share in (("epoch", "run 1, epoch 1: 0.03333", 2 / 5), ("seconds", "run 1, seconds 40: 0.03333", 40 / 70)):
         chromium.value(f"""(() => {{ const by = document.querySelector('.controls select');
           by.selectedIndex = [...by.options].findIndex(one => one.text === 'by {by}');
           by.dispatchEvent(new Event('change')); }})()""")
         focus(chromium)
-        press(chromium, "Home")
-        assert chromium.value(SHOWN)["text"] == text
+        press(chromium, "Home", "ArrowRight")
+        found = chromium.value(SHOWN)
+        assert found["text"] == text and found["x"] == pytest.approx(left + width * share, abs=1)
 
 
 def test_the_log_switch_makes_ratios_even(chromium, shown):
@@ -205,7 +209,7 @@ def test_a_chart_is_saved_as_svg_png_and_csv_in_the_colours_of_paper(chromium, s
     assert curve.get("stroke") == "rgb(31, 95, 180)" and "A training" in "".join(found["svg"].itertext())
     assert found["size"] == [2 * int(found["svg"].get("width")), 2 * int(found["svg"].get("height"))]
     assert len(found["rows"]) == 10
-    assert found["rows"][1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "20", "loss": "0.0333333"}
+    assert found["rows"][1] == {"series": "run 1", "step": "2", "epoch": "1", "seconds": "40", "loss": "0.0333333"}
 
 
 def rectangles(root, fill):
@@ -281,12 +285,51 @@ def test_a_run_pointed_at_in_a_table_stands_out_in_the_chart(chromium, shown):
     assert chromium.value(ink) > 1.2 * before
 
 
-def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium, tmp_path):
-    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
-    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
+INK = """(() => { const canvas = document.querySelector("canvas"); const found = {};
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  for (let at = 0; at < pixels.length; at += 4) if (pixels[at + 3] === 255) {
+    const colour = pixels.slice(at, at + 3).join(); found[colour] = (found[colour] ?? 0) + 1; }
+  return found; })()"""
+
+
+def test_a_press_on_a_name_of_the_map_shows_that_class_on_its_own(chromium, opened):
+    side = charts.number_axis(0, 1, "")
+    series = [{"name": f"class {number}", "key": f"class {number}", "series": number if number <= 6 else "rest",
+               "points": [{"x": number / 10, "y": at / 10, "text": f"class {number}"} for at in range(1, 10)]}
+              for number in range(1, 9)]
+    of = charts.scatter("Map", series, side, side, square=True)
+    names = "".join(f'<li data-run="{one["key"]}"><i class="glyph stroke-{one["series"]}"></i>{one["name"]}</li>'
+                    for one in series)
+    opened(f"{pieces().chart(of, 'A map')}<ul data-series data-runs>{names}</ul>")
+    first, second = "31,95,180", "196,83,2"
+    before = chromium.value(INK)
+    assert before[first] > 100 and before[second] > 100
+    for run in ("class 8", "class 3"):   # of those in grey it takes the colour of the one that was asked for first
+        box = chromium.value(f"""(box => [box.x + 5, box.y + 5])(document.querySelector('[data-run="{run}"]')
+          .getBoundingClientRect())""")
+        move(chromium, *box)
+        for kind in ("mousePressed", "mouseReleased"):
+            chromium.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
+        if run == "class 8":
+            alone = chromium.value(INK)
+            assert alone[first] == pytest.approx(before[first], rel=0.2), "class 8 in the first colour"
+            assert alone.get(second, 0) < 0.05 * before[second], "the others as pale as the background of one"
+    move(chromium, 1, 1)
+    after = chromium.value(INK)
+    assert after[second] == before[second], "all are there again"
+
+
+@pytest.fixture
+def live_page(chromium, tmp_path):
     page = tmp_path / "live.html"
     page.write_text(live.page())
     chromium.open(page)
+
+
+@pytest.mark.usefixtures("live_page")
+def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium):
+    chart = live._chart([10, 20], [0.5, 0.25], live.NO_CURVE)
+    state = {"version": "t0", "done": False, "epochs": [], "last": "", "chart": chart}
     show = "(state => { globalThis.fetch = async () => ({json: async () => state}); return look(); })"
     chromium.value(f"{show}({json.dumps(state)})")
     focus(chromium)
@@ -298,3 +341,26 @@ def test_the_live_page_draws_both_curves_again_when_they_have_grown(chromium, tm
     press(chromium, "ArrowRight", "End", "ArrowDown")
     assert chromium.value(SHOWN)["text"] == "hold-out, step 20: 0.375"
     assert chromium.value("document.querySelectorAll('.stage canvas').length") == 1
+
+
+@pytest.mark.usefixtures("live_page")
+def test_the_live_page_keeps_what_the_reader_zoomed_to_and_switched(chromium):
+    steps = list(range(1, 41))
+    draw = "(chart => draw(chart))"
+    chromium.value(f"{draw}({json.dumps(live._chart(steps, [1 / step for step in steps], live.NO_CURVE))})")
+    focus(chromium)
+    press(chromium, *["ArrowRight"] * 20, "+", "+")
+    click(chromium, "log")   # which is drawn whole again
+    focus(chromium)
+    press(chromium, *["ArrowRight"] * 20, "+", "+")
+    before = chromium.value(SHOWN)
+    more = [*steps, *range(41, 61)]
+    chromium.value(f"{draw}({json.dumps(live._chart(more, [1 / step for step in more], live.NO_CURVE))})")
+    press(chromium, "Home")   # of what is seen; the focus has stayed
+    first = chromium.value(SHOWN)
+    press(chromium, "ArrowRight")
+    place = chromium.value(SHOWN)["x"] - first["x"]
+    assert first["text"].startswith("training, step 1") and first["text"] != "training, step 1: 1"
+    assert place == pytest.approx(1.6 ** 2 * chromium.value(OVER)[2] / 40, rel=0.02), "two steps of zoom into 40, not into 60"
+    assert before["text"] == "training, step 20: 0.05"
+    assert chromium.value("[...document.querySelectorAll('.controls [aria-pressed]')].map(one => one.ariaPressed)") == ["false"]

@@ -11,7 +11,17 @@ import browser
 import make_history
 import manifest_files
 import synthetic_results
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_contents, check_self_contained, check_width, show
+from browser import (
+    FAINT_TEXTS,
+    SMALL_TARGETS,
+    UNCLEAR,
+    check_contents,
+    check_keys_scroll,
+    check_self_contained,
+    check_width,
+    on_paper,
+    show,
+)
 from ladder.arithmetic import multipliers
 from ladder.pages import compare, diff, history, multiplier_runs, search
 from ladder.pages import multipliers as multipliers_page
@@ -140,6 +150,12 @@ def test_it_asks_for_nothing_but_itself_and_its_script_runs(chromium, page):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
+
+
+def test_no_table_is_wider_than_the_paper(chromium, page):
+    chromium.open(page)
+    with on_paper(chromium):
+        assert chromium.value("document.documentElement.scrollWidth") == browser.PAPER
 
 
 def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):
@@ -309,6 +325,11 @@ def test_on_a_phone_the_rows_are_cards_that_show_the_accuracy_without_scrolling(
     assert chromium.value(SMALL_TARGETS) == []
     hidden = "[...document.querySelectorAll('.cards thead button')].filter(one => one.checkVisibility()).length"
     assert chromium.value(hidden) == 0, "no tab stops that nobody sees"
+
+
+def test_on_a_phone_a_table_of_colours_scrolls_by_the_keyboard(chromium, pages):
+    chromium.open(pages("mixed"), 360)
+    check_keys_scroll(chromium)
 
 
 def test_on_a_phone_a_menu_sorts_the_cards(chromium, pages):

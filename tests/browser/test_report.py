@@ -4,7 +4,7 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_self_contained, check_width, show
+from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_keys_scroll, check_self_contained, check_width, on_paper, show
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -105,9 +105,14 @@ def test_the_contents_lead_to_their_sections(chromium, page):
     assert chromium.value(f"{links}.filter(link => !document.querySelector(link.hash)).length") == 0
 
 
-def test_tables_that_scroll_can_be_reached_with_the_keyboard(chromium, page):
-    show(chromium, page, 360)
+def test_boxes_of_tables_can_be_reached_with_the_keyboard(chromium, page):
+    show(chromium, page, 320)
     assert chromium.value("[...document.querySelectorAll('.wide')].every(box => box.tabIndex === 0 && box.ariaLabel)")
+
+
+def test_tables_that_scroll_do_so_by_the_keyboard(chromium, pages):
+    show(chromium, pages("resnet"), 320)
+    check_keys_scroll(chromium)
 
 
 # For each row of a drawing: how far the middle of its node is from where the lines are drawn for it.
@@ -137,8 +142,7 @@ def test_a_small_network_fits_one_screen(chromium, pages):
 
 def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chromium, pages):
     chromium.open(pages("resnet"), scheme="dark")
-    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    try:
+    with on_paper(chromium):
         of = "(name, property) => getComputedStyle(document.querySelector(name))[property]"
         assert chromium.value(f"({of})('body', 'backgroundColor')") == "rgb(255, 255, 255)"
         assert chromium.value(f"({of})('body', 'color')") == "rgb(30, 32, 36)"
@@ -147,11 +151,15 @@ def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chrom
         closed = "[...document.querySelectorAll('details:not([open]) table')]"
         assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
         assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
-    finally:
-        chromium.call("Emulation.setEmulatedMedia", media="", features=[])
 
 
-@pytest.mark.parametrize("name", ["digits", "resnet"])
+def test_no_table_is_wider_than_the_paper(chromium, page):
+    chromium.open(page)
+    with on_paper(chromium):
+        assert chromium.value("document.documentElement.scrollWidth") == browser.PAPER
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet", *DRAWINGS])
 def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
     show(chromium, pages(name), 390)
     wide = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"

@@ -9,6 +9,7 @@ import yaml
 import browser
 import synthetic_results
 import synthetic_run
+from browser import SMALL_TARGETS, check_width
 from ladder.pages import history, index, report
 from ladder.workflow import copies
 
@@ -35,6 +36,17 @@ def test_the_first_screen_holds_the_verdict_and_its_chart(chromium, reports, nam
     chromium.open(reports / f"{name}.html", width, height)
     title, verdict, chart = chromium.value(BOTTOMS)
     assert 0 < title < verdict < chart <= height
+
+
+def test_the_first_page_fits_a_phone(chromium, tmp_path):
+    synthetic_results.add(tmp_path, epochs=2)
+    page = tmp_path / "index.html"
+    page.write_text(index.page(tmp_path))
+    check_width(chromium, page, 390)
+    assert chromium.value(SMALL_TARGETS) == []
+    assert chromium.value("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('.wide'))")
+    assert chromium.value("document.querySelector('.wide tbody').innerText.replace(/\\s+/g, ' ')").startswith(
+        "An autoencoder on handwritten digits r")
 
 
 def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, tmp_path):

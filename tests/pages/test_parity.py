@@ -6,7 +6,7 @@ import pytest
 
 import browser
 import small_comparison
-from browser import FAINT_TEXTS, TOO_WIDE
+from browser import FAINT_TEXTS, SMALL_TARGETS, TOO_WIDE, check_keys_scroll
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
@@ -24,10 +24,11 @@ def summary():
 
 
 def test_the_page_names_every_rung_that_cannot_run_here(summary):
-    page = parity_page.page(summary, "2026-01-31T12:34:56Z")
-    for reason in filter(None, summary["unavailable"].values()):
-        assert reason in page
-    assert "and all results agree" in page and "2026-01-31 12:34" in page
+    needs = "needs an NVIDIA GPU and no driver answers here"
+    reasons = {**{variant: f"variant {variant} {needs}" for variant in ("gpu_basic", "gpu_fused")}, "other": "Numba is missing"}
+    text = text_of(parity_page.page({**summary, "unavailable": reasons}, "2026-01-31T12:34:56Z"))
+    assert f"gpu_basic and gpu_fused: {needs}" in text and "other: Numba is missing" in text
+    assert "and all results agree" in text and "2026-01-31 12:34" in text
 
 
 def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(summary):
@@ -89,6 +90,9 @@ def test_the_page_is_readable_in_a_browser(summary, tmp_path):
                 chromium.open(path, width, scheme=scheme)
                 assert chromium.value("document.documentElement.scrollWidth") == width
                 assert chromium.value(TOO_WIDE) == [] and chromium.value(FAINT_TEXTS) == []
+        chromium.open(path, 360)
+        assert chromium.value(SMALL_TARGETS) == []
+        check_keys_scroll(chromium)   # cells over several rows make no cards
         assert [address for address in chromium.requested() if not address.startswith("data:")] == [path.as_uri()]
     finally:
         chromium.close()

@@ -20,8 +20,9 @@ from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
-        "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval", "controls",
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
+        "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy",
+        "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
         "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
         "program", "reproduce", "targets"]
@@ -432,6 +433,23 @@ def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_image
     assert f"The loss was 0.2 in the first epoch and {losses[1]} in the last: {said}." in text
     assert f"On the 360 test images the network of this run has a mean squared error of 0.0123; on the training images it " \
            f"was {losses[1]} in the last epoch" in text
+
+
+def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_values_are_drawn(tmp_path, digits, digits_page):
+    run = synthetic_run.make(tmp_path, drawn=0.25)
+    numbers = report.summary(run, "r0123456789e", PARAMS)
+    by_step, images = run["train"].tensors("history.safetensors")["divergences"], run["data"].metrics["train"]
+    sizes = report_sections.batch_sizes(run["train"], images)
+    per_epoch = -(-images // 64)
+    assert numbers["divergence"][0] == pytest.approx(np.average(by_step[:per_epoch], weights=sizes[:per_epoch]))
+    assert len(numbers["curves"]["divergence"]) == len(numbers["curves"]["step"]) and targets.number(numbers, "divergence") > 30
+    page = report.page(run, numbers)
+    text = text_of(page)
+    assert f"with the weight 0.25. It was {numbers['divergence'][-1]:.4g} nats per image in the last epoch" in text
+    assert "KL divergence, nats per image" in page and f"{numbers['divergence'][0]:.6g}" in text
+    assert '<section id="drawn"' in page and 'href="#drawn"' in page and "32 pictures that no image went into" in text
+    assert report.summary(digits, "r0123456789e")["divergence"] is None
+    assert 'id="drawn"' not in digits_page and "divergence" not in digits_page
 
 
 def test_without_a_training_no_loss_has_changed(digits, lenet):

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import synthetic_run
+from ladder.executors.create import COPIES
 from ladder.network import networks, weights
 from ladder.pages import report_sections, templates
 
@@ -58,6 +59,22 @@ def test_curves_are_means_over_images(lenet, monkeypatch):
                                              "accuracy": accuracy["data"]["series"][0]["y"]}
 
 
+@pytest.mark.parametrize("parts, ends", [([69], [0, 23, 46, 69]), ([10, 59], [0, 10, 33, 56, 69])])
+def test_seconds_go_by_the_measured_passes_of_each_epoch(lenet, monkeypatch, parts, ends):
+    """The passes of the first epoch took as long as those of two others; copies to a GPU run beside them."""
+    metrics = lenet["train"].metrics
+    epochs = [{"forward": 1.0, "backward": 3.0, COPIES: 9.0}, *[{"forward": 0.5, "backward": 1.5}] * (len(ends) - 2)]
+    monkeypatch.setitem(metrics, "parts", [{"steps": steps} for steps in parts])
+    monkeypatch.setitem(metrics, "seconds_by_pass", epochs)
+    images = lenet["data"].metrics["train"]
+    whole = report_sections.batch_sizes(lenet["train"], images).sum() / metrics["images_per_second"]
+    at_ends = report_sections.paces(lenet["train"], images, [(end, 0.0) for end in ends])[2]
+    assert at_ends == pytest.approx([whole * at / len(ends) for at in (0, *range(2, len(ends) + 1))])
+    assert report_sections.paces(lenet["train"], images, [(ends[1] / 2, 0.0)])[2] == pytest.approx([whole / len(ends)])
+    monkeypatch.setitem(metrics, "seconds_by_pass", [{}] * (len(ends) - 1))   # a GPU's first samples come later
+    assert report_sections.paces(lenet["train"], images, [(34.5, 0.0)])[2] == pytest.approx([whole / 2])
+
+
 def test_an_autoencoder_has_no_accuracy_in_training(tmp_path):
     run = synthetic_run.make(tmp_path, controls=())
     assert report_sections.accuracy_curve(run) is None
@@ -71,7 +88,7 @@ def test_the_hold_out_curve_has_a_point_after_each_epoch_beside_the_training(tmp
     history, shown = run["train"].tensors("history.safetensors"), report_sections.loss_curve(run, 0.07)["data"]["series"]
     assert [one["name"] for one in shown] == names and shown[1]["series"] == 2   # a colour that is drawn dashed
     assert shown[1]["x"] == [26, 52, 78, 104] and shown[1]["y"] == pytest.approx(history["held_out_losses"], rel=1e-5)
-    assert shown[1]["by"] == shown[0]["by"] and shown[1]["label"] == f"hold-out {history['held_out_losses'][-1]:.4g}"
+    assert shown[1]["by"][:2] == shown[0]["by"][:2] and shown[1]["label"] == f"hold-out {history['held_out_losses'][-1]:.4g}"
     accuracy = report_sections.accuracy_curve(run)
     if network == "lenet_5":
         assert accuracy["data"]["series"][1]["y"] == pytest.approx(history["held_out_hits"] / 180, rel=1e-5)

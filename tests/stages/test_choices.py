@@ -11,6 +11,7 @@ from ladder.arithmetic import multipliers
 from ladder.classifiers import backends
 from ladder.data.facts import FACTS
 from ladder.machine import runtime
+from ladder.pages import paper
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import artifacts
@@ -27,7 +28,7 @@ RUNS = [
      "augment_flip": True, "features_flip": "apart", "features_standardize": True, "features_two_polarity": 0.5,
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
-     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True,
+     "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True, "figures": paper.missing() is None,
      "features_variant": "cpu_sequential"},
     {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",
      "optimizer": "momentum", "gradient_scale": "batch", "schedule": "step", "variant": "cpu_sequential", "augment_flip": False,
@@ -51,13 +52,16 @@ RUNS = [
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
     {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1, "recompute": True}, {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
-    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1, "autoencoder_attention": True,
+     "autoencoder_residual": True},
     {"network": "patch_net", "training": "patches"},
+    {"network": "autoencoder", "variational": True, "variational_beta": 0.5, "training": "gradient"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2, "features_flip": True},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
-           "multiplier": "exact", "feature_map": False, "data_residency": None, "recompute": None, "strict_versions": None}
+           "multiplier": "exact", "feature_map": False, "figures": False, "data_residency": None, "recompute": None,
+           "strict_versions": None}
 NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",   # of a key, in the parameters
          "features_variant": "variant"}
 
@@ -70,7 +74,8 @@ def documented():
     left_out = others | {
         ("variant", "auto"), ("svm_backend", "auto"), ("array_library", "auto"), ("array_library", "cupy"), ("threads", "all"),
         ("train_limit", "all"), ("test_limit", "all"), ("data_residency", "auto"), ("confirm", True), ("confirm", False),
-        ("features_variant", "same"), ("normalization", "zca")}   # the last has a test of its own
+        *([("figures", True)] if paper.missing() else []), ("features_variant", "same"),
+        ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
     for key, rule in config.load_schema()["properties"].items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]

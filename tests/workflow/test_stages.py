@@ -144,8 +144,9 @@ def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
         "train_reference"}
 
 
-def test_targets_are_part_of_the_reports_version_alone(settings):
+def test_targets_and_figures_are_part_of_the_reports_version_alone(settings):
     assert changed(settings, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
+    assert changed(settings, figures=True) == {"report"}
 
 
 def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
@@ -305,6 +306,22 @@ def test_noise_penalty_and_winners_count_where_they_are_used(settings):
         assert {"train", "features"} <= changed(wta, **{key: value}) and changed(settings, **{key: value}) == set()
     assert {"train", "features"} <= changed(wta, input_noise=0.1)
     assert changed(wta, latent_penalty=0.1) == changed(wta, autoencoder_filters=[8]) == set()
+
+
+def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn(settings):
+    assert changed(settings, variational_beta=0.5) == set()
+    assert not {"variational", "variational_beta"} & stages.chain(settings)["train"].spec["params"].keys()
+    drawn = settings | {"variational": True, "features_layer": "mean"}
+    assert {"initial", "train", "features"} <= changed(settings, **drawn) & changed(drawn, variational_beta=0.5)
+
+
+@pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
+def test_residual_blocks_and_attention_count_where_they_are_on(settings, key):
+    assert {"initial", "train", "features"} <= changed(settings, **{key: True})
+    assert not any(key in stage.spec["params"] for stage in stages.chain(settings).values())
+    for network in ("wta_autoencoder", "lenet_5"):
+        other = settings | {"network": network, "wta_kernels": [3, 3], "features_layer": None}
+        assert changed(other, **{key: True}) == set()
 
 
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):

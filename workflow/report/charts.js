@@ -33,6 +33,12 @@
     give(key, [1, 2, 3, 4, 5, 6].find(colour => !used.includes(colour)));
   };
 
+  // Where the point lies on the chart's axis number `by`: counted by a factor of the first one, or listed.
+  const along = (series, by, index) => {
+    const of = series.by?.[by] ?? 1;
+    return Array.isArray(of) ? of[index] : of * series.x[index];
+  };
+
   // Axes: the same kinds as in ladder/pages/charts.py.
   const forward = {
     linear: value => value,
@@ -120,6 +126,7 @@
       this.by = 0;
       this.kind = {x: this.data.x.kind, y: this.data.y.kind};
       this.at = null;
+      this.chosen = {};   // what the reader switched to: {by, y}
       this.live = box.appendChild(element("div", "asked"));
       this.stage = this.live.appendChild(element("div", "stage"));
       this.stage.tabIndex = 0;
@@ -150,19 +157,18 @@
         return one;
       };
       if (this.data.by.length > 1) {
-        const select = bar.appendChild(element("select", ""));
-        select.setAttribute("aria-label", "The horizontal axis");
-        this.data.by.forEach((name, at) => select.append(new Option(`by ${name}`, at)));
-        select.addEventListener("change", () => { this.by = Number(select.value); this.draw(); });
+        this.select = bar.appendChild(element("select", ""));
+        this.select.setAttribute("aria-label", "The horizontal axis");
+        this.data.by.forEach((name, at) => this.select.append(new Option(`by ${name}`, at)));
+        this.select.addEventListener("change", () => { this.choose({by: Number(this.select.value)}); this.draw(); });
       }
       const other = Object.keys(this.data.y.ranges).find(kind => kind !== "linear");
       if (other && this.data.y.ranges.linear) {
-        const log = button("log", "Logarithmic vertical axis", () => {
-          this.kind.y = this.kind.y === "linear" ? other : "linear";
-          log.setAttribute("aria-pressed", this.kind.y !== "linear");
+        this.log = button("log", "Logarithmic vertical axis", () => {
+          this.choose({y: this.kind.y === "linear" ? other : "linear"});
           this.draw();
         });
-        log.setAttribute("aria-pressed", this.kind.y !== "linear");
+        this.choose({});
       }
       button("+", "Zoom in", () => this.zoom(1 / ZOOM));
       button("−", "Zoom out", () => this.zoom(ZOOM));
@@ -170,10 +176,32 @@
       bar.append(saving.menu({title: this.data.title, svg: () => this.svg, csv: () => this.csv}));
     }
 
+    choose(what) {
+      Object.assign(this.chosen, what);
+      this.by = this.chosen.by ?? this.by;
+      if (this.chosen.y in this.data.y.ranges) this.kind.y = this.chosen.y;
+      if (this.select) this.select.value = this.by;
+      this.log?.setAttribute("aria-pressed", this.kind.y !== "linear");
+    }
+
+    // What the reader sees of the chart, to be seen again in one with more points.
+    get view() {
+      const {min, max} = this.plot?.scales.x ?? {};
+      const zoomed = this.plot && (min > this.whole.x[0] || max < this.whole.x[1]);
+      return {chosen: this.chosen, x: zoomed ? {min, max} : null, focused: this.stage === document.activeElement};
+    }
+
+    see({chosen, x, focused}) {
+      this.choose(chosen);
+      this.draw();
+      if (x) this.plot?.setScale("x", x);
+      if (focused) this.stage.focus();
+    }
+
     // The points of the chart: {x, y, series, index}, x on the chosen axis.
     get points() {
-      return this.data.series.flatMap((series, number) => series.series === "level" ? [] : series.x.map((x, index) =>
-        ({x: x * (series.by?.[this.by] ?? 1), y: series.y[index], series, number, index})));
+      return this.data.series.flatMap((series, number) => series.series === "level" ? [] : series.x.map((_, index) =>
+        ({x: along(series, this.by, index), y: series.y[index], series, number, index})));
     }
 
     draw() {
@@ -246,7 +274,7 @@
       for (const series of order) {
         const colour = colourOf(series);
         const pointed = this.pointed !== undefined && series.key === this.pointed;
-        const places = series.x.map((x, index) => at(x * (series.by?.[this.by] ?? 1), series.y[index]));
+        const places = series.x.map((_, index) => at(along(series, this.by, index), series.y[index]));
         pen.globalAlpha = this.pointed !== undefined && !pointed && !series.run && colour !== "level" ? .2 : colour === "rest" ? .6 : 1;
         pen.strokeStyle = pen.fillStyle = stroke(colour);
         if (data.drawn === "lines") {
@@ -267,7 +295,7 @@
       pen.textBaseline = "middle";
       pen.textAlign = "left";
       const shown = labels.filter(one => colourOf(one) !== "rest");
-      const ends = shown.map(series => series.x.map((x, index) => at(x * (series.by?.[this.by] ?? 1), series.y[index]))
+      const ends = shown.map(series => series.x.map((_, index) => at(along(series, this.by, index), series.y[index]))
         .filter(([x]) => x <= bbox.left + bbox.width + 1).at(-1) ?? [bbox.left, bbox.top]);
       const right = bbox.left + bbox.width;
       const high = Math.max(...shown.map(one => this.linesOf(one).length)) * LINE * ratio;
@@ -429,8 +457,8 @@
 
     get csv() {
       const {series, by, y} = this.data;
-      return saving.csv([["series", ...by, y.label], ...series.flatMap(one => one.x.map((x, index) =>
-        [one.run?.[index] ?? one.name, ...by.map((_, number) => x * (one.by?.[number] ?? 1)), one.y[index]]))]);
+      return saving.csv([["series", ...by, y.label], ...series.flatMap(one => one.x.map((_, index) =>
+        [one.run?.[index] ?? one.name, ...by.map((_, number) => along(one, number, index)), one.y[index]]))]);
     }
   }
 
@@ -450,10 +478,13 @@
       if (series.series !== "level" && !colours.has(series.key)) give(series.key, series.series);
     }
   };
-  // For a page that gets its charts later: those in this element are drawn in the place of all former ones.
-  globalThis.drawCharts = place => {
+  // For a page that gets its charts later: what `put` puts into this element is drawn in the place of all former ones, each seen as
+  // the former one was.
+  globalThis.drawCharts = (place, put) => {
+    const seen = charts.map(chart => chart.view);
+    put();
     add(place);
-    again();
+    charts.forEach((chart, at) => seen[at] ? chart.see(seen[at]) : chart.draw());
   };
 
   add(document);

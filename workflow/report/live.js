@@ -5,8 +5,7 @@ let drawn = "";   // the chart that is shown; it changes with each checkpoint
 
 function draw(chart) {
   if (chart === drawn) return;
-  $("curves").innerHTML = drawn = chart;
-  drawCharts($("curves"));
+  drawCharts($("curves"), () => { $("curves").innerHTML = drawn = chart; });
 }
 
 const share = value => value === null ? "–" : `${(100 * value).toFixed(2)} %`;

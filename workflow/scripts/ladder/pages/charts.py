@@ -117,14 +117,15 @@ def named_axis(names, label):
 def lines(title, series, y, by=("step",)):
     """A chart of curves over steps.
 
-    series: [{"name", "label", "key", "series", "points": [(step, value)]}] with `by`: a factor of the step for each further
-    name of `by`, such as epochs per step; label: its direct label; series: 1 to COLOURED, "rest" for grey or "level" for a
-    reference line; y: Axis. Returns {"data", "still"}, for charts.js and for the SVG.
+    series: [{"name", "label", "key", "series", "points": [(step, value)]}] with `by`: for each name of `by` a
+    factor of the step, such as epochs per step, or the values at the points; label: its direct label; series: 1 to COLOURED,
+    "rest" for grey or "level" for a reference line; y: Axis. Returns {"data", "still"}, for charts.js and for the SVG.
     """
     last = max((step for one in series for step, _ in one["points"]), default=1)
     x = Axis(by[0], "linear", {"linear": (0, last)}, [(value, text) for value, text in ticks(0, last) if value == round(value)])
     told = [{"name": one["name"], "label": one.get("label", one["name"]), "key": str(one.get("key", one["name"])),
-             "series": one["series"], "by": list(one.get("by", [1] * len(by))),
+             "series": one["series"],
+             "by": [list(map(_short, of)) if isinstance(of, list) else of for of in one.get("by", [1] * len(by))],
              "x": [_short(step) for step, _ in one["points"]], "y": [_short(value) for _, value in one["points"]]}
             for one in series]
     data = {"title": title, "drawn": "lines", "x": _told(x), "by": list(by), "y": _told(y), "series": told}
@@ -162,7 +163,8 @@ def _still(title, x, y, series, drawn, names=(), square=False):
     labelled = [one for one in series if drawn == "lines" and one["series"] != "rest" and one["x"]]
     width, height = (SQUARE, SQUARE) if square else (WIDTH, HEIGHT)
     left = 0 if square else 14 + CHARACTER * max(len(text) for _, text in y.ticks)
-    right = width - (12 + CHARACTER * max((len(one["label"]) for one in labelled), default=0) if labelled else 6)
+    last = max((len(text) for _, text in x.ticks[-1:]), default=0)   # half of it lies right of its tick
+    right = width - (12 + CHARACTER * max(len(one["label"]) for one in labelled) if labelled else max(6, CHARACTER * last / 2))
     top, bottom = (0, height) if square else (TOP, height - BOTTOM)
 
     def at_x(value):

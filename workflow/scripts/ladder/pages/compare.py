@@ -354,7 +354,7 @@ def _chart(quantity, some, series, labels):
     points = {run.number: _points(run, quantity.tensor) for run in some}
     lines = [{"name": f"run {run.number} ({labels[run.number]})" if labels[run.number] else f"run {run.number}",
               "label": str(run.number), "key": run.number, "series": series[run.number], "points": points[run.number],
-              "by": report_sections.paces(run.train, run.images)} for run in some if points[run.number]]
+              "by": report_sections.paces(run.train, run.images, points[run.number])} for run in some if points[run.number]]
     if not lines:
         return None
     y = quantity.axis([value for line in lines for _, value in line["points"]], quantity.title)

@@ -252,7 +252,7 @@ def _curves(group, there):
         losses, width = _losses(cells)
         first = cells[0].run
         lines.append({"name": one["label"], "key": one["id"], "series": one["series"], "points": losses,
-                      "by": report_sections.paces(first.train, first.images)})
+                      "by": report_sections.paces(first.train, first.images, losses)})
     y = charts.loss_axis([value for line in lines for _, value in line["points"]], "Training loss", always_log=True)
     title = f"Training loss, {templates.network_title(group.settings['network'])}"
     return {**charts.lines(title, lines, y, report_sections.BY), "width": width, "kind": y.kind, "count": len(lines)}

@@ -19,6 +19,8 @@ NODES = {
     "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
+    "sample": ("draw", "norm"),
+    "attention": ("att", "sum"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
@@ -109,6 +111,8 @@ def described(layer):
             return f"rate {of['rate']:g}"
         case "winner_take_all":
             return f"{of['winners']} of each map, in {of['lifetime']:.3g} of the images"
+        case "sample":
+            return f"in training, divergence × {of['beta']:g}"
         case "l1_penalty":
             return f"{of['penalty']:g}"
         case "lrn":
@@ -118,7 +122,8 @@ def described(layer):
         case "soft_threshold":
             return f"both signs, threshold {of['threshold']:g}"
     return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "to a vector", "add": "sum of two"}[layer.kind]
+            "relu": "", "flatten": "to a vector", "add": "sum of two",
+            "attention": "of each pixel to all"}[layer.kind]
 
 
 def _strided(attributes, usual):

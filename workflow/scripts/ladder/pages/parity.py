@@ -25,8 +25,17 @@ def context(summary, made, predictions):
         "work": _work_table(ran),
         "memory": _memory_table(ran),
         "kernels": _kernel_table(ran),
+        "elsewhere": _elsewhere(summary["unavailable"]),
         "predicted": _predicted_table(summary, ran, predictions), "predicted_case": CASE,
     }
+
+
+def _elsewhere(unavailable):
+    """Reason -> the variants that it keeps from running here; reasons of rungs/variants.py begin with the variant's name."""
+    found = {}
+    for variant, reason in unavailable.items():
+        found.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
+    return found
 
 
 def _check_row(rung, first):

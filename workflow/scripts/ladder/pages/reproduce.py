@@ -36,7 +36,7 @@ def settings(inputs, params):
     found["feature_map"] = "map" in inputs
     if "train_reference" in inputs:
         found["reference_variant"] = inputs["train_reference"].manifest["spec"]["params"]["variant"]
-    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags", "targets") if params.get(key)}
+    return dict(sorted(found.items())) | {key: params[key] for key in ("name", "tags", "targets", "figures") if params.get(key)}
 
 
 def unwritten(inputs):

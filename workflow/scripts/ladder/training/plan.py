@@ -40,6 +40,8 @@ WORK = (
     (r"norm|contrast", "norms and contrast"),
     (r"threshold", "thresholds"),
     (r"winner|penalty", "sparsity"),
+    (r"^sample", "sampling"),
+    (r"attention", "attention"),
     (r"", "other"),
 )
 
@@ -432,8 +434,7 @@ class Builder:
             self.divisor = self.batch
             reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
                      "permutation": self._permutation(dataset), "counters": self._counters()}
-            hits = self._control("hits", (length.steps_per_epoch,), "float64")
-            self._append("cross_entropy", "", reads, {**writes, "hits": hits})
+            self._append("cross_entropy", "", reads, {**writes, "hits": self.by_step("hits")})
             return
         if self.shape(self.output) != self.shape(INPUT):
             raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
@@ -522,8 +523,8 @@ class Builder:
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
     def unchanged(self, layer):
-        """The layer's output is its input, without a step."""
-        self.output = self._values[layer.name] = self.source(layer)
+        """The layer's output is its first input, without a step."""
+        self.output = self._values[layer.name] = self.value(layer.inputs[0])
 
     # Gradients of values.
 
@@ -570,6 +571,10 @@ class Builder:
     def kept(self, name, shape, dtype=None):
         """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
         return self._buffer(name, shape, dtype or self.dtype, "activation")
+
+    def by_step(self, name):
+        """A number for each step of an epoch, as the loss."""
+        return self._control(name, self.shape("losses"), "float64")
 
     def zeros(self, name, shape):
         """A buffer that holds zeros."""

@@ -18,6 +18,7 @@ from ladder.data import listing, normalization
 from ladder.errors import UserError, excerpt
 from ladder.machine import driver, runtime
 from ladder.network import networks
+from ladder.pages import paper
 from ladder.progress import size
 from ladder.rungs import variants
 from ladder.store import targets
@@ -310,6 +311,8 @@ def _check_together(config):
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
+    if config["figures"] and paper.missing():
+        raise UserError(f"config: {paper.missing()}")
     _check_targets(config)
     _check_training(config)
     _check_features(config)
@@ -328,6 +331,20 @@ def _check_targets(config):
 def _check_training(config):
     """Check that the network supports the kind of training."""
     network, training = networks.from_params(stages.network_params(config)), config["training"]
+    if config["variational"] and network.name != "autoencoder":
+        raise UserError(f"config: variational is true, but network is {network.name}; set network to autoencoder, or "
+                        "variational to false")
+    if config["variational"] and training != "gradient":
+        raise UserError(f"config: variational is true, but training is {training}, and distributions cannot be fitted to "
+                        "patches; set training to gradient, or variational to false")
+    for key in ("autoencoder_residual", "autoencoder_attention"):
+        having = [name for name, options in networks.OPTIONS.items() if key in options.values()]
+        if config[key] and network.name not in having:
+            raise UserError(f"config: {key} is true, but network is {network.name}; set network to {' or '.join(having)}, or "
+                            f"{key} to false")
+        if config[key] and training != "gradient":
+            raise UserError(f"config: {key} is true, but training is {training}, and its layers cannot be fitted to patches; "
+                            f"set training to gradient, or {key} to false")
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
                         "training to gradient, or network to autoencoder or patch_net")

@@ -167,7 +167,7 @@ def chain(config):
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
         add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags", "targets") if config[key]))
+    called = _pick(config, *(key for key in ("name", "tags", "targets", "figures") if config[key]))
     if config["ablated"]:
         called["ablation"] = _listed(config["ablated"])
     run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
@@ -308,7 +308,9 @@ def _listed(entries):
 
 
 # Options of a network that enter the version only when enabled; the values mean "off".
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
+                  "autoencoder_attention": False}
+OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
 
 
 def network_params(config):
@@ -318,7 +320,8 @@ def network_params(config):
         params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
         return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
     facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
-    options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
+    off = {key for key, value in OFF_IN_NETWORK.items() if config[key] == value}
+    options = [key for key in options if key not in off and OF_ANOTHER.get(key) not in off]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
 

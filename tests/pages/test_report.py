@@ -628,7 +628,7 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
 def test_the_reconstruction_error_of_weights_as_they_are_in_a_file_is_told(tmp_path):
     run = synthetic_run.make(tmp_path, start="theirs.bin", trained=False)
     run["features"].metrics["reconstruction_loss"] = 0.04567
-    assert report.summary(run, "r0123456789e")["reconstruction_loss"] == {"training": None, "test": 0.04567}
+    assert report.summary(run, "r0123456789e", PARAMS)["reconstruction_loss"] == {"training": None, "test": 0.04567}
     assert "It rebuilds the 360 test images with a mean squared error of 0.04567." in text_of(page_of(run))
 
 

@@ -192,6 +192,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("folder", "", "folder is empty, but must be none, or the path of a folder or of a .npz file"),
     ("image_size", [32], "image_size is [32], but must be a list of 2, each a whole number at least 4 and at most 512"),
     ("image_size", [2, 32], "image_size is 2, but must be"), ("image_channels", 4, "image_channels is 4, but must be 3 or 1"),
+    ("image_channels", True, "image_channels is True, but must be 3 or 1"),
     ("test_share", 0, "test_share is 0, but must be a number above 0 and below 1"), ("test_share", 1, "test_share is 1"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
      "fp16 or the file of a table; did you mean am32?"),

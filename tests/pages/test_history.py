@@ -64,6 +64,14 @@ def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
     assert "None" not in text and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
 
 
+def test_runs_can_be_sorted_by_the_divergence_of_latent_values_that_were_drawn(results):
+    drawn = synthetic_results.add(results, drawn=0.25, made="2026-03-05T10:00:00Z")
+    context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
+    values = [row["metrics"].get("KL divergence", (None,))[0] for row in context["rows"]]
+    assert values.count(drawn["train"].metrics["divergence"][-1]) == 1 and set(values) - {None} == {
+        drawn["train"].metrics["divergence"][-1]}
+
+
 def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
     results, _ = whole
     context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())

@@ -17,7 +17,7 @@ import plan_checks
 import prediction
 from cases import HEADLINES
 from ladder.errors import UserError
-from ladder.rungs import counted, variants
+from ladder.rungs import counted
 from table import documented_rungs, step_plan
 
 BATCH = HEADLINES[0].batch
@@ -35,25 +35,15 @@ def main():
             sys.exit(f"{', '.join(stale)} changed since it was counted; run: python benchmarks/count.py")
         return
     try:
-        for rung in arguments.rungs or counted_rungs():
+        for rung in arguments.rungs or documented_rungs():
             made, counts, row = of_rung(rung, record["launches"])
             print("\n".join(described(rung, made, counts, row)), flush=True)
-            if rung in counted_rungs():
+            if rung in documented_rungs():
                 record["launches"] |= counts
                 record["rungs"][rung] = row
                 write(record)
     except UserError as error:
         sys.exit(str(error))
-
-
-def counted_rungs():
-    """The project's rungs that can be counted."""
-    return list(filter(is_countable, documented_rungs()))
-
-
-def is_countable(rung):
-    """Whether the model is for this rung: it has no rate of tensor cores yet."""
-    return not variants.VARIANTS[rung].on_tensor_cores
 
 
 def of_rung(rung, known):

@@ -11,8 +11,10 @@ import tempfile
 from ladder.errors import UserError
 
 PACKAGE = "nvidia-cuda-nvdisasm"
-PRODUCTS = ("FFMA", "HMMA", "HGMMA", "IMMA")   # of one multiply-add, or of small matrices
-GLOBAL_LOADS = ("LDG", "LDGSTS")
+MATRICES = ("HMMA", "HGMMA", "IMMA")   # products of small matrices by tensor cores
+PRODUCTS = ("FFMA", *MATRICES)
+COPIES = ("LDGSTS",)   # from global to shared memory; the warp goes on
+GLOBAL_LOADS = ("LDG", *COPIES)
 SHARED_LOADS = {"LDS": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U.64": 2, "LDS.U.128": 4,   # words of 4 bytes that a lane gets
                 "LDSM.16.M88": 1, "LDSM.16.M88.2": 2, "LDSM.16.M88.4": 4,
                 "LDSM.16.MT88": 1, "LDSM.16.MT88.2": 2, "LDSM.16.MT88.4": 4}
@@ -23,7 +25,8 @@ class Body:
     """The instructions of a kernel that count: its busiest loop, or without a loop all. products: those of PRODUCTS.
 
     chains: different registers that FFMA add to, as many as may be under way at once. shared_words: words of 4 bytes that a
-    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours.
+    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours. matrices: of the
+    products those of MATRICES; copies: of the global loads those of COPIES.
     """
 
     is_loop: bool
@@ -32,6 +35,8 @@ class Body:
     chains: int
     global_loads: int
     shared_words: int
+    matrices: int = 0
+    copies: int = 0
 
 
 def bodies(cubin):
@@ -81,9 +86,11 @@ def body(text):
 
 def _counted(lines, is_loop):
     operations = [operation for line in lines
-                  for operation in re.findall(r"^/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line)]
+                  for operation in re.findall(r"^/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line)
+                  if "@!PT" not in line]   # never run: the compiler puts some where it starts copies
     names = [operation.partition(".")[0] for operation in operations]
     shared = [SHARED_LOADS[operation] for operation, name in zip(operations, names, strict=True) if name in ("LDS", "LDSM")]
     sums = {target for line in lines for target in re.findall(r"\bFFMA\S*\s+(R\d+)", line)}
     return Body(is_loop, len([name for name in names if name != "NOP"]), sum(name in PRODUCTS for name in names),
-                max(1, len(sums)), sum(name in GLOBAL_LOADS for name in names), sum(shared))
+                max(1, len(sums)), sum(name in GLOBAL_LOADS for name in names), sum(shared),
+                sum(name in MATRICES for name in names), sum(name in COPIES for name in names))

@@ -20,7 +20,9 @@ SHARED_CYCLES, LEVEL_1_CYCLES, LEVEL_2_CYCLES, MEMORY_CYCLES = 30, 40, 260, 600
 class Gpu:
     """warps, blocks, shared_bytes, level_1_bytes: of a multiprocessor, shared memory being a part of level 1.
 
-    bytes: per second from and to memory; level_2_bytes: per clock from level 2, as NVIDIA states for the A100.
+    bytes: per second from and to memory; matrices: products of 16x8x16 bfloat16 or 16x8x8 TF32 numbers (4,096 or 2,048 FLOP)
+    that a multiprocessor's tensor cores make in a clock, by NVIDIA's dense peaks (roofline.FLOP_PER_CLOCK); level_2_bytes: per
+    clock from level 2, as NVIDIA states for the A100.
     """
 
     name: str
@@ -32,13 +34,14 @@ class Gpu:
     shared_bytes: int
     level_1_bytes: int
     bytes: float
+    matrices: float
     level_2_bytes: float = 5120
 
 
-H200 = Gpu("H200", "sm_90", 132, 1.98e9, 64, 32, 228 << 10, 256 << 10, 4.3e12)
-A100 = Gpu("A100", "sm_80", 108, 1.41e9, 64, 32, 164 << 10, 192 << 10, 1.555e12)
-RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 2.52e9, 48, 24, 100 << 10, 128 << 10, 1.008e12)
-RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 1.777e9, 48, 16, 100 << 10, 128 << 10, 0.36e12)
+H200 = Gpu("H200", "sm_90", 132, 1.98e9, 64, 32, 228 << 10, 256 << 10, 4.3e12, 1)
+A100 = Gpu("A100", "sm_80", 108, 1.41e9, 64, 32, 164 << 10, 192 << 10, 1.555e12, 1 / 2)
+RTX_4090 = Gpu("RTX 4090", "sm_89", 128, 2.52e9, 48, 24, 100 << 10, 128 << 10, 1.008e12, 1 / 4)
+RTX_3060 = Gpu("RTX 3060", "sm_86", 28, 1.777e9, 48, 16, 100 << 10, 128 << 10, 0.36e12, 1 / 4)
 GPUS = (H200, A100, RTX_4090, RTX_3060)
 
 
@@ -96,7 +99,8 @@ def seconds_by_resource(gpu, counts):
         "level 2": warps(counts) * level_2_bytes(counts) / gpu.level_2_bytes / gpu.hertz,
         "level 1": busiest * (lines + wavefronts) / gpu.hertz,
         "issue": busiest * issued_per_warp(counts) / ISSUED / gpu.hertz,
-        "latency": rounds * _cycles_of_a_warp(counts) / gpu.hertz,
+        "tensor cores": busiest * _repeats(counts) * counts["body"]["matrices"] / gpu.matrices / gpu.hertz,
+        "latency": rounds * _cycles_of_a_warp(gpu, counts) / gpu.hertz,
     }
 
 
@@ -104,18 +108,27 @@ def seconds(gpu, counts):
     return max(seconds_by_resource(gpu, counts).values())
 
 
-def _cycles_of_a_warp(counts):
-    """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums."""
+def _repeats(counts):
+    return issued_per_warp(counts) / counts["body"]["instructions"]
+
+
+def _cycles_of_a_warp(gpu, counts):
+    """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
+
+    It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies.
+    """
     body, warp = counts["body"], counts["per_warp"]
-    loads, repeats = warp["global_loads"], issued_per_warp(counts) / body["instructions"]
+    loads, matrices = warp["global_loads"], body["matrices"]
     sectors = max(loads["sectors"], 1)
     from_memory = min(1, counts["bytes"] / max(1, warps(counts) * SECTOR * warp["missed"]))
     missed = warp["missed"] / sectors
     cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
     shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
-    sums = repeats * body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
-    return waits + shared + max(sums, issued_per_warp(counts))
+    sums = _repeats(counts) * ((body["products"] - matrices) * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
+                               + matrices * ISSUED / gpu.matrices)
+    computes = shared + max(sums, issued_per_warp(counts))
+    return max(waits, computes) if body["copies"] else waits + computes
 
 
 def _up(count, size):

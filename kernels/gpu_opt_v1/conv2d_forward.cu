@@ -20,7 +20,8 @@
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE
 //   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 filters, 128 threads; 128 x 128,
-//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm
+//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm, or, where operands are rounded,
+//   128 x 16, 32 x 16 a warp, 128 threads
 //
 // Bound: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
 // 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.

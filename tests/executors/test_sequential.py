@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import statistics
 import types
 
 import numpy as np
@@ -224,6 +225,22 @@ def test_dropout_multiplies_by_the_drawn_mask_in_both_directions(rate):
     np.testing.assert_allclose(dx, references.dropout(dy, expected, rate), rtol=1e-14)
 
 
+def test_sample_adds_the_drawn_noise_and_its_gradient_has_that_of_the_divergence():
+    mean, log_variance, dy = (normal(3, 3, 7, 5, seed=seed) for seed in range(3))
+    counters, y, noise, dmean, dlog_variance = np.array([11, 6, 2]), *(np.full_like(mean, np.nan) for _ in range(4))
+    OPERATIONS["sample_forward"](mean, log_variance, counters, y, noise, seed=3, stream=4)
+    drawn = references.normal(3, 16 + 4, 11, mean.size).reshape(mean.shape)
+    expected, added = references.sample(mean, log_variance, drawn)
+    np.testing.assert_allclose(noise, added, rtol=2e-6)
+    np.testing.assert_allclose(y, expected, atol=3e-5)
+    divergences = np.full(4, np.nan)
+    OPERATIONS["sample_backward"](mean, log_variance, added, dy, counters, dmean, dlog_variance, divergences, factor=0.3)
+    wanted = references.sample_gradients(mean, log_variance, drawn, dy, 0.3)
+    np.testing.assert_allclose(dmean, wanted[0], rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(dlog_variance, wanted[1], rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(divergences, [np.nan, np.nan, references.divergences(mean, log_variance).mean(), np.nan])
+
+
 @pytest.mark.parametrize("draw", [normal, integers], ids=["distinct", "ties"])
 @pytest.mark.parametrize("shape, winners, images", [((1, 1, 1, 1), 1, 1), ((4, 3, 5, 7), 1, 2), ((5, 4, 3, 2), 3, 4)], ids=str)
 def test_winner_take_all_and_its_gradient(shape, winners, images, draw):
@@ -255,6 +272,25 @@ def test_position_norm_is_its_definition_and_its_gradient_is_a_finite_difference
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     OPERATIONS["position_norm_backward"](y, norms, dy, dx)
     assert_gradient(dx, lambda: references.position_norm(x, 0.01)[0], x, dy)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 2, 4), (3, 1, 5, 1)], ids=str)
+def test_attention_is_its_definition_and_its_gradient_is_a_finite_difference(shape):
+    images, height, width, channels = shape
+    x, dy = normal(images, height, width, 3 * channels), normal(*shape, seed=1)
+    y, weights, dx = np.full(shape, np.nan), np.full((images, *2 * (height * width,)), np.nan), np.full_like(x, np.nan)
+    OPERATIONS["attention_forward"](x, y, weights)
+    for got, expected in zip((y, weights), references.attention(x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    OPERATIONS["attention_backward"](x, weights, dy, dx)
+    assert_gradient(dx, lambda: references.attention(x)[0], x, dy)
+
+
+def test_attention_of_large_scores_does_not_overflow():
+    x = 1000 * normal(1, 2, 3, 6)
+    y, weights = np.full((1, 2, 3, 2), np.nan), np.full((1, 6, 6), np.nan)
+    OPERATIONS["attention_forward"](x, y, weights)
+    np.testing.assert_allclose(y, references.attention(x)[0], rtol=1e-12)
 
 
 def test_local_contrast_is_its_definition():
@@ -421,7 +457,7 @@ def test_dropout_masks_are_the_definitions(seed, layer, step, count, rate):
 
 
 def test_a_value_whose_number_is_the_rate_is_kept():
-    first = references.blocks(3, randomness.DROPOUT, 0, 1)[0][0] & 0xFFFFFFFF
+    first = references.blocks(3, randomness.LAYER, 0, 1)[0][0] & 0xFFFFFFFF
     assert randomness.dropout_mask(3, 0, 0, 0, 1, first / 2**32) == 1
     assert randomness.dropout_mask(3, 0, 0, 0, 1, (first + 1) / 2**32) == 0
 
@@ -432,6 +468,35 @@ def test_shares_of_a_dropout_mask_are_the_masks():
     assert np.array_equal(np.concatenate(shares), whole)
     with pytest.raises(ValueError, match="multiple of 8, not at 12"):
         randomness.dropout_mask(7, 3, 5, 12, 8, 0.3)
+
+
+@pytest.mark.parametrize("seed, stream, step, count", [
+    (0, 16, 0, 1), (7, 10, 5, 3001), (2**63 + 5, 18, 2**40, 64), (1, 1, 1, 0)])
+def test_normal_numbers_are_the_quantiles_of_the_words(seed, stream, step, count):
+    drawn = randomness.normal(seed, stream, step, 0, count)
+    assert drawn.dtype == np.float32 and drawn.shape == (count,)
+    np.testing.assert_allclose(drawn, references.normal(seed, stream, step, count), rtol=5e-7)
+    if count > 1000:
+        assert abs(drawn).max() > 3 and drawn.mean() == pytest.approx(0, abs=0.06) and drawn.std() == pytest.approx(1, abs=0.04)
+
+
+def test_normal_numbers_are_the_quantiles_from_end_to_end(monkeypatch):
+    """Also where the tails begin, and at the ends."""
+    tails = [np.arange(-50, 50) + round(share * 2**24) for share in (0.075, 0.925)]
+    upper = np.r_[0:300, 2**24 - 300:2**24, 0:2**24:4001, *tails]
+    monkeypatch.setattr(randomness, "_words", lambda *key: (upper << 8 | 0xAB).astype(np.uint32))
+    drawn = randomness.normal(0, 0, 0, 0, len(upper))
+    expected = [statistics.NormalDist().inv_cdf((2 * int(one) + 1) / 2**25) for one in upper]
+    np.testing.assert_allclose(drawn, expected, rtol=5e-7)
+    assert drawn.max() == -drawn.min() and 5.41 < drawn.max() < 5.43
+
+
+def test_shares_of_normal_numbers_are_the_numbers():
+    whole = randomness.normal(7, 3, 5, 0, 1003)
+    shares = [randomness.normal(7, 3, 5, start, stop - start) for start, stop in ((0, 8), (8, 504), (504, 1003))]
+    assert np.array_equal(np.concatenate(shares), whole)
+    with pytest.raises(ValueError, match="multiple of 8, not at 12"):
+        randomness.normal(7, 3, 5, 12, 8)
 
 
 @pytest.mark.parametrize("seed, step, count, crop, flip", [(0, 0, 5, 4, True), (3, 9, 200, 0, True), (3, 9, 200, 2, False)])
@@ -489,6 +554,7 @@ def test_nan_is_not_lost():
 
 ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
     layers.conv2d("conv1", 4, bias=False), layers.batchnorm("bn"), layers.relu("relu1"),
+    layers.conv2d("parts", 12, 1, 0), layers.attention("attention"),
     layers.lrn("lrn", size=3, alpha=0.5, k=1.0), layers.position_norm("lengths"), layers.maxpool2d("pool", 3, 2, 1),
     layers.pad("padded", 1),
     layers.conv2d("conv2", 3, padding=0), layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
@@ -609,5 +675,5 @@ def test_every_kind_of_work_is_counted():
     step.loss()
     assert set(step.executor.seconds) == {
         "input", "convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling",
-        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "loss",
+        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "attention", "loss",
         "update"}

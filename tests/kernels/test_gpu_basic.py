@@ -24,6 +24,7 @@ from kernel_checks import (
     step_state,
     updated,
 )
+from ladder.arithmetic import randomness
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_basic
 from ladder.training.plan import Step
@@ -237,6 +238,70 @@ def test_l1_penalty_to_the_last_bit(shape):
     x, dx = integers(*shape), poisoned(shape)   # some are 0
     step("l1_penalty_backward", {"x": x}, {"dx": dx}, factor=0.3)
     assert np.array_equal(dx, np.float32(0.3) * np.sign(x))
+
+
+@pytest.mark.parametrize("shape, seed, at_step, stream", [
+    ((1, 1, 1, 1), 0, 0, 0), ((2, 1, 1, 300), 7, 3, 5), ((3, 5, 7, 3), 2 ** 64 - 3, 2 ** 40 + 1, 11)], ids=str)
+def test_sample(shape, seed, at_step, stream):
+    mean, log_variance = normal(*shape), 3 * normal(*shape, seed=1)
+    y, noise = poisoned(shape), poisoned(shape)
+    step("sample_forward", {"mean": mean, "log_variance": log_variance, "counters": counters(at_step, 64, 1)},
+         {"y": y, "noise": noise}, seed=seed, stream=stream)
+    drawn = randomness.normal(seed, 16 + stream, at_step, 0, mean.size).reshape(shape)
+    added = references.sample(mean, log_variance, drawn)[1]
+    assert (np.abs(noise - added) <= gamma(6) * np.abs(added)).all()   # expf is within two units in the last place
+    assert np.array_equal(y, mean + noise)
+
+
+def test_normal_numbers_are_those_of_the_cpu_to_the_last_bit():
+    """Of so many words that every branch and rounding is seen; with a variance of 1 they are the noise."""
+    mean = np.zeros((200, 8, 8, 8), np.float32)
+    y, noise = poisoned(mean.shape), poisoned(mean.shape)
+    step("sample_forward", {"mean": mean, "log_variance": mean, "counters": counters(3, 0, 0)}, {"y": y, "noise": noise},
+         seed=8, stream=2)
+    assert np.array_equal(y.ravel(), randomness.normal(8, 18, 3, 0, y.size)) and abs(y).max() > 4
+
+
+@pytest.mark.parametrize("shape", [*IMAGES, (7, 5, 6, 9)], ids=str)
+def test_the_gradient_of_a_sample_has_that_of_its_divergence(shape):
+    mean, log_variance, dy, drawn = (normal(*shape, seed=seed) for seed in range(4))
+    noise = references.sample(mean, log_variance, drawn)[1].astype(np.float32)
+    dmean, dlog_variance, divergences = poisoned(shape), poisoned(shape), poisoned(4, np.float64)
+    kept = divergences.copy()
+    reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": dy, "counters": counters(7, 0, 2)}
+    step("sample_backward", reads, {"dmean": dmean, "dlog_variance": dlog_variance, "divergences": divergences}, factor=0.375)
+    wanted = references.sample_gradients(mean, log_variance, drawn, dy, 0.375)
+    np.testing.assert_allclose(dmean, wanted[0], rtol=0, atol=2e-6)
+    np.testing.assert_allclose(dlog_variance, wanted[1], rtol=0, atol=8e-6)
+    assert divergences[2] == pytest.approx(references.divergences(mean, log_variance).mean(), rel=1e-5)
+    kept[2] = divergences[2]
+    assert np.array_equal(divergences, kept, equal_nan=True)
+
+
+@pytest.mark.parametrize("count, parts", [(1, 1024), (45, 7), (1024, 1024), (5003, 1000)])
+def test_a_divergence_is_added_up_in_parts(count, parts):
+    for mean, log_variance in ((integers(count), np.zeros(count, np.float32)), (normal(count), normal(count, seed=1))):
+        partials, padded = poisoned(parts), np.zeros((2, -(-count // parts) * parts))
+        run("sample.cu", "divergence_partials", mean, log_variance, partials, count, parts, count=parts)
+        padded[:, :count] = mean, log_variance
+        wanted = references.divergences(*padded.reshape(2, -1, parts).swapaxes(1, 2))
+        np.testing.assert_allclose(partials, wanted, rtol=0, atol=1e-5 * log_variance.any())
+
+
+def test_the_parts_of_a_divergence_are_added_in_double_precision():
+    divergences = poisoned(5, np.float64)
+    check(kernel("sample.cu", "divergence_total"), (1,), (1,),
+          (np.float32([2 ** 24, 1, 1, 1]), counters(7, 0, 2), divergences, np.int32(2), np.int32(4)))
+    assert divergences[2] == (2 ** 24 + 3) / 2 and np.isnan(divergences).sum() == 4
+
+
+def test_small_divergences_keep_their_digits():
+    """Near the prior, 1 taken from the exponential of a log-variance would leave few."""
+    mean, log_variance = np.zeros((1, 2, 2, 2), np.float32), np.float32(1e-3) * normal(1, 2, 2, 2)
+    dlog_variance = poisoned(mean.shape)
+    step("sample_backward", {"mean": mean, "log_variance": log_variance, "noise": mean, "dy": mean, "counters": counters(0)},
+         {"dmean": poisoned(mean.shape), "dlog_variance": dlog_variance, "divergences": poisoned(1, np.float64)}, factor=2.0)
+    np.testing.assert_allclose(dlog_variance, np.expm1(log_variance.astype(np.float64)), rtol=1e-6)
 
 
 # ---- pixel by pixel
@@ -476,6 +541,62 @@ def test_position_norm(shape):
     assert (np.abs(dx - wanted) <= bound + 1e-8).all()
 
 
+def split(x):
+    """Queries, keys, values (N, pixels, channels) of attention's input, in float64."""
+    return np.split(x.astype(float).reshape(len(x), -1, x.shape[3]), 3, axis=2)
+
+
+# Pixels beyond a block of rows; channels whose root is exact, so that scores of integers are too, and others.
+ATTENTION = [(1, 1, 1, 1), (2, 3, 5, 4), (3, 2, 2, 3), (1, 7, 5, 1)]
+
+
+@pytest.mark.parametrize("shape", ATTENTION, ids=str)
+@pytest.mark.parametrize("values", [integers, normal])
+def test_attention(shape, values):
+    batch, height, width, channels = shape
+    pixels = height * width
+    x = values(batch, height, width, 3 * channels)
+    y, weights = poisoned(shape), poisoned((batch, pixels, pixels))
+    step("attention_forward", {"x": x}, {"y": y, "weights": weights})
+    wanted, wanted_weights = references.attention(x)
+    query, key, value = split(x)
+    scores = np.abs(query) @ np.abs(key).transpose(0, 2, 1) * channels ** -0.5
+    exact = values is integers and channels in (1, 4)
+    error = 0 if exact else 2 * gamma(channels + 4) * scores.max(axis=2, keepdims=True)
+    relative = error + gamma(pixels + 6)   # 2 for expf, in a term and in the sum
+    assert (np.abs(weights - wanted_weights) <= relative * wanted_weights + 1e-38).all()
+    bound = (relative + gamma(pixels)) * wanted_weights @ np.abs(value)
+    assert (np.abs(y - wanted).reshape(bound.shape) <= bound).all()
+
+
+@pytest.mark.parametrize("shape", ATTENTION, ids=str)
+def test_attention_backward(shape):
+    batch, height, width, channels = shape
+    pixels = height * width
+    x, dy = normal(batch, height, width, 3 * channels), normal(*shape, seed=1)
+    dx, weights = poisoned(x.shape), references.attention(x)[1].astype(np.float32)
+    step("attention_backward", {"x": x, "weights": weights, "dy": dy}, {"dx": dx})
+    wide = x.astype(float)
+    wanted = split(references.gradient(lambda: references.attention(wide)[0], wide, dy))
+    (query, key, value), passed = map(np.abs, split(x)), np.abs(dy.astype(float)).reshape(batch, pixels, channels)
+    of_weights = passed @ value.transpose(0, 2, 1)
+    scores = weights * (of_weights + (weights * of_weights).sum(axis=2, keepdims=True)) * channels ** -0.5
+    across = weights.transpose(0, 2, 1), scores.transpose(0, 2, 1)
+    bounds = scores @ key, across[1] @ query, across[0] @ passed
+    for found, expected, bound in zip(split(dx), wanted, bounds, strict=True):
+        assert (np.abs(found - expected) <= gamma(channels + 2 * pixels + 8) * bound + 1e-8).all()
+
+
+@pytest.mark.parametrize("size", [200, -200])   # exp(200) is infinite, exp(-200) is 0
+def test_attention_of_large_scores(size):
+    keys = size + normal(6)
+    keys[1] += 100   # so is exp(100)
+    x = np.stack([np.ones(6, np.float32), keys, normal(6, seed=1)], axis=1).reshape(1, 2, 3, 3)
+    y, weights = poisoned((1, 2, 3, 1)), poisoned((1, 6, 6))
+    step("attention_forward", {"x": x}, {"y": y, "weights": weights})
+    np.testing.assert_allclose(y, references.attention(x)[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("image, kernel, values", [((1, 1, 1, 1), 1, 1), ((2, 9, 7, 3), 6, 5), ((3, 5, 19, 1), 2, 9)], ids=str)
 def test_local_contrast(image, kernel, values):
     batch, height, width, _ = image
@@ -521,6 +642,7 @@ SPREADS = {
                     {"size": 3, "alpha": 1.0, "beta": 1.0, "k": 1.0}),
     "position_norm_forward": (lambda x: x + x.sum(axis=3, keepdims=True), {}, {"norms": poisoned((2, 6, 5))},
                               {"epsilon": 0.01}),
+    "attention_forward": (lambda x: references.attention(x)[0], {}, {"weights": poisoned((2, 30, 30))}, {}),
     "local_contrast_forward": (lambda x: x, {"image": normal(2, 7, 6, 1)}, {}, {"kernel": 2, "epsilon": 0.01}),
     "soft_threshold_forward": (lambda x: np.concatenate((x, x), axis=3), {}, {}, {"threshold": 0.25}),
     "batchnorm_forward": (lambda x: x + x.sum(axis=(0, 1, 2)), {"weight": normal(3), "bias": normal(3)},

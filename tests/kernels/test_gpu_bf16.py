@@ -1,17 +1,228 @@
-"""gpu_opt_v1's convolution kernels on tensor cores with bfloat16 operands, as gpu_bf16 launches them, against rounded operands.
+"""gpu_bf16's kernels on copies in bfloat16 against rounded operands, and gpu_opt_v1's convolution kernels as it launches them.
 
 Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
 """
 
+import itertools
+import sys
+
+import numpy as np
+import pytest
+
+from compiled import compiled
+from cuda_emulator import KERNELS, KernelFault, load
+from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import to_bfloat16
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
 from ladder.rungs import gpu_bf16
-from tensor_checks import RoundedOperands, sums  # noqa: F401 (sums is a fixture)
+from ladder.sources import ROOT
+from rung_checks import Convolution, run_step, training_plan
+from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import disassembly  # noqa: E402
 
 RUNG = "gpu_bf16"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
+
+# (batch, height, width, channels, filters, kernel, padding), stride: whole steps of k and not, fewer than are under way, rows
+# of y that divide a step's pixels and others, ends of images, of tiles and of splits within a step
+COPIED = [
+    ((1, 4, 4, 64, 40, 1, 0), 1),
+    ((1, 5, 7, 40, 72, 3, 1), 1),
+    ((3, 8, 8, 64, 64, 3, 1), 1),
+    ((2, 9, 6, 40, 48, 2, 1), 1),
+    ((2, 9, 11, 40, 40, 3, 1), 2),
+    ((1, 3, 70, 40, 40, 3, 0), 1),
+]
+LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
 
 
 class TestConvolutions(RoundedOperands):
     rung, name, rounded = gpu_bf16, "bfloat16", staticmethod(to_bfloat16)
     others, instruction = ("exact", "am16", "tf32"), "m16n8k16.row.col.f32.bf16"
     by_matrices = True
+
+
+def numbers(copy):
+    """float32 of bfloat16 in 16-bit words."""
+    return (copy.astype(np.uint32) << 16).view(np.float32)
+
+
+def padded(image, padding):
+    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+
+
+def rounded_input(x, padding):
+    copy = poisoned(padded(x, padding).shape, np.uint16)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
+    return copy
+
+
+def rounded_gradient(dy, padding):
+    """(copy, totals)."""
+    copy = poisoned(padded(dy, padding).shape, np.uint16)
+    totals = poisoned((gpu_bf16._total_splits(copy.shape), dy.shape[3]))
+    run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
+    return copy, totals
+
+
+def rounded_weight(weight, flip=True):
+    """[copy, flipped]."""
+    filters, kernel, _, channels = weight.shape
+    copies = {"rounded": poisoned(weight.shape, np.uint16)}
+    if flip:
+        copies["flipped"] = poisoned((channels, kernel, kernel, filters), np.uint16)
+    run_step(gpu_bf16.round_weight, {"weight": weight}, copies)
+    return list(copies.values())
+
+
+@pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
+def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
+    x = normal(*shape)
+    x.flat[:2] = np.inf, np.nan
+    wanted = padded(to_bfloat16(x), padding)
+    assert np.array_equal(numbers(rounded_input(x, padding)), wanted, equal_nan=True)
+    copy, totals = rounded_gradient(x[..., 8:].copy(), padding)
+    assert np.array_equal(numbers(copy), wanted[..., 8:])
+    error = np.abs(totals.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(x[..., 0].size) * np.abs(x[..., 8:]).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 1, 8), (40, 3, 3, 24)], ids=str)
+def test_copies_of_weights_are_rounded_and_flipped(shape):
+    weight = normal(*shape)
+    for copy in (rounded_weight(weight, flip=False)[0], rounded_weight(weight)[0]):
+        assert np.array_equal(numbers(copy), to_bfloat16(weight))
+    assert np.array_equal(numbers(rounded_weight(weight)[1]), to_bfloat16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0))
+
+
+def forward(conv, relu, tile=None):
+    y = poisoned(conv.output)
+    run_step(lambda step, build: gpu_bf16.forward(step, build, tile),
+             {"x": rounded_input(conv.x, conv.padding), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}, {"y": y},
+             stride=conv.stride, relu=relu)
+    return y
+
+
+def input_grad(conv, tile=None):
+    dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
+    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+             {"dy": rounded_gradient(conv.dy, padding)[0], "flipped": rounded_weight(conv.weight)[1],
+              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx})
+    return dx
+
+
+def weight_grad(conv, tile=None):
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    padding = conv.kernel - 1 - conv.padding if conv.stride == 1 else 0
+    dy, totals = rounded_gradient(conv.dy, padding)
+    run_step(lambda step, build: gpu_bf16.weight_grad(step, build, tile),
+             {"x": rounded_input(conv.x, conv.padding), "dy": dy, "totals": totals}, {"dweight": dweight, "dbias": dbias},
+             stride=conv.stride, padding=padding)
+    return dweight, dbias
+
+
+def check(shape, stride, tile=None):
+    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums."""
+    conv = Convolution(shape, integers, stride)
+    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
+    if stride == 1:
+        assert np.array_equal(input_grad(conv, tile), conv.input_grad(conv.dy, conv.weight))
+    dweight, dbias = weight_grad(conv, tile)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
+    exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
+    y = exact.forward(exact.x, exact.weight, conv.bias)
+    close(forward(conv, True, tile), np.maximum(y, 0))
+    if stride == 1:
+        close(input_grad(conv, tile), exact.input_grad(exact.dy, exact.weight))
+    dweight, dbias = weight_grad(conv, tile)
+    close(dweight, exact.weight_grad(exact.x, exact.dy))
+    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+
+
+def close(found, wanted):
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, stride", COPIED, ids=str)
+def test_products_of_copies(shape, stride):
+    check(shape, stride, gpu_bf16.SQUARE)
+
+
+@pytest.mark.parametrize("shape, stride", LARGE, ids=str)
+def test_products_of_copies_in_large_tiles(shape, stride):
+    check(shape, stride, gpu_bf16.LARGE)
+
+
+PLAN = training_plan(RUNG, networks.build("autoencoder"))
+OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
+TILES = (gpu_bf16.LARGE, gpu_bf16.SQUARE)
+OTHERS = {*(("gpu_bf16/conv2d.cu", tile.defines(WHOLE=whole)) for tile in TILES for whole in (False, True)),
+          *(("gpu_bf16/weight_grad.cu", tile.defines(WHOLE=whole, WHOLE_ROWS=rows))
+            for tile in TILES for whole, rows in itertools.product((False, True), repeat=2))} - OWN
+SHARES = {"large": 0.46, "small": 0.24}   # of the instructions of a loop, at least, that multiply
+
+
+def test_the_autoencoders_convolutions_of_many_channels_have_copies():
+    layers = {step.layer for step in PLAN.steps if step.operation.startswith("rounded_conv2d_")}
+    assert layers == {"enc2", "dec1", "dec2"}
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines, architecture", sorted(
+    [*((*one, architecture) for one in OWN for architecture in ARCHITECTURES), *((*one, "sm_90") for one in OTHERS)]), ids=str)
+def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, architecture):
+    made = compiled(source, defines, architecture)
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * (resources.most_threads or 256) <= 65536, name
+    if source != "gpu_bf16/round.cu":
+        tile = gpu_bf16.LARGE if "TILE_M=128" in defines else gpu_bf16.SQUARE
+        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, gpu_bf16.STEP // 16
+        assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps
+        assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2) * steps
+        copies = (tile.m + tile.n) * gpu_bf16.STEP // gpu_bf16.CHUNK // tile.threads
+        assert made.ptx.count("cp.async.cg.shared.global") == copies * gpu_bf16.STAGES
+
+
+@pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("source, defines", sorted(one for one in OWN if one[1]), ids=str)
+def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
+    bodies = disassembly.bodies(nvrtc.compile_file(KERNELS / source, architecture, defines).cubin)
+    found = max(bodies.values(), key=lambda one: one.products)
+    assert found.products >= SHARES["large" if "TILE_M=128" in defines else "small"] * found.instructions, found
+
+
+MISUSES = {
+    "no commit": ("        cp_async_commit();\n", "", "missing cp.async wait"),
+    "a wait that leaves the step under way": ("cp_async_wait<Tile::STAGES - 2>", "cp_async_wait<Tile::STAGES - 1>",
+                                              "missing cp.async wait"),
+    "no barrier after the wait": ("        __syncthreads();\n", "", "race"),
+    "too few stages": ("Tile::STAGES> copied", "Tile::STAGES - 1> copied", "missing cp.async wait"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_of_the_copies_is_noticed(name, tmp_path):
+    old, new, kind = MISUSES[name]
+    text = (KERNELS / "gpu_bf16/stages.cuh").read_text()
+    assert text.count(old) == 1
+    (tmp_path / "gpu_bf16").mkdir()
+    (tmp_path / "gpu_bf16/stages.cuh").write_text(text.replace(old, new))
+    (tmp_path / "conv2d.cu").write_text((KERNELS / "gpu_bf16/conv2d.cu").read_text())
+    tile = gpu_bf16.SQUARE
+    kernel = load(tmp_path / "conv2d.cu", tuple(f"-D{define}" for define in tile.defines(WHOLE=True))).get_function("conv2d")
+    x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
+        ((1, 8, 8, 256), np.uint16), ((64, 1, 1, 256), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
+    with pytest.raises(KernelFault) as fault:
+        kernel.watched((1,), (tile.threads,), (x, weight, bias, y, *map(np.int32, (8, 8, 256, 64, 1, 1, 64, 0))),
+                       gpu_bf16._shared_bytes(tile))
+    assert fault.value.kind == kind

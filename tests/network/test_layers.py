@@ -35,9 +35,17 @@ def resolved(layer, image):
     (layers.lrn("lrn"), (5, 4, 2), (5, 4, 2)),
     (layers.position_norm("norm"), (5, 4, 2), (5, 4, 2)),
     (layers.soft_threshold("code", 0.5), (5, 4, 2), (5, 4, 4)),
+    (layers.attention("attention"), (5, 4, 6), (5, 4, 2)),
 ], ids=str)
 def test_output_shapes(layer, image, output):
     assert resolved(layer, image).output_shape == output
+
+
+def test_a_sample_has_the_shape_of_its_mean_and_log_variance():
+    kind = layers.KINDS["sample"]
+    assert kind.output_shape({}, (5, 4, 2), (5, 4, 2)) == (5, 4, 2) and not kind.parameters({}, (5, 4, 2), (5, 4, 2))
+    with pytest.raises(ValueError, match=r"a mean of shape \(5, 4, 2\) has no log-variance of shape \(5, 4, 3\)"):
+        kind.output_shape({}, (5, 4, 2), (5, 4, 3))
 
 
 def test_an_addition_has_the_shape_of_its_terms():
@@ -53,6 +61,7 @@ def test_an_addition_has_the_shape_of_its_terms():
     (layers.dense("fc", 5), (1, 1, 12), {"fc.weight": (5, 1, 1, 12), "fc.bias": (5,)}, {}),
     (layers.batchnorm("bn"), (4, 3, 7), {"bn.weight": (7,), "bn.bias": (7,)},
      {"bn.running_mean": (7,), "bn.running_var": (7,)}),
+    (layers.attention("a"), (4, 4, 3), {}, {}),
     *((layer, (4, 4, 2), {}, {}) for layer in (
         layers.relu("a"), layers.maxpool2d("a"), layers.avgpool2d("a"), layers.global_avgpool("a"), layers.upsample2d("a"),
         layers.pad("a", 1), layers.flatten("a"), layers.dropout("a", 0.5), layers.lrn("a"),
@@ -67,6 +76,7 @@ def test_parameters_and_state(layer, image, parameters, state):
 def test_macs_count_the_products_of_every_window():
     assert resolved(layers.conv2d("conv", 5, kernel=3, stride=2, bias=False), (9, 8, 2)).macs == 5 * 4 * 5 * (3 * 3 * 2)
     assert resolved(layers.dense("fc", 5), (1, 1, 12)).macs == 60
+    assert resolved(layers.attention("attention"), (5, 4, 6)).macs == 20 * 20 * 2 + 20 * 20 * 2   # scores, sums
     assert resolved(layers.batchnorm("bn"), (9, 8, 2)).macs == resolved(layers.maxpool2d("pool"), (9, 8, 2)).macs == 0
 
 
@@ -78,6 +88,8 @@ def test_macs_count_the_products_of_every_window():
     (layers.avgpool2d("pool", 3, 2, 2), (8, 6, 1), "a pooling window of 3 with padding 2 may see no pixel"),
     (layers.dense("fc", 5), (8, 6, 1), "a dense layer reads a vector, not 8x6 pixels; flatten them first"),
     (layers.dense("fc", 5), (1, 6, 1), "a dense layer reads a vector, not 1x6 pixels; flatten them first"),
+    (layers.attention("attention"), (8, 6, 10),
+     "attention reads queries, keys and values, a third of the channels each, not of 10; 12 can be parted"),
 ], ids=str)
 def test_a_layer_that_cannot_process_its_input_gives_the_reason(layer, image, message):
     with pytest.raises(UserError) as error:

@@ -83,6 +83,78 @@ def test_noise_and_penalty_of_an_autoencoder_are_layers_before_and_after_its_enc
     assert noisy.features == "latent" and noisy.parameters == networks.build("autoencoder").parameters
 
 
+def test_a_variational_autoencoder_draws_its_latent_values_around_means_which_are_the_features():
+    plain, network = networks.build("autoencoder"), networks.build("autoencoder", variational=True, beta=0.5, penalty=2.0)
+    names = [layer.name for layer in plain.layers]
+    before, after = names[:names.index("latent")], names[names.index("latent") + 1:]
+    assert [layer.name for layer in network.layers] == [
+        *before, "enc2_pool", "mean", "log_variance", "latent", "latent_penalty", *after]
+    assert network.features == "mean" and network.encoder == ("enc1", "enc2", "mean") and not network.fits
+    assert network.draws == network.layer("latent") and network.draws.inputs == ("mean", "log_variance")
+    assert network.draws.attributes == {"beta": 0.5} and plain.draws is None
+    assert network.layer("mean").inputs == network.layer("log_variance").inputs == ("enc2_pool",)
+    assert network.parameter_count == plain.parameter_count + 2 * convolution(1, 128, 128)
+
+
+def test_the_decoder_reads_the_latent_values_in_place_of_an_image():
+    network = networks.build("autoencoder", filters=(6, 4), variational=True, penalty=1.0)
+    decoder = networks.decoder(network)
+    assert decoder.input_shape == (8, 8, 4) and decoder.layers[-1].output_shape == networks.CIFAR
+    assert decoder.parameters == {name: shape for name, shape in network.parameters.items() if name.startswith("dec")}
+    assert networks.decoder(networks.build("autoencoder")) is None
+
+
+def test_a_decoder_that_reads_more_than_the_latent_values_is_none():
+    def network(last):
+        return networks.resolve("skipping", (4, 4, 2), (
+            layers.conv2d("mean", 2), layers.conv2d("spread", 2, inputs=(networks.INPUT,)),
+            layers.sample("latent", ("mean", "spread"), 1.0), layers.conv2d("conv", 2), layers.add("sum", ("conv", last))),
+            "mean", "mse")
+
+    assert networks.decoder(network("input")) is None and networks.decoder(network("mean")) is None
+    assert networks.decoder(network("latent")).layers[-1].inputs == ("conv", networks.INPUT)
+
+
+def test_a_residual_autoencoder_adds_the_input_of_each_block_to_its_second_convolution():
+    network = networks.build("autoencoder", (8, 8, 4), filters=(4, 6), residual=True, noise=0.5)
+    assert [layer.name for layer in network.needed_for("latent")] == [
+        "noise", "enc1", "enc1_relu", "enc1_second", "enc1_sum", "enc1_sum_relu", "enc1_pool",
+        "enc2", "enc2_relu", "enc2_second", "enc2_shortcut", "enc2_sum", "enc2_sum_relu", "latent"]
+    assert network.layer("enc1_sum").inputs == ("enc1_second", "noise")   # as many channels: the input itself
+    assert network.layer("enc2_sum").inputs == ("enc2_second", "enc2_shortcut")
+    assert network.layer("enc2_shortcut").inputs == ("enc1_pool",) == network.layer("enc2").inputs
+    assert network.parameters["enc2_shortcut.weight"] == (6, 1, 1, 4) and "enc2_shortcut.bias" not in network.parameters
+    plain = networks.build("autoencoder", (8, 8, 4), filters=(4, 6))
+    assert network.parameter_count == plain.parameter_count + sum(
+        convolution(*one) for one in ((3, 4, 4), (3, 6, 6), (1, 4, 6, False)))
+    assert network.layer("latent").output_shape == plain.layer("latent").output_shape
+    first = networks.build("autoencoder", (8, 8, 4), filters=(4,), residual=True)
+    assert first.layer("enc1_sum").inputs == ("enc1_second", networks.INPUT)
+
+
+def test_attention_is_added_to_the_last_map_of_the_encoder():
+    network, plain = networks.build("autoencoder", attentive=True, penalty=0.5), networks.build("autoencoder")
+    names = [layer.name for layer in network.layers]
+    assert names[names.index("enc2_pool"):names.index("dec1")] == [
+        "enc2_pool", "attention_parts", "attention", "attention_out", "latent", "latent_penalty"]
+    assert network.layer("latent").inputs == ("attention_out", "enc2_pool") and network.features == "latent"
+    assert network.layer("latent").output_shape == network.layer("attention").output_shape == (8, 8, 128)
+    assert network.layer("attention").macs == 2 * 64 * 64 * 128
+    assert network.parameter_count == plain.parameter_count + 4 * 128 * 128
+
+
+def test_latent_values_are_drawn_from_what_attention_adds_up():
+    network = networks.build("autoencoder", residual=True, attentive=True, variational=True)
+    assert network.layer("mean").inputs == network.layer("log_variance").inputs == ("attended",)
+    assert network.layer("attended").inputs == ("attention_out", "enc2_pool") and network.features == "mean"
+    assert [layer.name for layer in networks.decoder(network).layers][:2] == ["dec1", "dec1_relu"]
+
+
+@pytest.mark.parametrize("options", [{"residual": True}, {"attentive": True}], ids=str)
+def test_what_is_trained_only_is_not_fitted_to_patches(options):
+    assert networks.build("autoencoder", **options).fits == networks.build("autoencoder_classifier", **options).fits == ()
+
+
 @pytest.mark.parametrize("kernels", [(5, 5), (6, 12), (7, 1)], ids=str)
 @pytest.mark.parametrize("image", [MNIST, networks.CIFAR], ids=str)
 def test_a_winner_take_all_autoencoder_restores_the_image_from_maps_of_its_filters(image, kernels):
@@ -192,10 +264,11 @@ def test_vgg_pads_smaller_images(name):
     assert network.layer("padded").output_shape == (32, 32, 1) and network.layer("flat").output_shape == (1, 1, 512)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_an_encoder_with_a_head_has_the_autoencoders_encoder_under_its_names(norm):
-    params = {"network": "autoencoder_classifier", "autoencoder_filters": [8, 6], "autoencoder_norm": norm, "head_units": 20,
-              "image": [28, 28, 1], "classes": 7}
+@pytest.mark.parametrize("options", [{"autoencoder_norm": False}, {"autoencoder_norm": True},
+                                     {"autoencoder_residual": True, "autoencoder_attention": True}], ids=str)
+def test_an_encoder_with_a_head_has_the_autoencoders_encoder_under_its_names(options):
+    params = {"network": "autoencoder_classifier", "autoencoder_filters": [8, 6], "head_units": 20, "image": [28, 28, 1],
+              "classes": 7, **options}
     network, autoencoder = networks.from_params(params), networks.encoder_of(params)
     encoder = len(network.needed_for("latent"))
     assert network.layers[:encoder] == autoencoder.layers[:encoder] and network.features == autoencoder.features == "latent"

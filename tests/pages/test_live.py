@@ -39,6 +39,7 @@ def test_a_network_that_does_not_classify_has_no_accuracy(folders):
 @pytest.mark.parametrize("line, found", [
     ("loss 0.25000  accuracy 61.50%  hold-out loss 0.30000  accuracy 58.00%  1.2 s  1351 images/s", (0.615, 0.3, 0.58)),
     ("loss 0.25000  hold-out loss 0.30000  1.2 s  1351 images/s", (None, 0.3, None)),
+    ("loss 0.25000  hold-out loss 0.30000  KL divergence 812.5  1.2 s  1351 images/s", (None, 0.3, None)),
 ])
 def test_an_epoch_is_shown_with_what_was_measured_on_the_hold_out_images(folders, line, found):
     (folders[1] / "train/t0.log").write_text(f"10:00:02 epoch 2/3  {line}\n")

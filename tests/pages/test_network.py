@@ -66,6 +66,14 @@ def test_costs_add_up_to_the_networks(name):
     assert context["memory"] == sum(made.bytes_by_purpose().values()) and context["flop"] == made.flop
 
 
+def test_the_memory_is_that_with_recompute_where_it_is_asked_for():
+    context = network_page.context(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
+    assert (context["memory"], context["kept"]) == (232_036_984, 393_626_784)
+    page = network_page.page(built("vgg11", (32, 32, 3)), "cpu", 64, "adam", recompute=True)
+    assert "With <code>recompute</code> a step takes" in page
+    assert context_of("lenet_5")["kept"] is None and "recompute" not in network_page.page(built("lenet_5"), "cpu", 8, "adam")
+
+
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_lines_join_each_layer_with_what_it_reads(name):
     network = built(name)
@@ -146,7 +154,7 @@ def test_blocks_alike_are_drawn_once_and_those_that_differ_are_not():
 @pytest.mark.parametrize("kind", layers.KINDS)
 def test_every_kind_of_layer_can_be_drawn_and_described(kind):
     arguments = {"pad": (2,), "add": (("a", "b"),), "conv2d": (4,), "dense": (4,), "dropout": (0.5,),
-                 "winner_take_all": (1, 0.05), "l1_penalty": (0.5,),
+                 "winner_take_all": (1, 0.05), "l1_penalty": (0.5,), "sample": (("a", "b"), 0.5),
                  "local_contrast": (6, ("a", "b"), 0.1), "soft_threshold": (0.25,)}
     layer = getattr(layers, kind)("x", *arguments.get(kind, ()))
     assert layer.kind in network_page.NODES

@@ -4,6 +4,7 @@ import html.parser
 import json
 import math
 import re
+import types
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
-        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "curves", "held_out", "loss_change",
-        "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy", "accuracy_interval", "controls",
+        "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
+        "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy",
+        "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
         "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
         "program", "reproduce", "targets"]
@@ -433,6 +435,23 @@ def test_the_change_of_the_loss_is_told_beside_the_reconstructions_of_test_image
            f"was {losses[1]} in the last epoch" in text
 
 
+def test_the_divergence_and_pictures_from_the_prior_are_shown_where_latent_values_are_drawn(tmp_path, digits, digits_page):
+    run = synthetic_run.make(tmp_path, drawn=0.25)
+    numbers = report.summary(run, "r0123456789e", PARAMS)
+    by_step, images = run["train"].tensors("history.safetensors")["divergences"], run["data"].metrics["train"]
+    sizes = report_sections.batch_sizes(run["train"], images)
+    per_epoch = -(-images // 64)
+    assert numbers["divergence"][0] == pytest.approx(np.average(by_step[:per_epoch], weights=sizes[:per_epoch]))
+    assert len(numbers["curves"]["divergence"]) == len(numbers["curves"]["step"]) and targets.number(numbers, "divergence") > 30
+    page = report.page(run, numbers)
+    text = text_of(page)
+    assert f"with the weight 0.25. It was {numbers['divergence'][-1]:.4g} nats per image in the last epoch" in text
+    assert "KL divergence, nats per image" in page and f"{numbers['divergence'][0]:.6g}" in text
+    assert '<section id="drawn"' in page and 'href="#drawn"' in page and "32 pictures that no image went into" in text
+    assert report.summary(digits, "r0123456789e")["divergence"] is None
+    assert 'id="drawn"' not in digits_page and "divergence" not in digits_page
+
+
 def test_without_a_training_no_loss_has_changed(digits, lenet):
     untrained = without(digits, "train")
     assert report_sections.loss_change(untrained) is None and report_sections.reconstruction_loss(untrained) is None
@@ -446,6 +465,29 @@ def test_the_time_of_each_pass_is_told_by_epoch(digits):
     assert found["heads"] == ["load", "forward", "backward", "update"] and len(found["rows"]) == 11
     assert found["rows"][-1] == {"name": "all", "cells": ["0.2\u202fs", "29\u202fs", "48\u202fs", "1.0\u202fs"]}
     assert "By pass and epoch" in text_of(page_of(digits))
+
+
+def test_what_recompute_saved_and_cost_is_told(digits):
+    saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000}
+    with_it = dict(digits["train"].metrics, recompute=saved)
+    epochs = [{**epoch, "recompute": 1.2} for epoch in with_it["seconds_by_pass"]]
+    assert report_sections.recomputing(digits["train"]) is None and "recompute" not in text_of(page_of(digits))
+    shared, again = (types.SimpleNamespace(metrics={**with_it, **more}) for more in ({}, {"seconds_by_pass": epochs}))
+    assert report_sections.recomputing(shared) == {**saved, "seconds": None}
+    found = report_sections.recomputing(again)
+    assert found == {**saved, "seconds": "12\u202fs", "share": "13.3\u202f%"}
+    assert report_sections.passes_by_epoch(again)["heads"] == ["load", "forward", "recompute", "backward", "update"]
+
+
+@pytest.mark.parametrize("seconds, words", [
+    (None, "share memory. Computing activations again would have saved no more."),
+    ("12 s", "leaves 300.0 MB, and computing activations again in the backward pass the rest. This took 12 s, 13 % of the "
+             "training.")])
+def test_the_page_tells_what_recompute_saved(digits, monkeypatch, seconds, words):
+    saved = {"kept": 400_000_000, "shared": 300_000_000, "taken": 250_000_000, "seconds": seconds, "share": "13 %"}
+    monkeypatch.setattr(report_sections, "recomputing", lambda train: saved)
+    text = text_of(page_of(digits)).replace("\u202f", " ").replace("\xa0", " ")
+    assert "With recompute the buffers take 250.0 MB in place of 400.0 MB: " in text and words in text
 
 
 def test_targets_may_name_what_the_summary_has():

@@ -50,15 +50,18 @@ RUNS = [
      "reference_variant": "cpu_sequential"},
     {"network": "resnet18", "multiplier": "exact", "multiplier_in": ["forward"]},
     {"network": "resnet34", "steps": 1}, {"network": "resnet50", "steps": 1}, {"network": "resnet101", "steps": 1},
-    {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1}, {"network": "vgg16", "steps": 1},
+    {"network": "alexnet", "steps": 1}, {"network": "vgg11", "steps": 1, "recompute": True}, {"network": "vgg16", "steps": 1},
     {"network": "autoencoder_classifier", "freeze_encoder": True, "training": "patches"},
-    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1},
+    {"network": "autoencoder_classifier", "freeze_encoder": False, "steps": 1, "autoencoder_attention": True,
+     "autoencoder_residual": True},
     {"network": "patch_net", "training": "patches"},
+    {"network": "autoencoder", "variational": True, "variational_beta": 0.5, "training": "gradient"},
     {"network": "wta_autoencoder", "input_noise": 0.1, "wta_winners": 2, "features_flip": True},
 ]
 # Settings that no stage's parameters name, because their value means "off" or only the way of working.
 UNNAMED = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_pca": "none", "steps": "none",
-           "multiplier": "exact", "feature_map": False, "figures": False, "data_residency": None, "strict_versions": None}
+           "multiplier": "exact", "feature_map": False, "figures": False, "data_residency": None, "recompute": None,
+           "strict_versions": None}
 NAMES = {"svm_kernel": "kernel", "svm_gamma": "gamma", "svm_backend": "backend",   # of a key, in the parameters
          "features_variant": "variant"}
 
@@ -139,7 +142,7 @@ def make(keyed, settings):
         return
     multiplier = settings["multiplier" if keyed.stage == "train" else "test_multiplier"]
     options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings["data_residency"], "monitor": "1",
-               "multiplier": multiplier}
+               "multiplier": multiplier, "recompute": str(settings["recompute"])}
     for parent in keyed.parents.values():
         make(parent, settings)   # of another chain: the training by another rung
     function = importlib.import_module(stages.RULES[keyed.stage]).make

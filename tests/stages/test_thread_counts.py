@@ -26,8 +26,10 @@ from ladder.store import artifacts, scores
 TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last one in every stage
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
+VARIATIONAL = {**AUTOENCODER, "variational": True, "variational_beta": 0.1}
 WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], "wta_winners": 1, "wta_lifetime": 0.1,
        "input_noise": 0.2, "image": [16, 12, 3], "variant": "cpu"}
+ATTENTIVE = {**AUTOENCODER, "autoencoder_residual": True, "autoencoder_attention": True}
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}
 TRAINING = {"training": "gradient", "batch_size": 64, "steps": 3, "optimizer": "adam", "learning_rate": 1e-3, "seed": 1,
             "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0, "augment_flip": False,
@@ -38,13 +40,15 @@ PATCHES = {**AUTOENCODER, "array_library": "numpy", "patches_atoms": "kmeans", "
            "patches_whitening": [0.1], "patches_iterations": 2, "seed": 7}
 PATCH_NET = {**PATCHES, "network": "patch_net", "patch_net_filters": [20, 16, 18, 24], "image": [20, 21, 3]}
 SVM = {"backend": "sklearn", "kernel": "rbf", "C": 1.0, "gamma": "scale"}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
+OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
 
 STAGES = {   # stage and what is special about it: (make, params, options if make takes them)
     "normalized, zca": (normalize_images.make, {"normalization": "zca"}),
     "normalized, standardize": (normalize_images.make, {"normalization": "standardize"}),
     "train": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
+    "train, drawn latent values": (train_network.make, {**VARIATIONAL, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
     "train, winners": (train_network.make, {**WTA, **TRAINING, "gradient_scale": "batch"}, OPTIONS),
+    "train, attention": (train_network.make, {**ATTENTIVE, **TRAINING, "gradient_scale": "mean"}, OPTIONS),
     "train, labels": (train_network.make, {**CNN, **TRAINING, "optimizer": "momentum", "momentum": 0.9}, OPTIONS),
     "train, patience": (train_network.make, {**AUTOENCODER, **TRAINING, "gradient_scale": "mean", "batch_size": 1300,
                                              "learning_rate": 0.1, "patience": 1}, OPTIONS),
@@ -54,6 +58,7 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "features": (extract_features.make, {**FEATURES, "features_flip": True, "features_standardize": True}, OPTIONS),
     "features, both halves": (extract_features.make, {**FEATURES, "features_flip": "apart", "features_standardize": True},
                               OPTIONS),
+    "features, attention": (extract_features.make, {**FEATURES, **ATTENTIVE}, OPTIONS),
     "features, PCA": (extract_features.make, {**FEATURES, "features_standardize": True, "features_pca": 30,
                                               "features_fit_rows": 900, "seed": 3}, OPTIONS),
     "features, PCA of fewer images than values": (extract_features.make, {

@@ -10,6 +10,7 @@ from ladder.arithmetic import randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import runtime
 from ladder.network import networks, weights
+from ladder.progress import size
 from ladder.store import artifacts, shorter
 from ladder.training.inference import Inference
 from manifest_files import spec
@@ -19,9 +20,10 @@ BASE = {"variant": "cpu", "image": [8, 8, 3], "training": "gradient", "batch_siz
         "learning_rate": 1e-2, "seed": 1, "weight_decay": 0.0, "gradient_clip": 0.0, "schedule": "constant", "warmup_steps": 0,
         "augment_flip": True, "augment_crop": 0, "augment_rotate": 0, "augment_colour": 0}
 SMALL = {**BASE, "network": "autoencoder", "autoencoder_filters": [4, 3], "autoencoder_norm": False, "gradient_scale": "mean"}
+DRAWN = {**SMALL, "variational": True, "variational_beta": 0.1}
 LABELLED = {**BASE, "network": "small_cnn", "classes": 10, "optimizer": "momentum", "momentum": 0.9}
 FITTED = {**SMALL, "training": "patches_then_gradient", "decoder_epochs": 1}
-OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0"}
+OPTIONS = {"data_residency": "auto", "multiplier": "exact", "monitor": "0", "recompute": "False"}
 STEPS = {"schedule": "step", "schedule_step_epochs": 2, "schedule_step_factor": 0.5, "warmup_steps": 4}
 
 CASES = {   # (params, the key of the length, shorter, longer)
@@ -32,6 +34,7 @@ CASES = {   # (params, the key of the length, shorter, longer)
     "hold-out": ({**LABELLED, "patience": 0}, "steps", 4, 9),
     "patience": ({**SMALL, "patience": 2, "learning_rate": 0.3}, "epochs", 2, 5),
     "stopped early": ({**SMALL, "patience": 1, "learning_rate": 0.3}, "epochs", 6, 9),
+    "drawn latent values": ({**DRAWN, "patience": 0}, "steps", 4, 8),
     "all layers after a fit": (FITTED, "epochs", 1, 2),
     "all layers after a fit, hold-out": ({**FITTED, "patience": 0}, "epochs", 1, 2),
     "decoder of a fitted encoder": ({**FITTED, "training": "patches"}, "decoder_epochs", 1, 2),
@@ -54,7 +57,7 @@ def inputs(tmp_path):
 @pytest.fixture
 def train(inputs, tmp_path):
     """Function of params, and the folder of a shorter training or '', that makes a training in a folder of this name."""
-    def made(name, params, goes_on_from=""):
+    def made(name, params, goes_on_from="", **options):
         runtime.set_threads(1)
         network = networks.from_params(params)
         if not (tmp_path / "initial").exists():
@@ -62,7 +65,7 @@ def train(inputs, tmp_path):
                 weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
         start = {"initial": artifacts.Artifact(tmp_path / "initial")}
         with artifacts.making(tmp_path / name, spec("train", params)) as work:
-            train_network.make(work, {**inputs, **start}, params, {**OPTIONS, "goes_on_from": goes_on_from})
+            train_network.make(work, {**inputs, **start}, params, {**OPTIONS, "goes_on_from": goes_on_from, **options})
         return artifacts.Artifact(tmp_path / name)
     return made
 
@@ -80,7 +83,7 @@ def test_a_longer_training_ends_in_the_bytes_of_one_from_the_first_step(train, m
     with caplog.at_level(logging.INFO):
         rest = train("rest", {**params, key: long}, first.folder)
     assert bytes_of(rest) == bytes_of(whole) and shorter.STATE in rest.manifest["files"]
-    for name in ("loss", "accuracy", "steps", "epochs", "epochs_at_most", "layer_movement"):
+    for name in ("loss", "accuracy", "divergence", "steps", "epochs", "epochs_at_most", "layer_movement"):
         assert rest.metrics[name] == whole.metrics[name], name
     for name in ("loss", "accuracy", "best_epoch") if "patience" in params else ():
         assert rest.metrics["held_out"][name] == whole.metrics["held_out"][name], name
@@ -112,6 +115,38 @@ def test_the_reconstruction_error_of_all_test_images_is_that_of_the_weights_that
     errors = [np.square(values - statistics.apply(images[start:start + len(values)]), dtype=np.float64).mean(axis=(1, 2, 3))
               for start, values in model.batches(images)]
     assert made.metrics["reconstruction_loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-12)
+    assert made.metrics["divergence"] is None and "drawn.npy" not in made.manifest["files"]
+
+
+def test_pictures_are_decoded_from_draws_of_the_prior_by_the_seed(train):
+    made, again, other = (train(name, {**DRAWN, "epochs": 1, "seed": seed}) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    pictures = made.array("drawn.npy")
+    assert pictures.shape == (32, 8, 8, 3) and pictures.dtype == np.uint8 and len(np.unique(pictures, axis=0)) == 32
+    assert np.array_equal(again.array("drawn.npy"), pictures) and not np.array_equal(other.array("drawn.npy"), pictures)
+    network, drawn = networks.from_params(DRAWN), randomness.normal(1, randomness.PRIOR, 0, 0, 32 * 12).reshape(32, 2, 2, 3)
+    values, unit = weights.of_artifact(made, network), Statistics(np.ones(3, np.float32), np.zeros(3, np.float32))
+    ((_, decoded),) = Inference(networks.decoder(network), "cpu_sequential", values, unit, 1).batches(drawn)
+    assert np.abs(pictures - np.clip(255 * decoded, 0, 255)).max() < 0.51
+    assert made.metrics["divergence"][0] > 0 and "divergences" in made.tensors("history.safetensors")
+
+
+@pytest.mark.parametrize("params, how", [
+    ({**SMALL, "variant": "cpu_sequential", "epochs": 2}, "; activations are made again"),
+    ({**SMALL, "epochs": 2}, "; no activation is made again, because the poolings of autoencoder leave none whose memory that "
+                             "would save with cpu")])
+def test_recompute_changes_no_byte_and_says_what_it_saves(train, caplog, params, how):
+    kept = train("kept", params)
+    with caplog.at_level(logging.INFO):
+        less = train("less", params, recompute="True")
+    assert bytes_of(less) == bytes_of(kept)
+    saved, again = less.metrics["recompute"], less.metrics["seconds_by_pass"][0].get("recompute", 0)
+    assert kept.metrics["recompute"] == {} and saved["taken"] <= saved["shared"] < saved["kept"]
+    assert (saved["taken"] < saved["shared"], again > 0) == (how == "; activations are made again",) * 2
+    executor = "workspace of the executor"
+    assert [sum(made.metrics["memory"].values()) - made.metrics["memory"][executor] for made in (kept, less)] == [
+        saved["kept"], saved["taken"]]
+    assert (f"recompute: a step takes {size(saved['taken'])} in place of {size(saved['kept'])}, shared by buffers that are not "
+            f"in use at the same time{how}\n") in caplog.text
 
 
 @pytest.mark.parametrize("changes, kept", [({"schedule": "cosine"}, False), ({"patience": 1, "steps": 4}, False),

@@ -87,6 +87,15 @@ def test_a_damaged_one_is_not_taken(file):
     assert find() is None
 
 
+def test_only_candidates_down_to_the_first_whole_one_are_verified(monkeypatch):
+    verified, verify = [], manifests.verify
+    monkeypatch.setattr(manifests, "verify", lambda folder: verified.append(folder.name) or verify(folder))
+    for epochs in (2, 3, 5, 7):
+        add(f"t{epochs}", epochs=epochs)
+    pathlib.Path("results/train/t7", shorter.STATE).write_bytes(b"half")
+    assert find() == "t5" and verified == ["t7", "t5"]
+
+
 def test_what_was_made_here_before_is_made_again_from_its_inputs():
     add("t1", epochs=2)
     log = pathlib.Path("logs/train/t00000000000.log")

@@ -36,16 +36,17 @@ class Executor:
         modules = {_module(launch) for step in plan.steps for launch in step.launches}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda module: module.plain, modules))   # compiles
-        return {name: placed[name] if name in placed else _guarded(_poisoned(buffer)) for name, buffer in plan.buffers.items()}
+        arrays = {name: placed[name] if name in placed else _guarded(_poisoned(buffer)) for name, buffer in plan.own.items()}
+        return arrays | plan.views(arrays)
 
     def run(self, plan, arrays):
         """Raises cuda_emulator.KernelFault for the first launch that writes to a guard of one of its buffers."""
         for step in plan.steps:
             for launch in step.launches:
                 self.launch(launch, arrays)
-                for name in sorted(launch.buffers):
+                for name in sorted(plan.memory(launch.buffers)):
                     _check_guards(f"{step.operation} of layer {step.layer}", launch.entry, name, arrays[name])
-        for name in plan.buffers:
+        for name in plan.own:
             _check_guards("a step that does not use the buffer", plan.variant, name, arrays[name])
 
     def launch(self, launch, arrays):

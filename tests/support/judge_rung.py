@@ -162,8 +162,6 @@ def counts(rung):
     """The predicted time beside that of the rung below."""
     if not (nvrtc.installed() and disassembly.installed()):
         return Verdict(True, "counts", "not made: NVRTC or the disassembler is not installed (envs/kernels.txt)")
-    if not count.is_countable(rung):
-        return Verdict(True, "counts", "not made: the model of docs/prediction.md has no rate of tensor cores yet")
     known = counted.read()["launches"]
     _, found, row = count.of_rung(rung, known)
     text = (f"{row['microseconds']:.0f} us a step predicted for an H200, bound by {row['bound_by']}")

@@ -4,6 +4,7 @@ Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Grad
 """
 
 import math
+import statistics
 
 import numpy as np
 
@@ -131,6 +132,28 @@ def winner_take_all(x, winners, images):
     return x.astype(np.float64) * mask, mask
 
 
+def sample(mean, log_variance, drawn):
+    """(y, noise): values at `drawn` standard deviations from the mean, and how far that is."""
+    noise = np.exp(log_variance.astype(np.float64) / 2) * drawn
+    return mean + noise, noise
+
+
+def divergences(mean, log_variance):
+    """Of the normal distributions of each image's values from the standard normal distribution, in nats."""
+    mean, log_variance = (values.astype(np.float64).reshape(len(values), -1) for values in (mean, log_variance))
+    return (mean ** 2 + np.exp(log_variance) - 1 - log_variance).sum(axis=1) / 2
+
+
+def sample_gradients(mean, log_variance, drawn, dy, factor):
+    """(dmean, dlog_variance) of sum(dy * y) + factor * the sum of the divergences, by differences."""
+    arrays = [values.astype(np.float64) for values in (mean, log_variance)]
+
+    def total():
+        return np.sum(dy * sample(*arrays, drawn)[0]) + factor * divergences(*arrays).sum()
+
+    return [numerical_gradient(total, values) for values in arrays]
+
+
 def lrn(x, size, alpha, beta, k):
     """(y, sums): x over a power of the sum of squares over `size` channels, of which size // 2 are before the value's own."""
     squares, channels = x.astype(np.float64) ** 2, x.shape[3]
@@ -146,6 +169,16 @@ def position_norm(x, epsilon):
     x = x.astype(np.float64)
     norms = np.sqrt((x ** 2).sum(axis=3) + epsilon)
     return x / norms[..., None], norms
+
+
+def attention(x):
+    """(y, weights): x has queries, keys and values of as many channels; weights (N, pixels, pixels), y their sums of values."""
+    images, height, width, channels = x.shape
+    query, key, value = np.split(x.astype(np.float64).reshape(images, height * width, channels), 3, axis=2)
+    scores = np.einsum("npc,nqc->npq", query, key) / np.sqrt(channels / 3)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    return np.einsum("npq,nqc->npc", weights, value).reshape(images, height, width, channels // 3), weights
 
 
 def local_contrast(x, image, kernel, epsilon):
@@ -267,6 +300,13 @@ def dropout_mask(seed, layer, step, count, rate):
     words = [word >> shift & 0xFFFFFFFF for block in blocks(seed, 16 + layer, step, -(-count // 8)) for word in block
              for shift in (0, 32)]
     return np.array([word >= math.floor(rate * 2 ** 32) for word in words[:count]], np.uint8)
+
+
+def normal(seed, stream, step, count):
+    """float64 (count,): the quantile of the standard normal distribution for the upper 24 bits of each word."""
+    words = [word >> shift & 0xFFFFFFFF for block in blocks(seed, stream, step, -(-count // 8)) for word in block
+             for shift in (0, 32)]
+    return np.array([statistics.NormalDist().inv_cdf((2 * (word >> 8) + 1) / 2 ** 25) for word in words[:count]])
 
 
 def augmentation(seed, step, count, crop, flip):

@@ -30,6 +30,7 @@ class Settings:
 
     start: name of the file that the run starts from, None for random weights; fitted: whether the encoder is fitted to patches,
     so that only the decoder is trained; trained: whether there is a training.
+    drawn: weight of the divergence of latent values that an autoencoder draws, 0 for none.
     accuracy: of a network that classifies, None for that of ACCURACIES.
     evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of ablation entries; options:
     further options of the features; parts: weights of features joined to the run's own; labelled: whether the last part comes
@@ -56,6 +57,7 @@ class Settings:
     options: dict = dataclasses.field(default_factory=dict)
     parts: tuple = ()
     labelled: bool = False
+    drawn: float = 0
     mapped: int = 0
 
 
@@ -107,6 +109,7 @@ def make(results, dataset="digits", **settings):
 def _network_params(settings):
     options = {"autoencoder": {"autoencoder_filters": [256, 128]}, "resnet50": {"resnet_width": 4},
                "patch_net": {"patch_net_filters": [80, 20, 30, 60]}}.get(settings.network, {})
+    options |= {"variational": True, "variational_beta": settings.drawn} if settings.drawn else {}
     params = {"network": settings.network, **options, "image": list(SHAPES[settings.dataset])}
     return {**params, "classes": 10} if networks.from_params(params).classifies else params
 
@@ -216,6 +219,8 @@ def _train(results, data, network, network_params, settings, random):
         softened = (originals + np.roll(originals, 1, 1) + np.roll(originals, 1, 2)) / 3
         noisy = softened + random.normal(0, 6, originals.shape)
         work.write_array("reconstructions.npy", np.clip(noisy, 0, 255).astype(np.uint8))
+    if settings.drawn:
+        work.write_array("drawn.npy", random.integers(0, 256, (32, *network.input_shape), dtype=np.uint8))
     work.metrics = _training_metrics(network, images, batch, history, sizes)
     if settings.holdout:
         work.metrics["held_out"] = _held_out_metrics(history, settings)
@@ -235,6 +240,8 @@ def _training_metrics(network, images, batch, history, sizes):
         "loss": [float(np.average(history["losses"][epoch], weights=sizes[epoch])) for epoch in epochs],
         "accuracy": [float(history["hits"][epoch].sum() / sizes[epoch].sum()) for epoch in epochs]
         if network.classifies else None,
+        "divergence": [float(np.average(history["divergences"][epoch], weights=sizes[epoch])) for epoch in epochs]
+        if network.draws else None,
         "layer_movement": {name: 0.3 / (at + 1) if at else 0.00042 for at, name in enumerate(moved)},
         "images_per_second": 171.4, "steps": steps, "epochs": len(epochs), "epochs_at_most": len(epochs),
         "parameters": network.parameter_count,
@@ -258,7 +265,7 @@ def _history(network, sizes, random):
     steps = np.arange(len(sizes))
     fallen = 1 / (1 + 60 * steps / max(len(sizes), 60)) ** 1.3 * random.uniform(0.7, 1.3, len(sizes))
     if not network.classifies:
-        return {"losses": 0.008 + 0.2 * fallen}
+        return {"losses": 0.008 + 0.2 * fallen, **({"divergences": 40 - 30 * fallen} if network.draws else {})}
     return {"losses": 0.02 + 2.3 * fallen, "hits": np.rint(sizes * np.clip(1 - fallen, 0, 1)).astype(float)}
 
 

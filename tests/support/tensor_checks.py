@@ -16,7 +16,7 @@ from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1
-from rung_checks import Convolution, convolution_launches, launches_of, run_step, training_plan
+from rung_checks import Convolution, convolution_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
@@ -31,6 +31,7 @@ CONVOLUTIONS = [
     ((1, 11, 8, 16, 70, 2, 0), 3),
     ((2, 6, 5, 12, 9, 5, 2), 1),
     ((1, 9, 8, 64, 64, 1, 0), 1),
+    ((2, 11, 13, 16, 3, 3, 1), 1),
 ]
 LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
 FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
@@ -146,7 +147,7 @@ def compiled_launches(rung, launches, name):
     """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    trained = launches_of(training_plan(rung, NETWORK), rung)
+    trained = {(launch.source, launch.defines) for launch in training_plan(rung, NETWORK).launches if launch.source in FILES}
     others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found

@@ -18,6 +18,7 @@ from ladder.network.layers import (
     pad,
     position_norm,
     relu,
+    sample,
     upsample2d,
     winner_take_all,
 )
@@ -60,6 +61,16 @@ SPARSE = networks.resolve("sparse", (13, 12, 3), (
     conv2d("middle", 6, kernel=7, padding=5), relu("middle_relu"), l1_penalty("penalty", 0.5), winner_take_all("few", 3, 1.0),
     conv2d("last", 3)), "code", "mse")
 
+# Latent values drawn from distributions: the map that both convolutions read has two readers.
+DRAWN = networks.resolve("drawn", (12, 10, 3), (
+    conv2d("enc", 6), relu("enc_relu"), maxpool2d("enc_pool"), conv2d("mean", 5, kernel=1, padding=0),
+    conv2d("log_variance", 5, kernel=1, padding=0, inputs=("enc_pool",)), sample("latent", ("mean", "log_variance"), 0.25),
+    l1_penalty("penalty", 0.5), conv2d("dec", 4), relu("dec_relu"), upsample2d("dec_up"), conv2d("last", 3)), "mean", "mse")
+
+# Residual blocks with a 1x1 convolution and without, and attention over maps that are no square.
+ATTENTIVE = networks.resolve("attentive", (8, 12, 3), **networks.autoencoder(
+    (8, 12, 3), 10, filters=(3, 7), residual=True, attentive=True))
+
 # A convolution's ReLU that several layers read: only a pooling or an upsampling that is its one reader may apply its gradient.
 FORKED = networks.resolve("forked", (10, 12, 3), (
     conv2d("a", 8), relu("a_relu"), maxpool2d("a_pool"),
@@ -81,7 +92,8 @@ def _narrow(name, input_shape, width):
 
 
 NETWORKS = {
-    "odd": ODD, "zoo": ZOO, "forked": FORKED, "sparse": SPARSE, "lenet_5": networks.build("lenet_5", (28, 28, 1)),
+    "odd": ODD, "zoo": ZOO, "forked": FORKED, "sparse": SPARSE, "drawn": DRAWN, "attentive": ATTENTIVE,
+    "lenet_5": networks.build("lenet_5", (28, 28, 1)),
     "alexnet": _narrow("alexnet", (12, 11, 3), 2), "vgg11": _narrow("vgg11", (32, 32, 3), 2),
     "preactivation": _resnet("preactivation", (8, 8, 3), networks._preactivation, bottleneck=True),
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),

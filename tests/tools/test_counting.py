@@ -42,6 +42,14 @@ def test_the_loop_that_multiplies_is_the_one_that_counts():
     assert body == disassembly.Body(True, instructions=6, products=3, chains=2, global_loads=1, shared_words=4)
 
 
+def test_products_of_matrices_and_copies_are_counted_apart_and_what_never_runs_is_not():
+    code = CODE.replace("FFMA R16, R8, R12, R16", "HMMA.16816.F32.BF16 R16, R8, R12, R16")
+    code = code.replace("LDG.E.128 R12, desc[UR4][R4.64]", "LDGSTS.E.BYPASS.128 [R7], desc[UR4][R4.64]")
+    code = code.replace("LDS.128 R8, [R3] ;", "LDSM.16.M88.4 R8, [R3] ;\n        /*0058*/              @!PT LDS RZ, [RZ] ;")
+    assert disassembly.body(code) == disassembly.Body(True, 6, products=3, chains=2, global_loads=1, shared_words=4, matrices=1,
+                                                      copies=1)
+
+
 def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_count():
     loop, rest = CODE.split(".L_x_1:")
     assert disassembly.body(loop) == disassembly.Body(True, 3, 0, 1, global_loads=1, shared_words=0)
@@ -81,7 +89,8 @@ def launch(**changes):
     return {
         "kernel": "a.cu a", "blocks": 264, "threads": 128, "bytes": 0, "registers": 32, "shared_bytes": 0,
         "resident": {gpu.name: 2 for gpu in prediction.GPUS},
-        "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_words": 0},
+        "body": {"is_loop": True, "instructions": 20, "products": 8, "chains": 8, "global_loads": 2, "shared_words": 0,
+                 "matrices": 0, "copies": 0},
         "per_warp": {"missed": 0, "global_stores": no_global, "shared_loads": no_shared, "shared_stores": no_shared,
                      "global_loads": {"requests": 20, "sectors": 0, "lines": 0, "bytes": 0}}, **changes}
 
@@ -119,6 +128,17 @@ def test_each_resource_takes_its_time():
     shared = {"requests": 3, "wavefronts": 6, "least": 3}
     assert times(per_warp={"shared_loads": shared, "global_stores": stores})["level 1"] == pytest.approx(8 * 10 * clock)
     assert prediction.seconds(H200, launch(bytes=4.3e12)) == 1
+
+
+def test_products_of_matrices_take_the_time_of_a_tensor_core_and_copies_pass_beside_them():
+    """10 iterations of 8 products: two blocks of 4 warps on four tensor cores, a product in 4 clocks each."""
+    clock, body = 1 / H200.hertz, {**launch()["body"], "matrices": 8}
+    times = prediction.seconds_by_resource(H200, launch(body=body))
+    assert times["tensor cores"] == pytest.approx(8 * 80 * clock) and times["latency"] == pytest.approx((10 * 40 + 320) * clock)
+    ahead = prediction.seconds_by_resource(H200, launch(body={**body, "copies": 2}))
+    assert ahead["latency"] == pytest.approx(max(10 * 40, 320) * clock)
+    assert prediction.seconds_by_resource(RTX_3060, launch(body=body))["tensor cores"] == pytest.approx(
+        10 * 4 * 80 * 4 / RTX_3060.hertz)
 
 
 def test_a_launch_with_one_block_more_takes_another_round():

@@ -43,7 +43,7 @@ def broken(monkeypatch):
     return wrong
 
 
-@pytest.mark.parametrize("name", ["forked", "sparse", "alexnet", "preactivation"])
+@pytest.mark.parametrize("name", ["forked", "sparse", "drawn", "attentive", "alexnet", "preactivation"])
 @pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
 def test_the_rungs_of_the_cpu_agree_with_differences_to_many_digits(name, variant):
     found = gradients.check(zoo.NETWORKS[name], variant, 2)
@@ -90,6 +90,16 @@ def test_a_penalty_is_part_of_what_is_differentiated():
     plain = gradients.check(networks.resolve("plain", (6, 6, 2), (*layers[:2], layers[3]), "code_relu", "mse"), "cpu", 1)
     norms = [next(one["norm"] for one in some["tensors"] if one["tensor"] == "code.weight") for some in (found, plain)]
     assert norms[0] > 2 * norms[1]
+
+
+def test_the_divergence_is_part_of_what_is_differentiated():
+    def norm(beta):
+        network = networks.build("autoencoder", (8, 8, 2), filters=(4,), variational=True, beta=beta)
+        found = gradients.check(network, "cpu", 1)
+        assert found["passed"]
+        return next(one["norm"] for one in found["tensors"] if one["tensor"] == "log_variance.weight")
+
+    assert norm(20.0) > 2 * norm(0.01)
 
 
 def test_a_layer_that_no_gradient_passes_through_has_no_verdict():

@@ -77,6 +77,13 @@ def test_the_loss_is_the_one_of_the_training(network):
     assert run.held_out.accuracies == run.accuracies
 
 
+def test_latent_values_are_not_drawn_where_images_are_held_out():
+    network = networks.build("autoencoder", (6, 4, 1), filters=(5,), variational=True)
+    run = finish(start(network, 0, (IMAGES, None), learning_rate=0.0, batch_size=11, augmentation=plan.Augmentation()))
+    assert len(set(run.held_out.losses)) == 1 and len(set(run.losses)) == len(run.losses) == 6
+    assert run.held_out.losses[0] < min(run.losses)
+
+
 def test_the_multiplier_is_that_of_the_trainings_forward_pass():
     half = ByDirection(MULTIPLIERS["am16"], MULTIPLIERS["fp16"], MULTIPLIERS["fp16"])
     run = start(PLAIN, 0, (IMAGES, LABELS), learning_rate=0.0, batch_size=11, epochs=1, augmentation=plan.Augmentation(),

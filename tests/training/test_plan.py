@@ -1,5 +1,7 @@
 """Invariants of plans: order, coverage, FLOP and memory, for any network and batch."""
 
+import dataclasses
+
 import pytest
 
 import zoo
@@ -157,6 +159,26 @@ def test_the_cpu_rung_stores_no_map_of_a_code_of_winners():
     assert max(buffer.bytes for buffer in several.buffers.values()) == maps
 
 
+ATTENTIVE = networks.build("autoencoder", (16, 12, 3), filters=(5, 4), attentive=True)   # of 12 pixels, 4 channels each
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential", "gpu_basic", "gpu_opt_v2"])
+def test_attention_keeps_its_weights_and_counts_two_products_forward_and_four_backward(variant):
+    made = training_plan(ATTENTIVE, variant=variant, batch=10)
+    assert made.buffers["attention.weights"].bytes == 4 * 10 * 12 * 12
+    assert {step.operation: (step.flop, step.work) for step in made.steps if step.operation.startswith("attention")} == {
+        "attention_forward": (10 * 2 * 2 * 12 * 12 * 4, "attention"),
+        "attention_backward": (10 * 4 * 2 * 12 * 12 * 4, "attention")}
+
+
+def test_attention_over_more_pixels_than_a_kernel_can_index_is_refused():
+    network = networks.resolve("wide", (128, 128, 3), (layers.conv2d("parts", 9), layers.attention("all")), "all", "mse")
+    with pytest.raises(UserError, match="^batch_size 8 gives all.weights more numbers than gpu_basic can index; set batch_size "
+                                        "to 7 or less$"):
+        training_plan(network, variant="gpu_basic", batch=8)
+    assert training_plan(network, variant="gpu_basic", batch=7).buffers["all.weights"].bytes == 4 * 7 * 2 ** 28
+
+
 @pytest.mark.parametrize("batch, images", [(10, 3), (11, 4), (1, 1), (20, 6)])
 def test_the_share_of_images_that_keep_their_winners_is_rounded_up_in_training_and_all_keep_them_afterwards(batch, images):
     (step,) = [step for step in training_plan(WTA, variant="cpu_sequential", batch=batch).steps
@@ -174,6 +196,18 @@ def test_the_penalty_is_divided_as_the_squared_error_is_and_scaled_as_all_gradie
     assert step.attributes == {"factor": 0.5 * 8 / divisor} and step.reads == {"x": "latent"}
     (total,) = [step for step in made.steps if step.operation == "add_forward"]
     assert step.writes["dx"] in total.reads.values() and total.layer == "latent"
+
+
+@pytest.mark.parametrize("scale, divisor", [("mean", 4 * 12 * 10 * 3), ("batch", 4)])
+def test_latent_values_are_drawn_in_training_alone_and_their_divergence_is_divided_as_the_squared_error_is(scale, divisor):
+    made = training_plan(zoo.DRAWN, batch=4, gradient_scale=scale, loss_scale=8, seed=9)
+    forward, backward = (step for step in made.steps if step.operation.startswith("sample"))
+    assert dict(forward.attributes) == {"seed": 9, "stream": 5} and dict(backward.attributes) == {"factor": 0.25 * 8 / divisor}
+    assert made.buffers["divergences"] == dataclasses.replace(made.buffers["losses"], name="divergences")
+    assert (forward.pass_, backward.pass_, forward.work) == ("forward", "backward", "sampling")
+    after = plan.inference_plan(zoo.DRAWN, "cpu", 4, plan.Dataset(20, "uint8"))
+    assert not [step for step in after.steps if step.operation.startswith("sample")]
+    assert "mean" in [name for step in after.steps if step.layer == "dec" for name in step.reads.values()]
 
 
 def test_each_dropout_has_its_own_stream_and_augmentation_is_drawn_before_the_images_are_loaded():

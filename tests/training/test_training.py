@@ -28,7 +28,7 @@ SETTINGS = plan.Settings(network=SMALL, variant="cpu", batch_size=4, epochs=3, o
 
 def start(threads=2, images=IMAGES, **changes):
     settings = dataclasses.replace(SETTINGS, **changes)
-    return training.Training(settings, images, STATISTICS, weights.initialize(SMALL, 1), threads)
+    return training.Training(settings, images, STATISTICS, weights.initialize(settings.network, 1), threads)
 
 
 def finish(run):
@@ -235,6 +235,18 @@ def test_a_run_resumed_from_its_checkpoint_ends_in_the_bytes_of_an_uninterrupted
     assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
 
 
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
+def test_a_run_with_residual_blocks_and_attention_resumes_in_the_same_bytes(tmp_path, variant):
+    network = networks.build("autoencoder", (12, 8, 1), filters=(1, 4), residual=True, attentive=True)
+    whole, before = (start(network=network, variant=variant, optimizer=Optimizer("momentum")) for _ in range(2))
+    before.run_epoch()
+    before.save(tmp_path / "checkpoint")
+    after = start(threads=3, network=network, variant=variant, optimizer=Optimizer("momentum"))
+    assert after.restore(tmp_path / "checkpoint")
+    assert bytes_of(finish(after)) == bytes_of(finish(whole))
+    assert whole.losses[-1] < whole.losses[0]
+
+
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
                                     lambda data: b""], ids=["cut", "one bit", "empty"])
 def test_a_damaged_checkpoint_is_not_used(tmp_path, damage):
@@ -321,12 +333,19 @@ def test_accuracy_and_running_statistics_are_those_of_the_images_trained_on():
     assert (run.values["a_bn.running_var"] != 1).all() and run.values["a_bn.running_mean"].any()
 
 
+def start_drawn(variant="cpu", beta=2.0, **changes):
+    network = networks.build("autoencoder", (12, 8, 1), filters=(5,), variational=True, beta=beta)
+    settings = dataclasses.replace(SETTINGS, network=network, variant=variant, **{"epochs": None, "steps": 8, **changes})
+    return training.Training(settings, IMAGES, STATISTICS, weights.initialize(network, 1), 2)
+
+
+@pytest.mark.parametrize("begin", [start_classifier, start_drawn], ids=["classifier", "drawn"])
 @pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
-def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, variant, monkeypatch):
-    whole = finish(start_classifier(variant))
+def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin, variant, monkeypatch):
+    whole = finish(begin(variant))
     monkeypatch.setattr(training, "LOOK_EVERY", 1)
     monkeypatch.setattr(training, "SAVE_AFTER", -1)
-    killed, save = start_classifier(variant), training.Training.save
+    killed, save = begin(variant), training.Training.save
 
     def save_and_die(run, path):
         save(run, path)
@@ -337,11 +356,50 @@ def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, varian
     with pytest.raises(KeyboardInterrupt):
         while True:
             killed.run_epoch(tmp_path / "checkpoint")
-    after = start_classifier(variant)
+    after = begin(variant)
     assert after.restore(tmp_path / "checkpoint") and after.step == 5
     finish(after)
     assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
     assert all(np.array_equal(after.history[name], whole.history[name]) for name in whole.history)
+
+
+# ---- latent values that are drawn
+
+def test_the_divergence_of_an_epoch_is_the_mean_over_its_images():
+    run = finish(start_drawn())
+    by_step = run.history["divergences"]
+    assert (by_step > 0).all() and len(by_step) == 8 and finish(start_classifier()).divergences is None
+    assert run.divergences == pytest.approx([np.average(by_step[:3], weights=(4, 4, 3)),
+                                             np.average(by_step[3:6], weights=(4, 4, 3)), by_step[6:].mean()])
+
+
+def test_a_heavy_divergence_is_made_small_and_the_loss_is_without_it():
+    light, heavy = (finish(start_drawn(beta=beta, learning_rate=3e-2)) for beta in (1e-3, 1000.0))
+    assert heavy.divergences[-1] < 0.7 * light.divergences[-1] and heavy.divergences[0] < 1.2 * light.divergences[0]
+    assert heavy.losses[0] == pytest.approx(light.losses[0], rel=0.2)
+
+
+def test_draws_differ_from_step_to_step_and_by_the_seed():
+    still = {"learning_rate": 0.0, "batch_size": 11, "steps": 3}
+    first, second = start_drawn(**still), start_drawn(seed=8, **still)
+    losses = [*finish(first).history["losses"], *finish(second).history["losses"]]
+    assert len(set(losses)) == 6 and np.ptp(losses) < 0.5 * max(losses)
+    assert np.ptp(first.history["divergences"]) < 1e-5 * first.divergences[0]
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
+def test_the_cpu_rungs_draw_alike(variant):
+    one, other = (finish(start_drawn(variant, optimizer=Optimizer("sgd"))) for variant in (variant, "cpu_sequential"))
+    for name in one.history:
+        np.testing.assert_allclose(one.history[name], other.history[name], rtol=1e-5)
+
+
+def test_the_monitor_prints_the_divergence(caplog):
+    run = start_drawn()
+    with caplog.at_level(logging.INFO, logger=training.log.name):
+        run.run_epoch(monitor=2)
+    loss, divergence = (run.history[name][:2].mean() for name in ("losses", "divergences"))
+    assert f"step: 2, loss: {loss:.3f}, KL divergence: {divergence:.1f}" in [record.getMessage() for record in caplog.records]
 
 
 def test_the_monitor_prints_means_over_the_steps_since_the_last_line(caplog):

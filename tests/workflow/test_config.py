@@ -168,9 +168,14 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("freeze_encoder", True, "config: freeze_encoder is true, but autoencoder has no head that could be trained alone; set "
      "network to autoencoder_classifier, or freeze_encoder to false"),
     ("freeze_encoder", "maybe", "freeze_encoder is 'maybe', but must be true or false"),
+    ("autoencoder_residual", "treu", "autoencoder_residual is 'treu', but must be true or false"),
+    ("autoencoder_attention", 3, "autoencoder_attention is 3, but must be true or false"),
     ("input_noise", 1, "input_noise is 1, but must be a number at least 0 and below 1"),
     ("input_noise", -0.1, "input_noise is -0.1, but must be"),
     ("latent_penalty", -1, "latent_penalty is -1, but must be a number at least 0"),
+    ("variational", "maybe", "variational is 'maybe', but must be true or false"),
+    ("variational_beta", 0, "variational_beta is 0, but must be a number above 0 and at most 1e9"),
+    ("variational_beta", "some", "variational_beta is 'some', but must be a number above 0"),
     ("wta_lifetime", 0, "wta_lifetime is 0, but must be a number above 0 and at most 1"),
     ("wta_lifetime", 1.5, "wta_lifetime is 1.5, but must be"),
     ("wta_winners", 0, "wta_winners is 0, but must be a whole number"),
@@ -206,6 +211,27 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
         config.resolve(loaded)
         config.entries(loaded)
     assert words in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) <= 300
+
+
+@pytest.mark.parametrize("keys, words", [
+    ({"network": "lenet_5"}, "variational is true, but network is lenet_5; set network to autoencoder, or variational to "
+                             "false"),
+    ({"network": "wta_autoencoder"}, "variational is true, but network is wta_autoencoder"),
+    ({"network": "autoencoder_classifier"}, "variational is true, but network is autoencoder_classifier"),
+    ({"training": "patches"}, "variational is true, but training is patches, and distributions cannot be fitted to patches; "
+                              "set training to gradient, or variational to false"),
+    ({"training": "patches_then_gradient"}, "variational is true, but training is patches_then_gradient"),
+    ({"features_layer": "means"}, "autoencoder has no such layer; did you mean mean?")])
+def test_latent_values_are_drawn_by_the_autoencoder_alone_trained_by_gradient(raw, keys, words):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {"variational": True} | keys)
+    assert str(caught.value).startswith("config: ") and words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_features_of_a_variational_autoencoder_are_its_means(raw):
+    drawn = raw | {"variational": True}
+    assert config.resolve(config.load(drawn))["features_layer"] == "mean"
+    assert config.resolve(config.load(drawn | {"features_layer": "enc2_pool"}))["features_layer"] == "enc2_pool"
 
 
 def test_a_number_that_python_does_not_write_out_is_refused(raw):   # nor would pytest write it out
@@ -312,6 +338,20 @@ def test_options_of_the_features_apply_one_after_another(raw):
     with pytest.raises(UserError, match="there are 128 features"):
         config.load(raw | {"features_pool": 1, "features_pca": 200})
     assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
+
+
+@pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
+@pytest.mark.parametrize("keys, words", [
+    ({"network": "lenet_5"}, "but network is lenet_5; set network to autoencoder or autoencoder_classifier, or {key} to false"),
+    ({"network": "wta_autoencoder"}, "but network is wta_autoencoder; set network to"),
+    ({"training": "patches"}, "but training is patches, and its layers cannot be fitted to patches; set training to gradient, "
+                              "or {key} to false"),
+    ({"training": "patches_then_gradient"}, "but training is patches_then_gradient, and"),
+], ids=str)
+def test_residual_blocks_and_attention_need_an_autoencoder_that_is_trained(raw, key, keys, words):
+    with pytest.raises(UserError, match=f"^config: {key} is true, {words.format(key=key)}"):
+        config.load(raw | {key: True} | keys)
+    config.load(raw | {key: True, "network": "autoencoder_classifier"})
 
 
 def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):

@@ -125,6 +125,31 @@ def test_a_file_that_is_something_else_is_one_line(here, text, words):
     assert words in str(error.value)
 
 
+DRAWN = """\
+loss: mse
+features: mean
+layers:
+  - {layer: mean, kind: conv2d, filters: 4}
+  - {layer: spread, kind: conv2d, filters: 4, inputs: [input]}
+  - {layer: latent, kind: sample, inputs: [mean, spread], beta: 0.5}
+  - {layer: last, kind: conv2d, filters: channels}
+"""
+
+
+def test_a_file_may_draw_latent_values_once(here):
+    assert read(DRAWN).draws.attributes == {"beta": 0.5}
+    last = "  - {layer: last"
+    again = DRAWN.replace(last, "  - {layer: more, kind: sample, inputs: [mean, latent], beta: 1}\n" + last)
+    with pytest.raises(UserError, match="mine.yaml line 7: layer more of kind sample is one too many: a network draws"):
+        read(again)
+    with pytest.raises(UserError, match=r"mine.yaml line 6: layer latent, .*a mean of shape \(32, 32, 4\) has no log-variance"):
+        read(DRAWN.replace("spread, kind: conv2d, filters: 4", "spread, kind: conv2d, filters: 5"))
+    with pytest.raises(UserError, match=r"line 6: a layer of kind sample has 2 inputs, not 1; set inputs to \[mean, spread\]"):
+        read(DRAWN.replace("inputs: [mean, spread], ", "inputs: [mean], "))
+    with pytest.raises(UserError, match="line 6: beta is 0, but must be a number above 0"):
+        read(DRAWN.replace("0.5", "0"))
+
+
 def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, raw):
     def version(text, folder="."):
         path = here / folder / "mine.yaml"
@@ -144,12 +169,14 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
         config.load(raw | {"features_layer": "hiden"})
 
 
+@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("memory, words", [
     (10 ** 6, "its 263,306 parameters alone are too many"), (6 * 10 ** 6, "or less fits")])
-def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(here, raw, monkeypatch, memory, words):
+def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
+        here, raw, monkeypatch, memory, words, recompute):
     (here / "mine.yaml").write_text(MINE)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
-    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
+    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
     with pytest.raises(UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has") as error:
         config.resolve(config.load(raw))
     assert words in str(error.value)
@@ -168,9 +195,19 @@ def test_the_documentation_has_every_kind_with_its_keys_and_defaults():
         assert f"\n| `{kind}` | {', '.join(keys) or 'none'} |\n" in page, kind
 
 
-def test_the_example_of_the_documentation_is_a_network(here):
-    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
+def test_the_examples_of_the_documentation_are_networks(here):
+    example, attended = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/networks.md").read_text(), flags=re.S)
     assert read(example).layers == read(MINE).layers
+    rows = "  - {layer: map, kind: conv2d, filters: 16}\n" + attended
+    network = read("loss: mse\nfeatures: sum\nlayers:\n" + rows + "  - {layer: last, kind: conv2d, filters: channels}\n")
+    assert network.layer("attended").output_shape == network.layer("sum").output_shape == (32, 32, 16)
+
+
+def test_what_attention_cannot_part_is_one_line(here):
+    rows = "  - {layer: parts, kind: conv2d, filters: 10}\n  - {layer: attended, kind: attention}\n"
+    with pytest.raises(UserError, match="^mine.yaml line 5: layer attended, for images of 32x32x3: attention reads queries, "
+                                        "keys and values, a third of the channels each, not of 10; 12 can be parted$"):
+        read("loss: mse\nfeatures: parts\nlayers:\n" + rows)
 
 
 def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):

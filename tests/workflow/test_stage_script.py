@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ladder import sources
-from ladder.store import artifacts
+from ladder.store import artifacts, shorter
 
 NAME = "workflow/scripts/script.py"
 SCRIPT = """
@@ -73,7 +73,7 @@ def test_threads_inputs_and_options_reach_the_work(call, tmp_path):
     done = call({}, "--threads", "3", "--option", "urls=a=b", inputs={"data": str(tmp_path / "d0")})
     assert done.returncode == 0, done.stderr
     assert artifacts.Artifact(done.folder).metrics == {"threads": 3, "options": {"urls": "a=b"}, "inputs": {"data": "d0"}}
-    assert "made in" in (tmp_path / "logs/d1.log").read_text()
+    assert f"d1: {shorter.MADE} " in (tmp_path / "logs/d1.log").read_text()   # by which shorter.find knows it
 
 
 @pytest.mark.parametrize("params, status, message", [

@@ -117,7 +117,7 @@ def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
 
 @pytest.mark.parametrize("keys", [
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
-    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100},
+    {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100}, {"recompute": True},
 ])
 def test_a_key_without_effect_changes_nothing(settings, keys):
     assert changed(settings, **keys) == set()
@@ -306,6 +306,22 @@ def test_noise_penalty_and_winners_count_where_they_are_used(settings):
         assert {"train", "features"} <= changed(wta, **{key: value}) and changed(settings, **{key: value}) == set()
     assert {"train", "features"} <= changed(wta, input_noise=0.1)
     assert changed(wta, latent_penalty=0.1) == changed(wta, autoencoder_filters=[8]) == set()
+
+
+def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn(settings):
+    assert changed(settings, variational_beta=0.5) == set()
+    assert not {"variational", "variational_beta"} & stages.chain(settings)["train"].spec["params"].keys()
+    drawn = settings | {"variational": True, "features_layer": "mean"}
+    assert {"initial", "train", "features"} <= changed(settings, **drawn) & changed(drawn, variational_beta=0.5)
+
+
+@pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
+def test_residual_blocks_and_attention_count_where_they_are_on(settings, key):
+    assert {"initial", "train", "features"} <= changed(settings, **{key: True})
+    assert not any(key in stage.spec["params"] for stage in stages.chain(settings).values())
+    for network in ("wta_autoencoder", "lenet_5"):
+        other = settings | {"network": network, "wta_kernels": [3, 3], "features_layer": None}
+        assert changed(other, **{key: True}) == set()
 
 
 def test_the_momentum_and_the_steps_count_where_they_are_used(settings):

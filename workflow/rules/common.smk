@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -160,11 +161,11 @@ def stop_unless(check, *arguments):
 
 
 def remove_leftovers():
-    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    """Remove the files and folders of commands that were killed. What is left in an artifact goes when the stage makes it."""
     for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
         for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
             with contextlib.suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
@@ -436,7 +437,8 @@ def training_options(wildcards):
     """The options of a training: one more names the folder of the finished shorter one that it goes on from."""
     shorter = goes_on_from(wildcards.version)
     folder = f"results/train/{shorter}" if shorter else ""
-    given = options("data_residency", "plan", "multiplier", "monitor")(wildcards)
+    keys = "data_residency", "plan", "multiplier", "monitor", "recompute"
+    given = options(*keys)(wildcards)
     return f"{given} --option goes_on_from={folder}"
 
 

@@ -7,25 +7,28 @@ warmup_steps, augment_flip, augment_crop, augment_rotate, augment_colour, freeze
 loss_scale (absent if they have no effect); patience where there is a hold-out set, which is then measured after every epoch:
 without a smaller loss for so many epochs (0: never) the training stops; with patience the weights are those of the best epoch.
 inputs: normalized, initial or patches, data if the network classifies.
-options: data_residency, monitor (steps between log lines with the loss, 0 for none), multiplier: the name or the file of the
-table of the parameter `multiplier`; goes_on_from: folder of a shorter training whose steps are the first of this one, or ''.
+options: data_residency, monitor (steps between log lines with the loss, 0 for none), recompute (True or False, see
+training/recompute.py), multiplier: the name or the file of the table of the parameter `multiplier`; goes_on_from: folder of a
+shorter training whose steps are the first of this one, or ''.
 Writes the weights, weights.bin or weights.safetensors; history.safetensors: float64 `losses` of each step and, if the network
-classifies, `hits`: correct predictions in the batch, and with a hold-out set of each epoch int64 `held_out_steps`, the steps
-made by then, float64 `held_out_losses` and int64 `held_out_hits`; reconstructions.npy if it does not classify: uint8
-(16, H, W, C) of the first test (or hold-out) images. Where a longer training could go on from this one, state.safetensors: the
-optimizer's running averages, and the weights after the last step if other ones are kept.
+classifies, `hits`: correct predictions in the batch, if it draws latent values, `divergences`: nats per image, and with a
+hold-out set of each epoch int64 `held_out_steps`, the steps made by then, float64 `held_out_losses` and int64 `held_out_hits`;
+reconstructions.npy if it does not classify: uint8 (16, H, W, C) of the first test (or hold-out) images; drawn.npy if it draws
+latent values: uint8 (32, H, W, C), decoded from draws of the prior by the seed. Where a longer training could go on from this
+one, state.safetensors: the optimizer's running averages, and the weights after the last step if other ones are kept.
 After an interruption it resumes from the last checkpoint, with bit-identical results.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
-from ladder.arithmetic import multipliers
+from ladder.arithmetic import multipliers, randomness
 from ladder.data.normalization import Statistics
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
-from ladder.progress import duration, log
+from ladder.progress import duration, log, size
 from ladder.store import shorter
 from ladder.training import plan, training
 from ladder.training.earlier import Earlier, state
@@ -33,8 +36,8 @@ from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
-SAMPLES = 16
-OF_THE_END = "seconds_from_samples", "memory", "kernels", "device", "launching"   # metrics of the last part alone
+SAMPLES, DRAWN = 16, 32
+OF_THE_END = "seconds_from_samples", "memory", "recompute", "kernels", "device", "launching"   # metrics of the last part alone
 
 
 def make(work, inputs, params, options):
@@ -49,10 +52,13 @@ def make(work, inputs, params, options):
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
     for name, part in phases(network, params, options["multiplier"])[len(parts):]:
+        part = dataclasses.replace(part, recompute=options["recompute"] == "True")
         held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
         run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
         begin(run, work, checkpoint, earlier)
+        if part.recompute:
+            log.info("%s", recomputed(run))
         train(run, checkpoint, int(options["monitor"]))
         values = run.kept
         parts.append((history(run, sum(measured["steps"] for _, measured in parts)), metrics(run)))
@@ -66,6 +72,8 @@ def make(work, inputs, params, options):
         images = inputs["normalized"].array("test.npy")
         work.write_array("reconstructions.npy", reconstruct(part, values, images[:SAMPLES], statistics, work.threads))
         work.metrics["reconstruction_loss"] = HeldOut(part, images, *common).measure(values)[0]
+    if decoder := networks.decoder(network):
+        work.write_array("drawn.npy", draw(part, decoder, values, statistics, work.threads))
     work.metrics |= {
         "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
 
@@ -120,12 +128,21 @@ def train(run, checkpoint, monitor):
         run.run_epoch(checkpoint, monitor)
         run.save(checkpoint)
         seconds, images = run.seconds - seconds, run.images_seen - images
-        log.info("epoch %d/%d%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
+        log.info("epoch %d/%d%s%s%s  %s  %.0f images/s", run.epoch, run.epochs, scores("", run.losses, run.accuracies),
                  scores("hold-out ", run.held_out.losses, run.held_out.accuracies) if run.held_out else "",
-                 duration(seconds), images / seconds)
+                 f"  KL divergence {run.divergences[-1]:.1f}" if run.divergences else "", duration(seconds), images / seconds)
     if run.epoch < run.epochs:
         log.info("stopped after epoch %d of %d: the loss on the hold-out images has not fallen since epoch %d, whose weights "
                  "are kept", run.epoch, run.epochs, run.held_out.best_epoch)
+
+
+def recomputed(run):
+    """The line of the log that says what recompute saves."""
+    saves, how = run.recomputing(), "shared by buffers that are not in use at the same time; activations are made again"
+    if saves["taken"] == saves["shared"]:
+        how = ("shared by buffers that are not in use at the same time; no activation is made again, because the poolings of "
+               f"{run.settings.network.name} leave none whose memory that would save with {run.settings.variant}")
+    return f"recompute: a step takes {size(saves['taken'])} in place of {size(saves['kept'])}, {how}"
 
 
 def scores(of, losses, accuracies):
@@ -134,9 +151,22 @@ def scores(of, losses, accuracies):
 
 
 def reconstruct(settings, values, samples, statistics, threads):
+    return pictures(settings, settings.network, values, samples, statistics, statistics, threads)
+
+
+def draw(settings, decoder, values, statistics, threads):
+    """Pictures decoded from draws of the prior, a standard normal distribution."""
+    shape = decoder.input_shape
+    drawn = randomness.normal(settings.seed, randomness.PRIOR, 0, 0, DRAWN * math.prod(shape)).reshape(DRAWN, *shape)
+    unchanged = Statistics(np.ones(shape[2], np.float32), np.zeros(shape[2], np.float32))
+    return pictures(settings, decoder, values, drawn, unchanged, statistics, threads)
+
+
+def pictures(settings, network, values, inputs, of_inputs, of_outputs, threads):
+    """The network's outputs as pictures uint8 (N, H, W, C); of_inputs, of_outputs: the Statistics of both."""
     forward = multipliers.ByDirection(forward=settings.multipliers.forward)
-    decoder = Inference(settings.network, settings.variant, values, statistics, threads, multipliers=forward)
-    return np.concatenate([statistics.to_pixels(values) for _, values in decoder.batches(samples)])
+    inference = Inference(network, settings.variant, values, of_inputs, threads, multipliers=forward)
+    return np.concatenate([of_outputs.to_pixels(outputs) for _, outputs in inference.batches(inputs)])
 
 
 def history(run, before):
@@ -154,6 +184,7 @@ def metrics(run):
     return {
         "loss": run.losses,
         "accuracy": run.accuracies,
+        "divergence": run.divergences,
         "images": run.images_seen,
         "seconds": run.seconds,
         "steps": run.step,
@@ -165,6 +196,7 @@ def metrics(run):
         "seconds_by_pass": run.seconds_by_pass,
         "seconds_from_samples": not run.executor.measures_every_step,
         "memory": run.memory(),
+        "recompute": run.recomputing(),
         "kernels": run.plan.kernel_table,
         "device": run.executor.device(),
         "launching": run.executor.launching(),
@@ -184,7 +216,7 @@ def joined(parts):
             operations[name] = operations.get(name, 0.0) + seconds
     return {
         **{name: [one for part in parts for one in part[name]] for name in ("loss", "seconds_by_pass")},
-        "accuracy": last["accuracy"],
+        **{name: last[name] for name in ("accuracy", "divergence")},
         "images_per_second": sum(part["images"] for part in parts) / sum(part["seconds"] for part in parts),
         **{name: sum(part[name] for part in parts) for name in ("steps", "epochs", "epochs_at_most")},
         "parts": [{name: value for name, value in part.items() if name not in OF_THE_END} for part in parts],

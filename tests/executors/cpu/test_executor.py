@@ -416,6 +416,31 @@ def test_dropout_is_drawn_by_seed_layer_step_and_place(executor, shape, rate):
                        rtol=1e-12)
 
 
+SAMPLED = [(1, 1, 1, 1), (3, 1, 1, 7), (4, 2, 5, 6)]
+
+
+@pytest.mark.parametrize("shape", SAMPLED, ids=str)
+def test_a_sample_is_drawn_by_seed_layer_step_and_place(executor, shape):
+    mean, log_variance, y, noise = normal(*shape), normal(*shape, seed=1), empty(*shape), empty(*shape)
+    call(executor, "sample_forward", mean=mean, log_variance=log_variance, counters=np.array([6, 0, 0]), y=y, noise=noise,
+         seed=5, stream=4)
+    drawn = references.normal(5, 16 + 4, 6, mean.size).reshape(shape)
+    expected, added = references.sample(mean, log_variance, drawn)
+    assert np.allclose(y, expected, rtol=0, atol=3e-5) and np.allclose(noise, added, rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("shape", SAMPLED, ids=str)
+def test_the_gradient_of_a_sample_has_that_of_its_divergence(executor, shape):
+    mean, log_variance, dy = (normal(*shape, seed=seed) for seed in range(3))
+    drawn, divergences, gradients = normal(*shape, seed=3), np.full(3, 99.0), [empty(*shape), empty(*shape)]
+    call(executor, "sample_backward", mean=mean, log_variance=log_variance,
+         noise=references.sample(mean, log_variance, drawn)[1], dy=dy, counters=np.array([7, 40, 1]), dmean=gradients[0],
+         dlog_variance=gradients[1], divergences=divergences, factor=0.3)
+    for found, expected in zip(gradients, references.sample_gradients(mean, log_variance, drawn, dy, 0.3), strict=True):
+        assert np.allclose(found, expected, rtol=1e-7, atol=1e-8)
+    assert divergences == pytest.approx([99, references.divergences(mean, log_variance).mean(), 99], rel=1e-12)
+
+
 WINNERS = [   # shape, winners of a map, images of the batch
     ((1, 1, 1, 1), 1, 1), ((4, 3, 5, 7), 1, 2), ((5, 4, 3, 2), 3, 5), ((3, 2, 2, 9), 4, 1)]
 
@@ -485,6 +510,30 @@ def test_l1_penalty_is_the_sign(executor):
     dx = empty(*x.shape)
     call(executor, "l1_penalty_backward", x=x, dx=dx, factor=0.25)
     assert np.array_equal(dx.ravel(), [-0.25, 0, 0.25])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (5, 2, 9, 3)])
+@pytest.mark.parametrize("scale", [1, 1000])   # exp(1000) is infinite
+def test_attention_and_its_gradient(executor, shape, scale):
+    images, height, width, channels = shape
+    x, dy = scale * normal(images, height, width, 3 * channels), normal(*shape, seed=1)
+    y, weights = empty(*shape), empty(images, *2 * (height * width,))
+    call(executor, "attention_forward", x=x, y=y, weights=weights)
+    for found, wanted in zip((y, weights), references.attention(x), strict=True):
+        assert np.allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    if scale == 1:   # of such scores the weights are 0 and 1
+        expected = references.gradient(lambda: references.attention(x)[0], x, dy)
+        dx = backward(executor, "attention", x.shape, x=x, weights=weights, dy=dy)
+        assert np.allclose(dx, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_nan_spreads_over_its_image_by_attention_and_no_further(executor):
+    """A diverged training must show in the loss."""
+    x = normal(2, 3, 4, 6)
+    x[1, 2, 3, 5] = np.nan   # a value
+    y = empty(2, 3, 4, 2)
+    call(executor, "attention_forward", x=x, y=y, weights=empty(2, 12, 12))
+    assert np.isnan(y).all(axis=(1, 2)).tolist() == [[False, False], [False, True]] and np.isnan(y).sum() == 12
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 4, 7), (2, 3, 3, 65)])

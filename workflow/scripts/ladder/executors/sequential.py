@@ -28,8 +28,9 @@ class Executor:
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}   # Numba compiles for one layout
 
     def allocate(self, plan, placed):
-        return {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
-                for name, buffer in plan.buffers.items()}
+        arrays = {name: placed[name] if name in placed else np.zeros(buffer.shape, buffer.dtype)
+                  for name, buffer in plan.own.items()}
+        return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values
@@ -532,6 +533,30 @@ def l1_penalty_backward(x, dx, factor):
         dx[at] = x.dtype.type(factor) * np.sign(x[at])
 
 
+def sample_forward(mean, log_variance, counters, y, noise, seed, stream):
+    noise.reshape(-1)[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), 0, noise.size)
+    _spread(mean, log_variance, y, noise)
+
+
+@compiled
+def _spread(mean, log_variance, y, noise):
+    half = mean.dtype.type(0.5)
+    for at in np.ndindex(mean.shape):
+        noise[at] *= np.exp(half * log_variance[at])
+        y[at] = mean[at] + noise[at]
+
+
+@compiled
+def sample_backward(mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
+    total, factor = 0.0, mean.dtype.type(factor)
+    for at in np.ndindex(mean.shape):
+        excess = np.expm1(log_variance[at])
+        total += 0.5 * (np.float64(mean[at]) * mean[at] + (excess - log_variance[at]))
+        dmean[at] = dy[at] + factor * mean[at]
+        dlog_variance[at] = (dy[at] * noise[at] + factor * excess) / 2
+    divergences[counters[2]] = total / len(mean)
+
+
 @compiled
 def lrn_forward(x, y, sums, size, alpha, beta, k):
     channels = x.shape[3]
@@ -575,6 +600,58 @@ def position_norm_backward(y, norms, dy, dx):
         for channel in range(y.shape[3]):
             across = dy[n, row, column, channel] - y[n, row, column, channel] * along
             dx[n, row, column, channel] = across / norms[n, row, column]
+
+
+@compiled
+def attention_forward(x, y, weights):
+    count, height, width, channels = y.shape
+    pixels = height * width
+    parts, out = x.reshape(count, pixels, 3, channels), y.reshape(count, pixels, channels)
+    root = np.sqrt(x.dtype.type(channels))
+    for n in range(count):
+        for at in range(pixels):
+            shares = weights[n, at]
+            for other in range(pixels):
+                score = x.dtype.type(0)
+                for channel in range(channels):
+                    score += parts[n, at, 0, channel] * parts[n, other, 1, channel]
+                shares[other] = score / root
+            largest, total = shares.max(), x.dtype.type(0)
+            for other in range(pixels):
+                shares[other] = np.exp(shares[other] - largest)   # the argument is at most 0: no overflow
+                total += shares[other]
+            for other in range(pixels):
+                shares[other] /= total
+            for channel in range(channels):
+                value = x.dtype.type(0)
+                for other in range(pixels):
+                    value += shares[other] * parts[n, other, 2, channel]
+                out[n, at, channel] = value
+
+
+@compiled
+def attention_backward(x, weights, dy, dx):
+    count, height, width, channels = dy.shape
+    pixels = height * width
+    parts, gradients = x.reshape(count, pixels, 3, channels), dx.reshape(count, pixels, 3, channels)
+    passed, dscores = dy.reshape(count, pixels, channels), np.zeros(pixels, x.dtype)
+    root = np.sqrt(x.dtype.type(channels))
+    dx[...] = 0
+    for n in range(count):
+        for at in range(pixels):
+            along = x.dtype.type(0)   # the weights' gradients add up to this share of every score's
+            for other in range(pixels):
+                dweight = x.dtype.type(0)
+                for channel in range(channels):
+                    dweight += passed[n, at, channel] * parts[n, other, 2, channel]
+                dscores[other] = dweight
+                along += weights[n, at, other] * dweight
+            for other in range(pixels):
+                dscore = weights[n, at, other] * (dscores[other] - along) / root
+                for channel in range(channels):
+                    gradients[n, at, 0, channel] += dscore * parts[n, other, 1, channel]
+                    gradients[n, other, 1, channel] += dscore * parts[n, at, 0, channel]
+                    gradients[n, other, 2, channel] += weights[n, at, other] * passed[n, at, channel]
 
 
 @compiled
@@ -696,7 +773,8 @@ OPERATIONS = {function.__name__: function for function in (
     relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
     global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward, batchnorm_backward,
     batchnorm_inference, dropout_forward, dropout_backward, winner_take_all_forward, winner_take_all_backward,
-    l1_penalty_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, local_contrast_forward,
-    soft_threshold_forward, mse, cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
+    l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
+    position_norm_backward, attention_forward, attention_backward, local_contrast_forward, soft_threshold_forward, mse,
+    cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
 # Operations that Numba does not compile -> the compiled loop inside, if any.
-LOOPS = {dropout_forward: dropout_backward, draw_augmentation: None, draw_jitter: None}
+LOOPS = {dropout_forward: dropout_backward, sample_forward: _spread, draw_augmentation: None, draw_jitter: None}

@@ -105,12 +105,31 @@ def _winners_output(attributes, image):
     return image
 
 
+def _sample_output(attributes, mean, log_variance):
+    if mean != log_variance:
+        raise ValueError(f"a mean of shape {mean} has no log-variance of shape {log_variance}")
+    return mean
+
+
 def _local_contrast_output(attributes, image, windowed):
     kernel, expected = attributes["kernel"], tuple(size - attributes["kernel"] + 1 for size in windowed[:2])
     if image[:2] != expected:
         raise ValueError(f"{image[0]}x{image[1]} pixels are not those of a window of {kernel}x{kernel} that slides over "
                          f"{windowed[0]}x{windowed[1]} pixels")
     return image
+
+
+def _attention_output(attributes, image):
+    if image[2] % 3:
+        raise ValueError(f"attention reads queries, keys and values, a third of the channels each, not of {image[2]}; "
+                         f"{image[2] + -image[2] % 3} can be parted")
+    return *image[:2], image[2] // 3
+
+
+def _attention_macs(attributes, output, image):
+    """Of the scores and of the weighted sums."""
+    height, width, channels = output
+    return 2 * (height * width) ** 2 * channels
 
 
 def _by_channel(*names):
@@ -120,6 +139,7 @@ def _by_channel(*names):
 KINDS = {
     "conv2d": Kind(_conv2d_output, _conv2d_parameters, macs=_conv2d_macs),
     "dense": Kind(_dense_output, _conv2d_parameters, macs=_conv2d_macs),
+    "attention": Kind(_attention_output, macs=_attention_macs),
     "batchnorm": Kind(_same, _by_channel("weight", "bias"), _by_channel("running_mean", "running_var")),
     "relu": Kind(_same),
     "maxpool2d": Kind(_pool_output),
@@ -132,6 +152,7 @@ KINDS = {
     "dropout": Kind(_same),
     "winner_take_all": Kind(_winners_output),
     "l1_penalty": Kind(_same),
+    "sample": Kind(_sample_output),
     "lrn": Kind(_same),
     "position_norm": Kind(_same),
     "local_contrast": Kind(_local_contrast_output, has_gradient=False),
@@ -148,6 +169,14 @@ def conv2d(name, filters, kernel=3, padding=1, stride=1, bias=True, inputs=()):
 def dense(name, units):
     """Fully connected layer over a vector (1, 1, inputs), with bias; its attributes are those of a 1x1 convolution."""
     return Layer(name, "dense", {"filters": units, "kernel": 1, "stride": 1, "padding": 0, "bias": True})
+
+
+def attention(name):
+    """softmax(Q K' / sqrt(d)) V over the pixels of an image, one head (Vaswani et al., 2017).
+
+    Q, K and V are a third of the input's channels each, d, in this order; a pixel of the output has d channels.
+    """
+    return Layer(name, "attention", {})
 
 
 def batchnorm(name, decay=0.9, epsilon=1e-5):
@@ -218,6 +247,15 @@ def l1_penalty(name, penalty):
     return Layer(name, "l1_penalty", {"penalty": penalty})
 
 
+def sample(name, inputs, beta):
+    """A draw from the normal distributions whose means and log-variances are the two inputs (Kingma and Welling, 2014).
+
+    In training it adds `beta` times the distributions' Kullback-Leibler divergences from the standard normal distribution to
+    the squared errors that training makes small (Higgins et al., 2017). In inference it is the mean.
+    """
+    return Layer(name, "sample", {"beta": beta}, tuple(inputs))
+
+
 def lrn(name, size=5, alpha=1e-4, beta=0.75, k=2.0):
     """x / (k + alpha / size * the sum of squares over `size` neighbouring channels) ** beta (Krizhevsky et al., 2012)."""
     return Layer(name, "lrn", {"size": size, "alpha": alpha, "beta": beta, "k": k})
@@ -245,8 +283,8 @@ def soft_threshold(name, threshold):
 # above it, and the arguments of the function of its kind.
 
 MAKERS = {made.__name__: made for made in (
-    conv2d, dense, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
-    winner_take_all, l1_penalty, lrn, position_norm, local_contrast, soft_threshold)}
+    conv2d, dense, attention, batchnorm, relu, maxpool2d, avgpool2d, global_avgpool, upsample2d, pad, add, flatten, dropout,
+    winner_take_all, l1_penalty, sample, lrn, position_norm, local_contrast, soft_threshold)}
 
 
 def arguments(kind):

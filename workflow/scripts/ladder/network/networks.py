@@ -11,6 +11,7 @@ from ladder.errors import UserError
 from ladder.network.layers import (
     KINDS,
     add,
+    attention,
     avgpool2d,
     batchnorm,
     conv2d,
@@ -26,6 +27,7 @@ from ladder.network.layers import (
     pad,
     position_norm,
     relu,
+    sample,
     soft_threshold,
     upsample2d,
     winner_take_all,
@@ -100,6 +102,11 @@ class Network:
         return self.loss is not None
 
     @property
+    def draws(self):
+        """The layer whose output is drawn in training; None if there is none."""
+        return next((layer for layer in self.layers if layer.kind == "sample"), None)
+
+    @property
     def table(self):
         """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),
@@ -130,13 +137,17 @@ CONTRAST = 10 / 64 ** 2
 WHITENED_CONTRAST = 0.3
 
 
-def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0, penalty=0.0):
+def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0,
+                penalty=0.0, variational=False, beta=1.0):
     """An encoder of 3x3 convolutions with ReLU and pooling, one for each number in `filters`, and the mirrored decoder.
 
     256 and 128 filters on 32x32x3 are 751,875 parameters and 8x8x128 = 8192 features. norm: replaces each convolution of the
     encoder but the first by a 3x3 convolution with as many filters as channels, a normalisation of each pixel's vector and a
-    1x1 convolution. noise: share of the input's values that are set to 0 in training (Vincent et al., 2008); penalty: of the
-    magnitudes of the latent values.
+    1x1 convolution. residual: each convolution of the encoder begins a residual block; attentive: attention over the pixels of
+    the encoder's last map is added to it; the weights of both are trained, not fitted to patches. noise: share of the input's
+    values that are set to 0 in training (Vincent et al., 2008); penalty: of the magnitudes of the latent values. variational:
+    the latent values are drawn from normal distributions, whose means, which are the features, and log-variances are two 1x1
+    convolutions of the encoder's output; beta: see layers.sample.
     """
     height, width, channels = input_shape
     smallest = 2 ** len(filters)
@@ -145,32 +156,60 @@ def autoencoder(input_shape, classes, filters=(256, 128), norm=False, noise=0.0,
                         f"images of {height}x{width} do not survive; at most {_halvings(height, width)}")
     layers, fits = _noise(noise), []
     for number, count in enumerate(filters, 1):
-        name, last = f"enc{number}", number == len(filters)
+        name, last, read = f"enc{number}", number == len(filters), (channels, *filters)[number - 1]
+        source = layers[-1].name if layers else INPUT
         if number == 1:
             layers.append(conv2d(name, count))
             fits.append(Fit(name, "zca", centred=True, bias=FIRST_BIAS))
         elif norm:
-            whitened = filters[number - 2]
-            layers += [conv2d(f"{name}_whiten", whitened), position_norm(f"{name}_norm"),
+            layers += [conv2d(f"{name}_whiten", read), position_norm(f"{name}_norm"),
                        conv2d(name, count, kernel=1, padding=0)]
             fits += [Fit(f"{name}_whiten", "pca", atoms=False), Fit(name, "none")]
         else:
             layers.append(conv2d(name, count))
-            fits.append(Fit(name, "pca", components=filters[number - 2]))
-        layers += [relu(f"{name}_relu"), maxpool2d("latent" if last else f"{name}_pool")]
+            fits.append(Fit(name, "pca", components=read))
+        layers += [relu(f"{name}_relu"), *(_end_of_block(name, source, read, count) if residual else ()),
+                   maxpool2d("latent" if last and not (attentive or variational) else f"{name}_pool")]
+    layers += _attended("attended" if variational else "latent", layers[-1].name, filters[-1]) if attentive else []
+    layers += _drawn(layers[-1].name, filters[-1], beta) if variational else []
     layers += [l1_penalty("latent_penalty", penalty)] if penalty else []
     for number, count in enumerate(reversed(filters), 1):
         layers += [conv2d(f"dec{number}", count), relu(f"dec{number}_relu"), upsample2d(f"dec{number}_up")]
-    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "latent", "loss": "mse",
-            "fits": tuple(fits)}
+    return {"layers": (*layers, conv2d(f"dec{len(filters) + 1}", channels)), "features": "mean" if variational else "latent",
+            "loss": "mse", "fits": () if residual or attentive or variational else tuple(fits)}
 
 
-def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, units=128):
+def _drawn(encoded, filters, beta):
+    """Latent values drawn around means, both of which `encoded` determines."""
+    return [conv2d("mean", filters, kernel=1, padding=0),
+            conv2d("log_variance", filters, kernel=1, padding=0, inputs=(encoded,)),
+            sample("latent", ("mean", "log_variance"), beta)]
+
+
+def _end_of_block(name, source, channels, filters):
+    """What makes a convolution with ReLU, which reads `source`, a residual block (He et al., 2016a).
+
+    A second convolution, to whose output the input is added, by a 1x1 convolution if they differ in channels, and ReLU.
+    """
+    layers = [conv2d(f"{name}_second", filters)]
+    if channels != filters:
+        layers.append(conv2d(f"{name}_shortcut", filters, 1, 0, bias=False, inputs=(source,)))
+        source = f"{name}_shortcut"
+    return [*layers, add(f"{name}_sum", (f"{name}_second", source)), relu(f"{name}_sum_relu")]
+
+
+def _attended(name, source, channels):
+    """The layers from `source` to `name`: attention over its pixels, projected and added to it."""
+    return [conv2d("attention_parts", 3 * channels, 1, 0, bias=False), attention("attention"),
+            conv2d("attention_out", channels, 1, 0, bias=False), add(name, ("attention_out", source))]
+
+
+def autoencoder_classifier(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, units=128):
     """The encoder of `autoencoder` with a head of a dense layer of `units`, ReLU, and the scores; trained with labels.
 
     Its encoder's parameters have the names that they have in the autoencoder, from whose weights it can start.
     """
-    table = autoencoder(input_shape, classes, filters, norm)
+    table = autoencoder(input_shape, classes, filters, norm, residual, attentive)
     names = [layer.name for layer in table["layers"]]
     encoder = table["layers"][:names.index(table["features"]) + 1]
     head = flatten("flat"), dense("head", units), relu("head_relu"), dense("scores", classes)
@@ -390,9 +429,11 @@ NETWORKS = {
     **{f"resnet{depth}": resnet(depth) for depth in RESNETS}, "patch_net": patch_net,
 }
 # Network -> its options: keyword of its table -> key of the configuration.
-OPTIONS = {"autoencoder": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "noise": "input_noise",
-                           "penalty": "latent_penalty"},
-           "autoencoder_classifier": {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "units": "head_units"},
+ENCODER = {"filters": "autoencoder_filters", "norm": "autoencoder_norm", "residual": "autoencoder_residual",
+           "attentive": "autoencoder_attention"}
+OPTIONS = {"autoencoder": {**ENCODER, "noise": "input_noise", "penalty": "latent_penalty", "variational": "variational",
+                           "beta": "variational_beta"},
+           "autoencoder_classifier": {**ENCODER, "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
            "patch_net": {"filters": "patch_net_filters"},
@@ -425,6 +466,19 @@ def from_params(params):
 def encoder_of(params):
     """The Network whose encoder the network of these parameters has, under the same names; None if it has no such encoder."""
     return from_params({**params, "network": HEADED[params["network"]]}) if params["network"] in HEADED else None
+
+
+def decoder(network):
+    """The Network from the latent values that `network` draws to its output; None if the output does not follow from these."""
+    drawn = network.draws
+    if not drawn:
+        return None
+    after = network.layers[network.layers.index(drawn) + 1:]
+    if {name for layer in after for name in layer.inputs} - {drawn.name, *(layer.name for layer in after)}:
+        return None
+    renamed = (dataclasses.replace(layer, inputs=tuple(INPUT if name == drawn.name else name for name in layer.inputs))
+               for layer in after)
+    return resolve(f"decoder of {network.name}", drawn.output_shape, renamed, network.layers[-1].name, None)
 
 
 def from_table(name, input_shape, table):

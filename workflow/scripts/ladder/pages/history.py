@@ -144,6 +144,7 @@ def _metrics(of):
               **{role.replace("_", ", "): value for role, value in evaluations.items()}}
     against = {f"points against {control['control'].replace('_', ', ')}": control for control in controls}
     others = {"training loss": (_last(of.get("loss")), "{:.4g}".format), "test loss": (of.get("test_loss"), "{:.4g}".format),
+              "KL divergence": (_last(of.get("divergence")), "{:.4g}".format),
               "images/s": (of.get("images_per_second"), templates.rate),
               "time": (sum(of["seconds"].values()), templates.duration),
               "peak memory": (max(of.get("peak_memory_bytes", {}).values(), default=None), templates.size)}

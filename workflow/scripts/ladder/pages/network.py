@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 
-from ladder.network import networks, optimizers
+from ladder.network import networks
 from ladder.pages import network_file, templates
 from ladder.training import plan
 
@@ -19,22 +19,25 @@ NODES = {
     "upsample2d": ("up", "pool"), "pad": ("pad", "shape"), "flatten": ("flat", "shape"), "add": ("+", "sum"),
     "dropout": ("drop", "norm"), "lrn": ("LRN", "norm"), "position_norm": ("norm", "norm"), "local_contrast": ("even", "norm"),
     "soft_threshold": ("±", "relu"), "winner_take_all": ("win", "relu"), "l1_penalty": ("L1", "norm"),
+    "sample": ("draw", "norm"),
+    "attention": ("att", "sum"),
 }
 COSTS = {"parameters": templates.count, "macs": templates.large, "memory": templates.size}   # cost -> function that writes it
 
 
-def page(network, variant, batch, optimizer):
+def page(network, variant, batch, optimizer, recompute=False):
     """The page of a networks.Network as one HTML text.
 
-    variant: the rung whose kernels and memory are shown; optimizer: its name. Raises UserError if the batch is too large for
-    the rung.
+    variant: the rung whose kernels and memory are shown; optimizer: its name; recompute: see training/recompute.py. Raises
+    UserError if the batch is too large for the rung.
     """
-    return templates.render("network.html", context(network, variant, batch, optimizer))
+    return templates.render("network.html", context(network, variant, batch, optimizer, recompute))
 
 
-def context(network, variant, batch, optimizer):
+def context(network, variant, batch, optimizer, recompute=False):
     """All variables of the template."""
     step = plan_of(network, variant, batch, optimizer)
+    less = plan.one_step(network, variant, batch, optimizer, recompute=True) if recompute and network.trains else None
     rows = layer_rows(network, step)
     parts = [_part(stage, [row for row in rows if row["name"] in names]) for stage, names in
              templates.in_stages([row["name"] for row in rows])]
@@ -42,7 +45,7 @@ def context(network, variant, batch, optimizer):
     templates.add_cells(parts, COSTS)
     for part in parts:
         part["drawings"] = drawings(part["rows"], {row["name"]: row for row in rows})
-    memory = step.bytes_by_purpose()
+    memory = (less or step).bytes_by_purpose()
     return {
         "network": network, "title": templates.network_title(network.name), "variant": variant, "batch": batch,
         "optimizer": optimizer, "image": templates.shape(network.input_shape), "classes": network.layers[-1].output_shape[2],
@@ -50,16 +53,15 @@ def context(network, variant, batch, optimizer):
         "total": {cost: sum(row[cost] for row in rows) for cost in COSTS},
         "file": network_file.text(network),
         "memory": sum(memory.values()), "memory_bars": templates.bars(memory, templates.size),
+        "kept": step.bytes if less else None,
     }
 
 
 def plan_of(network, variant, batch, optimizer):
     """The plan of a training step or, for a network that can only be fitted, of the forward pass of a batch."""
-    dataset = plan.Dataset(batch, "uint8")
     if not network.trains:
-        return plan.inference_plan(network, variant, batch, dataset)
-    settings = plan.Settings(network=network, variant=variant, batch_size=batch, optimizer=optimizers.Optimizer(optimizer))
-    return plan.training_plan(settings, dataset, plan.Length(1, 1))
+        return plan.inference_plan(network, variant, batch, plan.Dataset(batch, "uint8"))
+    return plan.one_step(network, variant, batch, optimizer)
 
 
 def layer_rows(network, step):
@@ -109,6 +111,8 @@ def described(layer):
             return f"rate {of['rate']:g}"
         case "winner_take_all":
             return f"{of['winners']} of each map, in {of['lifetime']:.3g} of the images"
+        case "sample":
+            return f"in training, divergence × {of['beta']:g}"
         case "l1_penalty":
             return f"{of['penalty']:g}"
         case "lrn":
@@ -118,7 +122,8 @@ def described(layer):
         case "soft_threshold":
             return f"both signs, threshold {of['threshold']:g}"
     return {"batchnorm": "by channel", "position_norm": "each pixel to length 1",
-            "relu": "", "flatten": "to a vector", "add": "sum of two"}[layer.kind]
+            "relu": "", "flatten": "to a vector", "add": "sum of two",
+            "attention": "of each pixel to all"}[layer.kind]
 
 
 def _strided(attributes, usual):

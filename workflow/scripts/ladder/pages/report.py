@@ -35,10 +35,10 @@ def summary(inputs, version, params=None):
     version: of the report; params: its parameters, with the entries of the ablation list, {"overrides", "reason"} each.
     start: the file whose weights the run started from, {"file", "sha256"}, None if they were random; features: where they come
     from (feature_sections.origins).
-    loss and accuracy are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and confusion
-    are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always are;
-    answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of that
-    many training images; held_out: see report_sections.held_out.
+    loss, accuracy and divergence are the training's, by epoch; curves: the points of their charts; test_accuracy, per_class and
+    confusion are the network's if it classifies, else the judge's (lineage.judge), as the accuracies of the controls always
+    are; answered_by: the role of the artifact whose they are. If holdout is not 0, all test results are on a hold-out set of
+    that many training images; held_out: see report_sections.held_out.
     loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
     reference: see report_sections; targets: params["targets"], each with "reached" and "met" (store/targets.py).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
@@ -68,6 +68,7 @@ def summary(inputs, version, params=None):
         "versions": {**{role: one.version for role, one in _made(inputs)}, "report": version},
         "loss": train.metrics.get("loss"),
         "accuracy": train.metrics.get("accuracy"),
+        "divergence": report_sections.divergence(inputs),
         "curves": report_sections.curves(inputs),
         "held_out": report_sections.held_out(inputs),
         "loss_change": report_sections.loss_change(inputs),
@@ -151,11 +152,14 @@ def context(inputs, numbers):
         "few_classes": report_sections.FEW_CLASSES,
         "loss_curve": report_sections.loss_curve(inputs, average_image),
         "accuracy_curve": report_sections.accuracy_curve(inputs),
+        "divergence_curve": report_sections.divergence_curve(inputs),
         "average_image": average_image,
         "movement": report_sections.movement(numbers["layer_movement"]) if "train" in inputs else [],
         "fit": report_sections.fit(inputs),
         "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
+        "drawn": report_sections.drawn(inputs),
+        "draws": report_sections.network(inputs).draws,
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),
         "classes": report_sections.classes(inputs),
         "confusion": report_sections.confusion(numbers["confusion"], names),
@@ -173,6 +177,7 @@ def context(inputs, numbers):
                                       templates.duration),
         "passes_by_epoch": report_sections.passes_by_epoch(train),
         "operation_times": report_sections.operation_times(train),
+        "recomputing": report_sections.recomputing(train),
         "memory": templates.bars(train.metrics["memory"], templates.size) if "memory" in train.metrics else [],
         "network": report_sections.layers(train.metrics),
         "artifacts": _artifacts(inputs),

@@ -19,6 +19,7 @@ SKIPPED = 50       # pictures that could not be read, listed
 MISTAKES = 16      # misclassified images shown
 PAIRS, PAIR_IMAGES = 6, 6   # most confused pairs of classes shown, and images of each
 PICTURES = 16      # reconstructions shown
+DRAWN_COLUMNS = 8
 FILTER_LIMIT, UNIT_LIMIT = 256, 64   # filters of a first layer shown, or units if it is dense
 ROWS_AT_ONCE = 1000
 POINTS, POINT_STEPS = 100, 10        # maximum points of a curve, and steps averaged in each
@@ -167,6 +168,15 @@ def reconstructions(inputs):
     }
 
 
+def drawn(inputs):
+    """The pictures decoded from draws of the prior, in one picture: {"count", "columns", "image"}; None without any."""
+    if "train" not in inputs or "drawn.npy" not in inputs["train"].manifest["files"]:
+        return None
+    pictures = np.asarray(inputs["train"].array("drawn.npy"))
+    return {"count": len(pictures), "columns": DRAWN_COLUMNS,
+            "image": figures.png_uri(figures.tiles(pictures, DRAWN_COLUMNS, gap=2))}
+
+
 def filters(made, of, atoms=None):
     """The filters of the first layer with weights in one picture; None if its input does not have the images' channels.
 
@@ -261,15 +271,29 @@ def accuracy_curve(inputs):
                   "held_out_hits")
 
 
-def curves(inputs):
-    """The points of the curves of the training, JSON-able: {"step", "loss"}, "accuracy" if it classifies; None without any.
+def divergence_curve(inputs):
+    """The divergence of the latent distributions from the prior by step; None if nothing was drawn."""
+    if divergence(inputs) is None:
+        return None
+    train = inputs["train"]
+    sums = train.tensors("history.safetensors")["divergences"] * batch_sizes(train, inputs["data"].metrics["train"])
+    return _curve(inputs, "KL divergence, nats per image", sums, charts.loss_axis, None, "{:.4g}".format, None)
 
-    Values are means over the steps around each `step`, as the page draws them.
+
+def divergence(inputs):
+    """The mean divergence in each epoch, nats per image; None if nothing was drawn."""
+    return inputs["train"].metrics.get("divergence") if "train" in inputs else None
+
+
+def curves(inputs):
+    """The points of the curves of the training, JSON-able: {"step", "loss"}, and "accuracy" or "divergence" if it has them.
+
+    Values are means over the steps around each `step`, as the page draws them. None without any.
     """
-    loss, accuracy = loss_curve(inputs, None), accuracy_curve(inputs)
+    loss = loss_curve(inputs, None)
     if loss is None:
         return None
-    shown = {"loss": loss, "accuracy": accuracy}
+    shown = {"loss": loss, "accuracy": accuracy_curve(inputs), "divergence": divergence_curve(inputs)}
     return {"step": loss["data"]["series"][0]["x"],
             **{name: chart["data"]["series"][0]["y"] for name, chart in shown.items() if chart}}
 
@@ -347,13 +371,14 @@ def _curve(inputs, title, sums, axis, level, text, measured):
     """A chart of the mean per image, from `sums` over the batch of each step; a point is the mean over several steps.
 
     level: (name, value) of a reference line or None; measured: name of the history of the hold-out images, whose curve takes
-    the place of a reference line on the same images. Returns a chart of charts.lines with "window", steps in a point, "kind".
+    the place of a reference line on the same images, or None. Returns a chart of charts.lines with "window", steps in a point,
+    and "kind".
     """
     images, steps = inputs["data"].metrics["train"], len(sums)
     sizes, windows = batch_sizes(inputs["train"], images), _windows(steps)
     points = [((window.start + window.stop) / 2, float(sums[window].sum() / sizes[window].sum())) for window in windows]
     series = [{"name": "training", "label": "training", "series": 1, "points": points}]
-    if found := held_out(inputs):
+    if found := held_out(inputs) if measured else None:
         values = inputs["train"].tensors("history.safetensors")[measured]
         values = values / inputs["data"].metrics["test"] if measured.endswith("hits") else values
         series.append({"name": "hold-out", "label": f"hold-out {text(values[-1])}", "series": 2,
@@ -570,7 +595,7 @@ def copies(metrics):
             "hidden": templates.percent(1 - min(1, waited / took))}
 
 
-PASSES = ("load", "forward", "backward", "update", COPIES, WAITING)
+PASSES = ("load", "forward", "recompute", "backward", "update", COPIES, WAITING)
 
 
 def passes_by_epoch(train):
@@ -581,6 +606,19 @@ def passes_by_epoch(train):
     named = [*((str(number), epoch) for number, epoch in enumerate(epochs, 1)), ("all", total)]
     rows = [{"name": name, "cells": [templates.duration(of.get(head, 0.0)) for head in heads]} for name, of in named]
     return {"heads": heads, "rows": rows} if heads else None
+
+
+def recomputing(train):
+    """What recompute saved and cost: {"kept", "shared", "taken": bytes, "seconds", "share": of all passes, both texts or None}.
+
+    None for a training without it.
+    """
+    if not (saved := train.metrics.get("recompute")):
+        return None
+    passes = [{name: one for name, one in epoch.items() if name != COPIES} for epoch in train.metrics["seconds_by_pass"]]
+    again, total = sum(epoch.get("recompute", 0.0) for epoch in passes), sum(sum(epoch.values()) for epoch in passes)
+    spent = {"seconds": templates.duration(again), "share": templates.percent(again / total)} if again else {"seconds": None}
+    return {**saved, **spent}
 
 
 def operation_times(train):

@@ -1,7 +1,7 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
 They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and
-those too narrow for a warp, are gpu_gemm's.
+those of float32 too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses
@@ -35,6 +35,7 @@ class TensorTile:
 LARGE = TensorTile(128, 128, 32, 64)
 SQUARE = TensorTile(64, 64, 32, 32)
 NARROW = TensorTile(64, 32, 32, 16)
+FEW_COLUMNS, FEW_ROWS = TensorTile(128, 16, 32, 16), TensorTile(16, 128, 16, 32)
 NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
 
 
@@ -56,10 +57,20 @@ def weight_tile(filters, columns, wide):
     return NARROW if columns <= NARROW.n else SQUARE
 
 
+def rounded_pixel_tile(pixels, columns, wide):
+    """As pixel_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
+    return FEW_COLUMNS if columns < NARROWEST else pixel_tile(pixels, columns, wide)
+
+
+def rounded_weight_tile(filters, columns, wide):
+    return FEW_ROWS if filters < NARROWEST else weight_tile(filters, columns, wide)
+
+
 def launches(multiplier):
     """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
+    tiles = TILES if multiplier == "exact" else ROUNDED_TILES
     return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
-                                    for operation, tile_for in TILES.items()}}
+                                    for operation, tile_for in tiles.items()}}
 
 
 def on_tensor_cores(operation, multiplier, tile_for):
@@ -73,4 +84,6 @@ def on_tensor_cores(operation, multiplier, tile_for):
 
 
 TILES = {"conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
+ROUNDED_TILES = {"conv2d_forward": rounded_pixel_tile, "conv2d_input_grad": rounded_pixel_tile,
+                 "conv2d_weight_grad": rounded_weight_tile}
 LAUNCHES = launches("exact")

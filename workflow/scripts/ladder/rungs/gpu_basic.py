@@ -194,7 +194,7 @@ def dropout_forward(step, build):
     y, attributes = step.writes["y"], step.attributes
     arguments = (step.reads["x"], step.reads["counters"], y, step.writes["mask"], *integers(elements(build, y)),
                  np.uint32(int(attributes["rate"] * 2 ** 32)), *floats(1 / (1 - attributes["rate"])),
-                 np.uint64(attributes["seed"]), *integers(randomness.DROPOUT + attributes["stream"]))
+                 np.uint64(attributes["seed"]), *integers(randomness.LAYER + attributes["stream"]))
     return _one("dropout.cu", "dropout_forward", elements(build, y), arguments)
 
 
@@ -231,6 +231,29 @@ def l1_penalty_backward(step, build):
                 (x, dx, *integers(elements(build, dx)), *floats(step.attributes["factor"])))
 
 
+def sample_forward(step, build):
+    reads, y, attributes = step.reads, step.writes["y"], step.attributes
+    arguments = (reads["mean"], reads["log_variance"], reads["counters"], y, step.writes["noise"],
+                 *integers(elements(build, y)), np.uint64(attributes["seed"]),
+                 *integers(randomness.LAYER + attributes["stream"]))
+    return _one("sample.cu", "sample_forward", elements(build, y), arguments)
+
+
+def sample_backward(step, build):
+    mean, log_variance, noise, dy, counters = (
+        step.reads[role] for role in ("mean", "log_variance", "noise", "dy", "counters"))
+    dmean, dlog_variance = step.writes["dmean"], step.writes["dlog_variance"]
+    count = elements(build, dy)
+    partials = build.workspace(f"{step.layer}.divergences", (LOSS_PARTS,))
+    return (
+        *_one("sample.cu", "sample_backward", count, (mean, log_variance, noise, dy, dmean, dlog_variance, *integers(count),
+                                                      *floats(step.attributes["factor"]))),
+        *_one("sample.cu", "divergence_partials", LOSS_PARTS, (mean, log_variance, partials, *integers(count, LOSS_PARTS))),
+        Launch("gpu_basic/sample.cu", "divergence_total", (1,), (1,),
+               (partials, counters, step.writes["divergences"], *integers(build.shape(dy)[0], LOSS_PARTS))),
+    )
+
+
 def lrn_forward(step, build):
     x, y, sums = step.reads["x"], step.writes["y"], step.writes["sums"]
     return _one("lrn.cu", "lrn_forward", elements(build, y),
@@ -261,6 +284,35 @@ def position_norm_backward(step, build):
         *_one("position_norm.cu", "position_norm_along", pixels, (y, dy, along, *integers(pixels, channels))),
         *_one("position_norm.cu", "position_norm_backward", pixels * channels,
               (y, norms, dy, along, dx, *integers(pixels * channels, channels))),
+    )
+
+
+def attention_forward(step, build):
+    x, y, weights = step.reads["x"], step.writes["y"], step.writes["weights"]
+    pixels, channels = build.shape(weights)[1], build.shape(y)[3]
+    rows = elements(build, weights) // pixels
+    scores = build.workspace(f"{step.layer}.products", build.shape(weights))
+    return (
+        *_one("attention.cu", "attention_scores", rows * pixels,
+              (x, scores, *integers(rows * pixels, pixels, channels), *floats(channels ** -0.5))),
+        *_few("attention.cu", "attention_softmax", rows, (scores, weights, *integers(rows, pixels))),
+        *_one("attention.cu", "attention_sums", rows * channels,
+              (x, weights, y, *integers(rows * channels, pixels, channels))),
+    )
+
+
+def attention_backward(step, build):
+    x, weights, dy, dx = step.reads["x"], step.reads["weights"], step.reads["dy"], step.writes["dx"]
+    pixels, channels = build.shape(weights)[1], build.shape(dy)[3]
+    rows = elements(build, weights) // pixels
+    dweights, dscores = (build.workspace(f"{step.layer}.{name}", build.shape(weights)) for name in ("products", "dscores"))
+    return (
+        *_one("attention.cu", "attention_weight_grad", rows * pixels,
+              (x, dy, dweights, *integers(rows * pixels, pixels, channels))),
+        *_few("attention.cu", "attention_score_grad", rows,
+              (weights, dweights, dscores, *integers(rows, pixels), *floats(channels ** -0.5))),
+        *_one("attention.cu", "attention_input_grad", 3 * rows * channels,
+              (x, weights, dy, dscores, dx, *integers(3 * rows * channels, pixels, channels))),
     )
 
 
@@ -348,8 +400,9 @@ LAUNCHES = {
         conv2d_input_grad, conv2d_weight_grad,
         conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
-        dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, lrn_forward, lrn_backward,
-        position_norm_forward, position_norm_backward, local_contrast_forward,
+        dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, sample_forward,
+        sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,
+        attention_backward, local_contrast_forward,
         soft_threshold_forward, mse, cross_entropy, advance)},
     "maxpool2d_forward": on_images("maxpool2d.cu", ("x", "y", "index"), "y", "x", *SLIDING),
     "maxpool2d_backward": on_images("maxpool2d.cu", ("dy", "index", "dx"), "dx", "dx", *SLIDING),

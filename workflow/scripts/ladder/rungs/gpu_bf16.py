@@ -1,11 +1,182 @@
-"""gpu_tf32 with bfloat16 operands, where the plan asks for them: half the shared memory, and twice the products an instruction.
+"""gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
-Weights, activations, gradients and sums stay float32.
+The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
+others are multiplied. Convolutions whose channels or filters fit no copies (`has_copies`), and dense layers, round operands
+when they load them, as gpu_tf32 does. Weights, activations, gradients and sums stay float32.
 """
 
-from ladder.rungs import gpu_3xtf32
-from ladder.rungs.gpu_3xtf32 import PATTERNS, UPDATES_TOGETHER
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1
+from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
+from ladder.rungs.gpu_basic import blocks, elements, integers
+from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-LAUNCHES = gpu_3xtf32.launches("bfloat16")
+LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
+LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
+STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
+CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels or filters from which on half of a tile's columns have work
+# Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
+SPLIT_WARPS, SPLITS = 8 * 132, 128
+PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
+
+
+def conv_block(build, group):
+    """conv2d, then optionally ReLU; as gpu_opt_v1.conv_block where there are no copies."""
+    conv, last = group[0], group[-1]
+    if not has_copies(build, conv):
+        return gpu_opt_v1.conv_block(build, group)
+    x, weight, bias = convolution(build, conv)
+    y = build.activation(last)
+    slide, flop, relu = sliding(conv), 2 * conv.macs, last.kind == "relu"
+    # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
+    flips = build.wants_gradient(x) and slide["stride"] == 1
+    copies = _copies(build, conv, x, weight, flips)
+    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"])
+    build.step("conv2d_round_weight", group, {"weight": weight},
+               {role: copies[role] for role in ("rounded", "flipped") if role in copies})
+    build.step("rounded_conv2d_forward", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
+               flop=flop, stride=slide["stride"], relu=relu)
+
+    def backward():
+        dy = build.gradient(y)
+        if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
+            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
+            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+        padding = build.shape(weight)[1] - 1 - slide["padding"] if flips else 0
+        rounded = build.kept(f"{conv.name}.dy.rounded", _padded(build.shape(y), padding), "uint16")
+        totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
+        build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
+        if flips:
+            zeros = build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])
+            build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
+                       {"dx": build.gradient_part(x)}, flop=flop)
+        elif build.wants_gradient(x):
+            build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
+                       **slide)
+        build.step("rounded_conv2d_weight_grad", group, {"x": copies["x"], "dy": rounded, "totals": totals},
+                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
+
+    return backward
+
+
+def has_copies(build, conv):
+    """Whether a layer's operands are copied: a convolution in bfloat16 of channels and filters that fill tiles and 16 bytes."""
+    if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
+                                    for direction in ("forward", "input_grad", "weight_grad")):
+        return False
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    return min(filters, channels) >= FEWEST and filters % CHUNK == channels % CHUNK == 0 and conv.attributes["padding"] < kernel
+
+
+def _copies(build, conv, x, weight, flips):
+    """{role: buffer} of the copies of a convolution's input and weight."""
+    filters, kernel, _, channels = build.shape(weight)
+    shapes = {"x": _padded(build.shape(x), conv.attributes["padding"]), "rounded": build.shape(weight)}
+    if flips:
+        shapes["flipped"] = channels, kernel, kernel, filters
+    return {role: build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16") for role, shape in shapes.items()}
+
+
+def _padded(shape, padding):
+    batch, height, width, channels = shape
+    return batch, height + 2 * padding, width + 2 * padding, channels
+
+
+def _total_splits(padded):
+    return blocks(padded[0] * padded[1] * padded[2], PIXELS_OF_TOTAL)
+
+
+def round_input(step, build):
+    x, rounded = step.reads["x"], step.writes["rounded"]
+    _, height, width, channels = build.shape(x)
+    pixels = elements(build, rounded) // channels
+    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(pixels * channels // CHUNK, 256),), (256,),
+                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
+
+
+def round_gradient(step, build):
+    dy, rounded, totals = step.reads["dy"], step.writes["rounded"], step.writes["totals"]
+    _, height, width, channels = build.shape(dy)
+    pixels = elements(build, rounded) // channels
+    return (Launch("gpu_bf16/round.cu", "round_gradient", (build.shape(totals)[0], blocks(channels, 64)), (256,),
+                   (dy, rounded, totals, *integers(pixels, height, width, channels, step.attributes["padding"],
+                                                   PIXELS_OF_TOTAL))),)
+
+
+def round_weight(step, build):
+    weight, rounded = step.reads["weight"], step.writes["rounded"]
+    filters, kernel, _, channels = build.shape(weight)
+    grid = (blocks(elements(build, weight) // CHUNK, 256),)
+    if "flipped" not in step.writes:
+        return (Launch("gpu_bf16/round.cu", "round_weight", grid, (256,),
+                       (weight, rounded, *integers(elements(build, weight)))),)
+    return (Launch("gpu_bf16/round.cu", "round_and_flip_weight", grid, (256,),
+                   (weight, rounded, step.writes["flipped"], *integers(filters, kernel * kernel, channels))),)
+
+
+def forward(step, build, tile=None):
+    """tile: replaces the one that the shape asks for; likewise in the gradients."""
+    reads = step.reads
+    return _convolution(build, (reads["x"], reads["weight"], reads["bias"], step.writes["y"]), step.attributes["stride"],
+                        step.attributes["relu"], tile)
+
+
+def input_grad(step, build, tile=None):
+    reads = step.reads
+    return _convolution(build, (reads["dy"], reads["flipped"], reads["zeros"], step.writes["dx"]), tile=tile)
+
+
+def _convolution(build, arrays, stride=1, relu=False, tile=None):
+    x, weight, _, y = arrays
+    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
+    pixels = elements(build, y) // filters
+    tile = tile or (LARGE if blocks(pixels, LARGE.m) * blocks(filters, LARGE.n) >= LARGE_TILES else SQUARE)
+    return (Launch("gpu_bf16/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
+                   (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, relu)), _shared_bytes(tile),
+                   tile.defines(WHOLE=kernel * channels % STEP == 0)),)
+
+
+def weight_grad(step, build, tile=None):
+    x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
+    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
+    (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(dweight)[:2]
+    columns, across = kernel * kernel * channels, (width - kernel) // stride + 1
+    pixels = batch * across * ((height - kernel) // stride + 1)
+    tile = tile or (LARGE if filters >= LARGE.m and columns >= LARGE.n else SQUARE)
+    splits, per_split = _split(tile, filters, columns, pixels)
+    partials = build.workspace(f"{step.layer}.partials", (splits, filters * columns))
+    defines = tile.defines(WHOLE=pixels % STEP == 0, WHOLE_ROWS=STEP % across == 0)
+    return (
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits),
+               (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, kernel, stride,
+                                                            step.attributes["padding"], per_split)),
+               _shared_bytes(tile), defines),
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * (columns + 1), 512),), (128,),
+               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0])),
+               defines=defines),
+    )
+
+
+def _split(tile, filters, columns, pixels):
+    """(number of splits, pixels per split) of a weight gradient: whole steps, by the shape alone, as the bytes are."""
+    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
+    splits = max(1, min(SPLIT_WARPS // warps, pixels // STEP, SPLITS))
+    size = STEP * blocks(blocks(pixels, splits), STEP)
+    return blocks(pixels, size), size
+
+
+def _shared_bytes(tile):
+    return STAGES * 2 * STEP * (tile.m + tile.n)
+
+
+PATTERNS = (Pattern(("conv2d", "relu"), conv_block), Pattern(("conv2d",), conv_block), *gpu_3xtf32.PATTERNS)
+LAUNCHES = {
+    **gpu_3xtf32.launches("bfloat16"),
+    "conv2d_round_input": round_input,
+    "conv2d_round_weight": round_weight,
+    "conv2d_round_gradient": round_gradient,
+    "rounded_conv2d_forward": forward,
+    "rounded_conv2d_input_grad": input_grad,
+    "rounded_conv2d_weight_grad": weight_grad,
+}

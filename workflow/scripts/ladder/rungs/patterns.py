@@ -205,6 +205,25 @@ def l1_penalty(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def sample(build, group):
+    """As in dropout, the random number of each value is keyed by seed, layer, step and position; keeps what it has added."""
+    (layer,) = group
+    if not build.training:
+        return build.unchanged(layer)
+    (mean, log_variance), y = build.sources(layer), build.activation(layer)
+    noise, stream = build.kept(f"{layer.name}.noise", build.shape(y)), build.network.layers.index(layer)
+    build.step("sample_forward", group, {"mean": mean, "log_variance": log_variance, "counters": "counters"},
+               {"y": y, "noise": noise}, seed=build.seed, stream=stream)
+
+    def backward():
+        reads = {"mean": mean, "log_variance": log_variance, "noise": noise, "dy": build.gradient(y), "counters": "counters"}
+        build.step("sample_backward", group, reads, {
+            "dmean": build.gradient_part(mean), "dlog_variance": build.gradient_part(log_variance),
+            "divergences": build.by_step("divergences")}, factor=layer.attributes["beta"] * build.loss_scale / build.divisor)
+
+    return backward if any(map(build.wants_gradient, (mean, log_variance))) else None
+
+
 def lrn(build, group):
     """Keeps the divisors for the backward pass."""
     (layer,) = group
@@ -233,6 +252,21 @@ def position_norm(build, group):
     return backward if build.wants_gradient(x) else None
 
 
+def attention(build, group):
+    """Keeps the attention weights, pixels times pixels, for the backward pass, which forms four products in place of two."""
+    (layer,) = group
+    x, y = build.source(layer), build.activation(layer)
+    pixels = math.prod(layer.output_shape[:2])
+    weights = build.kept(f"{layer.name}.weights", (build.batch, pixels, pixels))
+    build.step("attention_forward", group, {"x": x}, {"y": y, "weights": weights}, flop=2 * layer.macs)
+
+    def backward():
+        build.step("attention_backward", group, {"x": x, "weights": weights, "dy": build.gradient(y)},
+                   {"dx": build.gradient_part(x)}, flop=4 * layer.macs)
+
+    return backward if build.wants_gradient(x) else None
+
+
 def local_contrast(build, group):
     """The second input is the image whose local contrast is measured."""
     (layer,) = group
@@ -249,8 +283,10 @@ LAYERS = (
     Pattern(("dropout",), dropout),
     Pattern(("winner_take_all",), winner_take_all),
     Pattern(("l1_penalty",), l1_penalty),
+    Pattern(("sample",), sample),
     Pattern(("lrn",), lrn),
     Pattern(("position_norm",), position_norm),
+    Pattern(("attention",), attention),
     Pattern(("local_contrast",), local_contrast),
     Pattern(("soft_threshold",), alone),
 )

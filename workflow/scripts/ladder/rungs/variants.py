@@ -71,8 +71,9 @@ VARIANTS = {
                           oldest=TENSOR_CORES),
     "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
                         oldest=TENSOR_CORES, precision="tf32"),
-    "gpu_bf16": Variant("cuda", "bfloat16 operands, 2 bytes each in shared memory, read as matrices (ldmatrix), for precision "
-                                "bfloat16", below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
+    "gpu_bf16": Variant("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each, which reach shared memory without "
+                                "passing registers (cp.async), for precision bfloat16",
+                        below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
 }
 
 

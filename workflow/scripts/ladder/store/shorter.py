@@ -13,7 +13,7 @@ from ladder.store import manifests
 
 STATE = "state.safetensors"         # in a training's artifact: what going on needs beside the weights and the history
 SCHEDULES = ("constant", "step")    # with the same learning rates for any length
-MADE = ": made in "                 # in the log of a stage that has made its artifact
+MADE = "made in"                    # in the log of a stage, after its artifact's version and a colon: it has made it
 
 
 def length(params):
@@ -37,14 +37,15 @@ def find(spec, version, results="results", logs="logs"):
     key, found = length(spec["params"]), {}
     for folder in pathlib.Path(results, "train").glob("*"):
         manifest = manifests.read_if_whole(folder)
-        if manifest and STATE in manifest["files"] and _is_shorter(manifest, spec, key) and _whole(folder):
-            found[folder.name] = manifest["spec"]["params"][key]
-    return max(found, key=found.get, default=None)
+        if manifest and STATE in manifest["files"] and _is_shorter(manifest, spec, key):
+            found[folder] = manifest["spec"]["params"][key]
+    longest_first = sorted(found, key=found.get, reverse=True)
+    return next((folder.name for folder in longest_first if _whole(folder)), None)
 
 
 def _made_before(version, logs):
     path = pathlib.Path(logs, "train", f"{version}.log")
-    return path.exists() and f"{version}{MADE}" in path.read_text(errors="replace")
+    return path.exists() and f"{version}: {MADE} " in path.read_text(errors="replace")
 
 
 def _is_shorter(manifest, spec, key):

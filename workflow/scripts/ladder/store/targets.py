@@ -5,9 +5,9 @@ import math
 BOUNDS = ("at_least", "at_most")
 # The numbers of summary.json, or the groups of numbers: a target names one of a group after a dot, as in seconds.train. Of a
 # list, which has a number for each epoch, the last one counts.
-METRICS = ("test_accuracy", "test_loss", "control_accuracy", "raw_pixel_accuracy", "loss", "accuracy", "loss_change",
-           "reconstruction_loss", "held_out", "reference", "layer_movement", "per_class", "svm", "evaluations", "seconds",
-           "images_per_second", "peak_memory_bytes", "epochs", "steps")
+METRICS = ("test_accuracy", "test_loss", "control_accuracy", "raw_pixel_accuracy", "loss", "accuracy", "divergence",
+           "loss_change", "reconstruction_loss", "held_out", "reference", "layer_movement", "per_class", "svm", "evaluations",
+           "seconds", "images_per_second", "peak_memory_bytes", "epochs", "steps")
 
 
 def judged(targets, numbers):

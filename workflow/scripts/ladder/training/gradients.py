@@ -37,6 +37,14 @@ NOISE = 1e-6   # share of the loss: derivatives below it are compared with this 
 BIAS = 0.1     # biases are drawn up to this: at 0 a ReLU over zeros would stand on its kink
 
 
+# Kind of layer -> what it adds to the sum over the batch that training makes small, from its attributes and its inputs.
+PENALTIES = {
+    "l1_penalty": lambda attributes, x: attributes["penalty"] * np.abs(x).sum(),
+    "sample": lambda attributes, mean, log_variance:
+        attributes["beta"] * 0.5 * (mean ** 2 + np.exp(log_variance) - 1 - log_variance).sum(),
+}
+
+
 def check(network, variant, threads):
     """What the page of gradients shows, JSON-able, by name.
 
@@ -154,16 +162,16 @@ class Reference:
         return float((found[0] - found[1]) / (2 * step))
 
     def _penalties(self):
-        """What L1 penalties add to the loss: their magnitudes, over the divisor of the squared error."""
-        elements = self.plan.batch * math.prod(self.network.input_shape)
-        return sum(layer.attributes["penalty"] * np.abs(self.arrays[self._written(layer)]).sum() / elements
-                   for layer in self.network.layers if layer.kind == "l1_penalty")
+        """What penalties add to the loss: their sums, over the divisor of the loss."""
+        elements = self.plan.batch * (1 if self.network.classifies else math.prod(self.network.input_shape))
+        return sum(PENALTIES[layer.kind](layer.attributes, *map(self._value, layer.inputs)) / elements
+                   for layer in self.network.layers if layer.kind in PENALTIES)
 
-    def _written(self, layer):
-        """The buffer with the output of a layer that may be the identity, without a step."""
-        while layer.name not in self.arrays:
-            layer = self.network.layer(layer.inputs[0])
-        return layer.name
+    def _value(self, name):
+        """The output of a layer, which may be the identity, without a step."""
+        while name not in self.arrays:
+            name = self.network.layer(name).inputs[0]
+        return self.arrays[name]
 
 
 class Rung:

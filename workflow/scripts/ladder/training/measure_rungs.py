@@ -30,8 +30,8 @@ from ladder.training import parity, plan
 REFERENCE = "cpu"
 # The kinds of plan.WORK in the order of the page, and what is waited for of the copies of streamed images.
 WORK = ("convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling", "upsampling",
-        "dropout and LRN", "norms and contrast", "thresholds", "sparsity", "shortcuts and shapes", "loss", "update",
-        "input", executors.WAITING, "other")
+        "dropout and LRN", "norms and contrast", "thresholds", "sparsity", "sampling", "attention", "shortcuts and shapes",
+        "loss", "update", "input", executors.WAITING, "other")
 GPU_SECONDS = 600   # time limit of a GPU rung, with the compilation of its kernels
 WARM_UP, STEPS, SECONDS = 3, 50, 2.0   # of a measurement: at most STEPS steps, none started after SECONDS
 PARTS = (*dict.fromkeys(plan.PURPOSES.values()), plan.EXECUTOR, "images and counters")   # of the memory of a rung

@@ -21,7 +21,7 @@ from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
 from ladder.rungs.patterns import Gradient
 from ladder.rungs.variants import VARIANTS, rung
-from ladder.training import limits
+from ladder.training import limits, recompute
 
 # (pattern of the operation's name, category its time is reported under); the first match counts.
 WORK = (
@@ -40,6 +40,8 @@ WORK = (
     (r"norm|contrast", "norms and contrast"),
     (r"threshold", "thresholds"),
     (r"winner|penalty", "sparsity"),
+    (r"^sample", "sampling"),
+    (r"attention", "attention"),
     (r"", "other"),
 )
 
@@ -50,13 +52,15 @@ DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense",
 
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
-            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace"}
+            "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
+            "shared": "activations and gradients in turn"}
+SHARED = "shared memory"   # the buffer in which others have places (recompute.py); no layer can have this name
 EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived or workspace.
+    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived, workspace or shared.
 
     Activations are NHWC.
     """
@@ -76,7 +80,7 @@ class Step:
     """One operation. reads, writes: argument name of the operation -> buffer name; flop: for the whole batch.
 
     launches: on a GPU rung, the kernel launches that compute it, in order; pass_: 'load', 'forward', 'backward' (from the loss
-    on) or 'update', which its time is reported under too.
+    on), 'recompute' (of the forward pass, made again) or 'update', which its time is reported under too.
     """
 
     operation: str
@@ -94,11 +98,17 @@ class Step:
         return next(work for pattern, work in WORK if re.search(pattern, self.operation))
 
 
+def numpy_view(memory, offset, buffer):
+    """The array of a Buffer at this offset in uint8 `memory`."""
+    return memory[offset:offset + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
 
-    kernels: (layers of a group, operation of their forward pass), in order.
+    kernels: (layers of a group, operation of their forward pass), in order; places: buffer -> its offset in the buffer SHARED,
+    for those that have no memory of their own because they are not in use at the same time.
     """
 
     network: Network
@@ -108,6 +118,7 @@ class Plan:
     steps: tuple
     kernels: tuple
     output: str
+    places: Mapping = dataclasses.field(default_factory=dict)
 
     @property
     def flop(self):
@@ -124,10 +135,36 @@ class Plan:
         """A JSON-able row for each of `kernels`: layer (e.g. 'conv1 + conv1_relu'), kernel."""
         return [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in self.kernels]
 
+    def sharing(self, places, size):
+        """This plan with the buffer SHARED of `size` bytes, in which these buffers have places."""
+        buffers = {**self.buffers, SHARED: Buffer(SHARED, (size,), "uint8", "shared")}
+        return dataclasses.replace(self, buffers=buffers, places=places)
+
+    @property
+    def own(self):
+        """Name -> Buffer of those with memory of their own."""
+        return {name: buffer for name, buffer in self.buffers.items() if name not in self.places}
+
+    def views(self, arrays, view=numpy_view):
+        """Name -> array of each buffer with a place in SHARED, whose array is one of `arrays`.
+
+        view: function of that array, an offset and a Buffer; by default of NumPy arrays.
+        """
+        return {name: view(arrays[SHARED], offset, self.buffers[name]) for name, offset in self.places.items()}
+
+    def memory(self, names):
+        """The names of the buffers whose memory these have."""
+        return {SHARED if name in self.places else name for name in names}
+
+    @property
+    def bytes(self):
+        """Bytes of the buffers of a step, without the data set and the counters of a run."""
+        return sum(self.bytes_by_purpose().values())
+
     def bytes_by_kind(self):
         """Kind of buffer -> total bytes."""
         total = {}
-        for buffer in self.buffers.values():
+        for buffer in self.own.values():
             total[buffer.kind] = total.get(buffer.kind, 0) + buffer.bytes
         return total
 
@@ -186,7 +223,7 @@ class Settings:
     error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
     numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
     divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
-    parameters are not trained; no gradient is computed for them.
+    parameters are not trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte.
     """
 
     network: Network
@@ -203,6 +240,7 @@ class Settings:
     multipliers: ByDirection = EXACT
     loss_scale: float = 1
     frozen: tuple = ()
+    recompute: bool = False
 
 
 def made_for(variant):
@@ -228,7 +266,8 @@ def training_plan(settings, dataset, length, dtype="float32", fuse_update=True):
     def made(batch):
         return _training_plan(dataclasses.replace(settings, batch_size=batch), dataset, length, dtype, fuse_update)
 
-    return limits.within_indices(made, settings.batch_size, settings.variant)
+    plan = limits.within_indices(made, settings.batch_size, settings.variant)
+    return recompute.recomputed(plan) if settings.recompute else plan
 
 
 def _training_plan(settings, dataset, length, dtype, fuse_update):
@@ -246,10 +285,10 @@ def _training_plan(settings, dataset, length, dtype, fuse_update):
     return build.plan()
 
 
-def step_bytes(network, variant, batch, optimizer):
-    """Bytes of the buffers of a training step of `batch` images, without the data set; optimizer: its name."""
-    settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer))
-    return sum(training_plan(settings, Dataset(batch, "uint8"), Length(1, 1)).bytes_by_purpose().values())
+def one_step(network, variant, batch, optimizer, recompute=False):
+    """The plan of a training step of `batch` images, which are all; optimizer: its name."""
+    settings = Settings(network=network, variant=variant, batch_size=batch, optimizer=Optimizer(optimizer), recompute=recompute)
+    return training_plan(settings, Dataset(batch, "uint8"), Length(1, 1))
 
 
 def trained_layers(network):
@@ -395,8 +434,7 @@ class Builder:
             self.divisor = self.batch
             reads = {"prediction": self.output, "labels": self._buffer("labels", (dataset.rows,), "uint8", "dataset"),
                      "permutation": self._permutation(dataset), "counters": self._counters()}
-            hits = self._control("hits", (length.steps_per_epoch,), "float64")
-            self._append("cross_entropy", "", reads, {**writes, "hits": hits})
+            self._append("cross_entropy", "", reads, {**writes, "hits": self.by_step("hits")})
             return
         if self.shape(self.output) != self.shape(INPUT):
             raise ValueError(f"network {self.network.name} puts out {self.shape(self.output)} for {self.shape(INPUT)}: "
@@ -485,8 +523,8 @@ class Builder:
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
     def unchanged(self, layer):
-        """The layer's output is its input, without a step."""
-        self.output = self._values[layer.name] = self.source(layer)
+        """The layer's output is its first input, without a step."""
+        self.output = self._values[layer.name] = self.value(layer.inputs[0])
 
     # Gradients of values.
 
@@ -533,6 +571,10 @@ class Builder:
     def kept(self, name, shape, dtype=None):
         """A buffer for values that the forward pass saves for the backward pass, by default of the plan's type."""
         return self._buffer(name, shape, dtype or self.dtype, "activation")
+
+    def by_step(self, name):
+        """A number for each step of an epoch, as the loss."""
+        return self._control(name, self.shape("losses"), "float64")
 
     def zeros(self, name, shape):
         """A buffer that holds zeros."""

@@ -17,7 +17,7 @@ from ladder.executors import create as executors
 from ladder.network import optimizers
 from ladder.progress import log
 from ladder.store import artifacts, disk
-from ladder.training import plan
+from ladder.training import plan, recompute
 
 LOOK_EVERY = 50      # steps between reads of the losses, which synchronise with the GPU
 ESTIMATE_AFTER = 4   # steps before the time is estimated
@@ -46,15 +46,17 @@ class Training:
                   optimizers.state_shapes(settings.optimizer, plan.learning(settings.network, settings.frozen)).items()}
         self._values, self._state = list(values), list(state)   # _state: what a checkpoint must hold besides `step`
         labelled = {"labels": labels, "hits": np.zeros(steps_per_epoch)} if settings.network.classifies else {}
+        drawn = {"divergences": np.zeros(steps_per_epoch)} if settings.network.draws else {}
         self._shared = self.executor.place({
             "images": images, "scale": statistics.scale, "offset": statistics.offset, "learning_rates": self.rates,
             "permutation": np.arange(len(images)), "counters": np.zeros(3, np.int64),
-            "losses": np.zeros(steps_per_epoch), **labelled, **state})
+            "losses": np.zeros(steps_per_epoch), **labelled, **drawn, **state})
         self.plan, self._arrays = self._bind(settings.batch_size)
         tail = len(images) % settings.batch_size
         self._tail = self._bind(tail) if tail else None
         self.step = 0        # steps done
-        self.history = {name: np.zeros(self.length.steps) for name in ("losses", "hits") if name in self._shared}   # by step
+        self.history = {name: np.zeros(self.length.steps)   # by step
+                        for name in ("losses", "hits", "divergences") if name in self._shared}
         self.seconds = 0.0   # training time
         self._passes = []    # the executor's passes after each whole epoch
 
@@ -90,7 +92,12 @@ class Training:
     @property
     def losses(self):
         """Mean loss per image for each epoch, the current one included."""
-        return [float(np.average(self.history["losses"][steps], weights=self._sizes(steps))) for steps in self._epochs_so_far()]
+        return self._means("losses")
+
+    @property
+    def divergences(self):
+        """Mean divergence of an image's latent distribution from the prior in each epoch, in nats; None if nothing is drawn."""
+        return self._means("divergences") if "divergences" in self.history else None
 
     @property
     def accuracies(self):
@@ -196,6 +203,13 @@ class Training:
         """Purpose -> bytes of a step: those of the plan, and plan.EXECUTOR."""
         return {**self.plan.bytes_by_purpose(), plan.EXECUTOR: self.executor.workspace_bytes()}
 
+    def recomputing(self):
+        """Bytes of the buffers of a step: `kept` without recompute, `shared` where only memory is, `taken`; {} without it."""
+        if not self.settings.recompute:
+            return {}
+        kept = self._planned(dataclasses.replace(self.settings, recompute=False))
+        return {"kept": kept.bytes, "shared": recompute.shared(kept).bytes, "taken": self.plan.bytes}
+
     def _bound(self, step):
         """(plan, arrays) of a step; the last batch of an epoch may be smaller."""
         is_last = (step + 1) % self.length.steps_per_epoch == 0
@@ -209,9 +223,11 @@ class Training:
         return min(stop for stop in stops if stop > done)
 
     def _bind(self, batch):
-        settings = dataclasses.replace(self.settings, batch_size=batch)
-        bound = plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
+        bound = self._planned(dataclasses.replace(self.settings, batch_size=batch))
         return bound, self.executor.allocate(bound, self._shared)
+
+    def _planned(self, settings):
+        return plan.training_plan(settings, plan.Dataset(len(self.images), self.images.dtype.name), self.length)
 
     def _fetch(self, names):
         return {name: self.executor.fetch(self._shared[name]) for name in names}
@@ -219,6 +235,10 @@ class Training:
     def _sizes(self, steps):
         """Batch size of each of the steps."""
         return np.array([self._bound(step)[0].batch for step in range(*steps.indices(self.length.steps))])
+
+    def _means(self, name):
+        """The mean over the images of each epoch so far of what the history has of each step's images."""
+        return [float(np.average(self.history[name][steps], weights=self._sizes(steps))) for steps in self._epochs_so_far()]
 
     def _epochs_so_far(self):
         length = self.length.steps_per_epoch
@@ -255,6 +275,8 @@ class Training:
         text = f"step: {steps.stop}, loss: {np.average(self.history['losses'][steps], weights=sizes):.3f}"
         if "hits" in self.history:
             text += f", accuracy: {100 * self.history['hits'][steps].sum() / sizes.sum():.3f}%"
+        if "divergences" in self.history:
+            text += f", KL divergence: {np.average(self.history['divergences'][steps], weights=sizes):.1f}"
         if self.held_out:
             loss, hits = self.held_out.measure(self.values)
             text += f", hold-out loss: {loss:.3f}"

@@ -1,5 +1,6 @@
 """The configuration: values are converted to their types and checked before anything is hashed."""
 
+import bisect
 import dataclasses
 import functools
 import hashlib
@@ -330,6 +331,20 @@ def _check_targets(config):
 def _check_training(config):
     """Check that the network supports the kind of training."""
     network, training = networks.from_params(stages.network_params(config)), config["training"]
+    if config["variational"] and network.name != "autoencoder":
+        raise UserError(f"config: variational is true, but network is {network.name}; set network to autoencoder, or "
+                        "variational to false")
+    if config["variational"] and training != "gradient":
+        raise UserError(f"config: variational is true, but training is {training}, and distributions cannot be fitted to "
+                        "patches; set training to gradient, or variational to false")
+    for key in ("autoencoder_residual", "autoencoder_attention"):
+        having = [name for name, options in networks.OPTIONS.items() if key in options.values()]
+        if config[key] and network.name not in having:
+            raise UserError(f"config: {key} is true, but network is {network.name}; set network to {' or '.join(having)}, or "
+                            f"{key} to false")
+        if config[key] and training != "gradient":
+            raise UserError(f"config: {key} is true, but training is {training}, and its layers cannot be fitted to patches; "
+                            f"set training to gradient, or {key} to false")
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
                         "training to gradient, or network to autoencoder or patch_net")
@@ -351,13 +366,16 @@ def _check_memory(config, variant):
     network, batch = networks.from_params(stages.network_params(config)), config["batch_size"]
     on_gpu = variants.uses_gpu(variant)
     most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
-    needed, one, two = (plan.step_bytes(network, variant, images, config["optimizer"]) for images in (batch, 1, 2))
-    if needed <= most:
+
+    def needed(images):
+        return plan.one_step(network, variant, images, config["optimizer"], config["recompute"]).bytes
+
+    if needed(batch) <= most:
         return
-    fits = batch - -(-(needed - most) // (two - one))
+    fits = bisect.bisect(range(1, batch), most, key=needed)
     advice = f"batch_size {fits} or less fits" if fits > 0 else f"its {network.parameter_count:,} parameters alone are too many"
-    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed)}, but this {where} "
-                    f"has {size(most)}; {advice}")
+    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
+                    f"this {where} has {size(most)}; {advice}")
 
 
 def _training_images(config):

@@ -34,8 +34,8 @@ MOST_TEXT = 60_000   # characters of a table, which is part of a command line
 KEYS = ("loss", "features", "layers")
 LOSSES = {"enum": ["cross_entropy", "mse"]}
 # Names of a plan's buffers and of its input, which a layer cannot have too.
-TAKEN = {networks.INPUT, "images", "labels", "permutation", "counters", "scale", "offset", "losses", "hits", "learning_rates",
-         "augmentation", "jitter"}
+TAKEN = {networks.INPUT, "images", "labels", "permutation", "counters", "scale", "offset", "losses", "hits", "divergences",
+         "learning_rates", "augmentation", "jitter"}
 NAME = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$",
         "expected": "a letter, then at most 63 letters, digits and underscores"}
 KIND = {"enum": list(layers.KINDS)}
@@ -51,7 +51,7 @@ RULES = {
     "lifetime": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     **dict.fromkeys(("epsilon", "penalty", "alpha", "beta", "k"), POSITIVE),
 }
-INPUTS_OF = {"add": 2, "local_contrast": 2}   # kind -> number of its inputs where that is not 1
+INPUTS_OF = {"add": 2, "local_contrast": 2, "sample": 2}   # kind -> number of its inputs where that is not 1
 
 
 def is_file(name):
@@ -222,6 +222,9 @@ class _Reader:
             if not layers.KINDS[layer.kind].has_gradient:
                 raise self._at(layer.name, f"layer {layer.name} of kind {layer.kind} has no gradient; only features may "
                                            "read it")
+        drawn = [layer.name for layer in network.layers if layer.kind == "sample"]
+        if len(drawn) > 1:
+            raise self._at(drawn[1], f"layer {drawn[1]} of kind sample is one too many: a network draws latent values once")
         if not network.parameters:
             raise self._at(last.name, "no layer has parameters, so there is nothing to train; add a conv2d or dense")
 

@@ -28,8 +28,8 @@ FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "tra
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
          "from", "confirm"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
-NOT_OF_A_RUN = {"threads", "data_residency", "monitor", "name", "tags", "predict", "compare", "multipliers", "search", "diff",
-                "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
+NOT_OF_A_RUN = {"threads", "data_residency", "recompute", "monitor", "name", "tags", "predict", "compare", "multipliers",
+                "search", "diff", "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,10 +284,13 @@ def _range(key, rule, schema):
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
     log = rule.get("scale", "linear") == "log"
+    integer = rule.get("integer", isinstance(low, int))
+    if integer:   # the whole numbers of the range
+        low, high = math.ceil(low), math.floor(high)
     if low >= high or (log and low <= 0):
         raise UserError(f"config: {named} goes from {low:g} to {high:g}; the first must be the smaller one"
                         f"{', and above 0 on a logarithmic scale' if log else ''}")
-    return Range(low, high, log, rule.get("integer", isinstance(low, int)), rule.get("points", 3))
+    return Range(low, high, log, integer, rule.get("points", 3))
 
 
 # The schema of a range, besides min and max, which have the type of its key.

@@ -33,7 +33,7 @@ from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
-from ladder.store import artifacts
+from ladder.store import artifacts, shorter
 from ladder.training import first_use
 
 ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
@@ -90,7 +90,7 @@ def _make(make, arguments, takes_failed):
     if work.failed:
         log.info("%s: failed: %s", arguments.output, work.failed)
     elif not work.complete:
-        log.info("%s: made in %s", arguments.output, progress.duration(work.seconds))
+        log.info("%s: %s %s", arguments.output, shorter.MADE, progress.duration(work.seconds))
 
 
 def _check_plan(spec):

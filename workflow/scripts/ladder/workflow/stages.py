@@ -308,7 +308,9 @@ def _listed(entries):
 
 
 # Options of a network that enter the version only when enabled; the values mean "off".
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0}
+OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
+                  "autoencoder_attention": False}
+OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
 
 
 def network_params(config):
@@ -318,14 +320,16 @@ def network_params(config):
         params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
         return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
     facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
-    options = [key for key in options if key not in OFF_IN_NETWORK or config[key] != OFF_IN_NETWORK[key]]
+    off = {key for key, value in OFF_IN_NETWORK.items() if config[key] == value}
+    options = [key for key in options if key not in off and OF_ANOTHER.get(key) not in off]
     params = {**_pick(config, "network", *options), "image": list(facts.shape)}
     return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
 
 
 def network_page(config):
     """The drawing of the network, which is part of no chain."""
-    return _keyed("network", "network", {**network_params(config), **_pick(config, "batch_size", "optimizer", "variant")})
+    shown = _pick(config, "batch_size", "optimizer", "variant", *(["recompute"] if config["recompute"] else []))
+    return _keyed("network", "network", {**network_params(config), **shown})
 
 
 def gradients_page(config):

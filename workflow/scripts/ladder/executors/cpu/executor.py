@@ -10,7 +10,7 @@ Operations that are over before Python has handed them to a thread, as all of a 
 the threads work through without Python (small.py, tasks.py, team.py).
 
 Arrays are NHWC; convolution weights (filters, kernel, kernel, channels). The other operations are in convolution.py,
-winograd.py, approximate.py, pooling.py, layers.py, winners.py and updates.py.
+winograd.py, approximate.py, pooling.py, layers.py, winners.py, attention.py and updates.py.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ import weakref
 import numpy as np
 import threadpoolctl
 
-from ladder.executors.cpu import approximate, convolution, layers, pooling, small, updates, winners, winograd
+from ladder.executors.cpu import approximate, attention, convolution, layers, pooling, small, updates, winners, winograd
 from ladder.executors.cpu.team import Team
 from ladder.machine import runtime
 
 OPERATIONS = {function.__name__: function
-              for module in (convolution, winograd, approximate, pooling, layers, winners, updates)
+              for module in (convolution, winograd, approximate, pooling, layers, winners, attention, updates)
               for function in module.OPERATIONS}
 SMALL = 2 ** 18   # with less work (numbers moved), one thread finishes before it could wake another
 LINE = 64         # bytes of a cache line; arrays are aligned to it, so that no two threads write to the same one
@@ -64,8 +64,9 @@ class Executor:
         for name, array in placed.items():
             if name in plan.buffers and plan.buffers[name].shape != array.shape:
                 raise ValueError(f"buffer {name} is {plan.buffers[name].shape}, not {array.shape}")
-        return {name: placed[name] if name in placed else _zeros(buffer.shape, buffer.dtype)
-                for name, buffer in plan.buffers.items()}
+        arrays = {name: placed[name] if name in placed else _zeros(buffer.shape, buffer.dtype)
+                  for name, buffer in plan.own.items()}
+        return arrays | plan.views(arrays)
 
     def fill(self, array, values):
         array[...] = values

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ladder.arithmetic import randomness
 from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.loops import Unsigned
 
@@ -104,6 +105,37 @@ def dropout_backward(executor, dy, mask, dx, rate):
     executor.parallel(len(dx), work, 3 * dx.size)
 
 
+def sample_forward(executor, mean, log_variance, counters, y, noise, seed, stream):
+    flat_mean, flat_log_variance, flat_y, flat_noise = (array.reshape(-1) for array in (mean, log_variance, y, noise))
+
+    def work(worker, start, stop):
+        share = slice(8 * start, min(8 * stop, y.size))   # a block has eight random numbers
+        drawn, added = flat_noise[share], flat_log_variance[share] * y.dtype.type(0.5)
+        drawn[...] = randomness.normal(seed, randomness.LAYER + stream, int(counters[0]), share.start, len(drawn))
+        np.exp(added, out=added)
+        drawn *= added
+        np.add(flat_mean[share], drawn, out=flat_y[share])
+        worker.lap(SAMPLING)
+
+    executor.parallel(-(-y.size // 8), work, 20 * y.size)
+
+
+def sample_backward(executor, mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
+    """The gradient of the draw and of the divergence; divergences[this step] = the images' mean divergence in nats."""
+    factor, half, totals = mean.dtype.type(factor), mean.dtype.type(0.5), np.empty(len(mean))
+
+    def work(worker, start, stop):
+        for n in range(start, stop):
+            excess = np.expm1(log_variance[n])   # of the variance
+            totals[n] = 0.5 * (np.square(mean[n]) + (excess - log_variance[n])).sum(dtype=np.float64)
+            np.add(dy[n], factor * mean[n], out=dmean[n])
+            np.multiply(half, dy[n] * noise[n] + factor * excess, out=dlog_variance[n])
+        worker.lap(SAMPLING)
+
+    executor.parallel(len(mean), work, 10 * mean.size)
+    divergences[counters[2]] = totals.sum() / len(mean)
+
+
 def lrn_forward(executor, x, y, sums, size, alpha, beta, k):
     def work(worker, start, stop):
         for n in range(start, stop):
@@ -180,12 +212,13 @@ def soft_threshold_forward(executor, x, y, threshold):
 
 
 OPERATIONS = (relu_forward, scale, pad_backward, batchnorm_forward, batchnorm_backward, batchnorm_inference, dropout_forward,
-              dropout_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward,
-              local_contrast_forward, soft_threshold_forward)
+              dropout_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
+              position_norm_backward, local_contrast_forward, soft_threshold_forward)
 
 MANY_ROWS = 64   # rows per channel, from which on threads split the rows of a batch normalization
 ROWS = 1024      # least rows of a piece then; a multiple of loops.ROWS
 SHAPES, BATCHNORM, DROPOUT, NORMS = "shortcuts and shapes", "batch normalisation", "dropout and LRN", "norms and contrast"
+SAMPLING = "sampling"
 
 
 def _by_channel(executor, x, add_up, join, settle, spread):

@@ -68,7 +68,7 @@ class Executor:
         return placed
 
     def allocate(self, plan, placed):
-        new = {name: buffer for name, buffer in plan.buffers.items() if name not in placed}
+        new = {name: buffer for name, buffer in plan.own.items() if name not in placed}
         needed, free = sum(aligned(buffer.bytes) for buffer in new.values()), self._free()
         if needed > free:
             raise UserError(f"batch_size {plan.batch} needs {size(needed)} of GPU memory and {size(free)} are free; "
@@ -79,6 +79,7 @@ class Executor:
         feed = placed.get("images")
         arrays = Bound(placed, feed if isinstance(feed, Feed) else None)
         arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
+        arrays |= plan.views(arrays, self._view)
         arrays.steps = self._bind(plan, arrays)
         return arrays
 
@@ -170,6 +171,9 @@ class Executor:
             raise UserError(f"{what} need {size(end)} of GPU memory and {size(self._free())} are free; {hint}") from error
         memory.memset_async(0, end, self.stream)
         return {name: cupy.ndarray(shape, dtype, memptr=memory + offsets[name]) for name, (shape, dtype) in wanted.items()}
+
+    def _view(self, memory, offset, buffer):
+        return self._cupy.ndarray(buffer.shape, buffer.dtype, memptr=memory.data + offset)
 
     # Launching.
 
@@ -265,10 +269,18 @@ def _cupy():
 
 def _what_fits(plan, new, free):
     """Message naming the batch size that fits: buffers with one entry per image grow with the batch, all others are fixed."""
-    growing = sum(aligned(buffer.bytes) for buffer in new if _grows(plan, buffer))
+    growing = sum(_growing_bytes(plan, buffer) for buffer in new)
     fixed = sum(aligned(buffer.bytes) for buffer in new) - growing
     batch = int((free - fixed) / (growing / plan.batch)) if growing else 0
     return f"batch_size {batch} fits" if batch > 0 else "not even batch_size 1 fits"
+
+
+def _growing_bytes(plan, buffer):
+    """Bytes that grow with the batch; of the shared buffer those that remain beside all that do not."""
+    if buffer.kind == "shared":
+        inside = [plan.buffers[name] for name in plan.places]
+        return max(0, aligned(buffer.bytes) - sum(aligned(one.bytes) for one in inside if not _grows(plan, one)))
+    return aligned(buffer.bytes) if _grows(plan, buffer) else 0
 
 
 def _grows(plan, buffer):

@@ -155,14 +155,14 @@ def waits_between_streams(plan):
     """For each launch of the plan, the numbers of earlier launches on other streams that it must wait for.
 
     On each other stream, that is the last launch with a conflict: both use a buffer and one of them writes it. Arguments that
-    the step does not list among its reads count as written.
+    the step does not list among its reads count as written, and buffers with places in the shared one as that one.
     """
     waits, done, waited = [], [], {}   # done: (stream, reads, writes); waited: (stream, other stream) -> launch
     for step in plan.steps:
         only_read = set(step.reads.values()) - set(step.writes.values())
         for launch in step.launches:
-            touched = launch.buffers
-            reads, writes, wanted = touched & only_read, touched - only_read, {}
+            reads, writes, wanted = plan.memory(launch.buffers & only_read), plan.memory(launch.buffers - only_read), {}
+            touched = reads | writes
             for number, (stream, other_reads, other_writes) in enumerate(done):
                 if stream != launch.stream and (other_writes & touched or other_reads & writes):
                     wanted[stream] = number

@@ -1,0 +1,145 @@
+// A block's tile of a matrix product of bfloat16 numbers by tensor cores: C(m, n) = sum over k of A(m, k) B(n, k), in float32.
+//
+// The operands lie in global memory in bfloat16, so that cp.async copies them to shared memory without passing registers, 16
+// bytes at a time. STAGES steps of K are in shared memory: while the warps multiply one, the copies of the next are under way.
+// One barrier a step is enough: the stage that a step's copies go to was multiplied before the barrier.
+//
+// Every address that changes from step to step is kept and moved on, not computed again: beside products, loads of fragments
+// and copies the loop has little to do.
+//
+// The operands are an object with
+//     APanel, BPanel       the lines of one step in shared memory, m or n of them: RowsOfLines or RowsOfK
+//     copy(a, b)           start this thread's copies of the next step; a, b: its first chunk in either panel. It copies
+//                          chunk() of row(pass) for every pass, and where rows are k also of the next 64 lines, and so on
+#pragma once
+#include "common/cp_async.cuh"
+#include "common/shared_memory.cuh"
+#include "common/tensor_cores.cuh"
+#include "common/warp_tile.cuh"
+
+using bfloat16 = unsigned short;
+constexpr int CHUNK = 8;                    // numbers in 16 bytes
+constexpr int K = 64, CHUNKS = K / CHUNK;   // of a step: a row of 128 bytes in shared memory
+constexpr int ROW = 16 * CHUNKS;            // bytes
+
+// Byte of a chunk. A row's chunks are swapped by its number: a chunk of eight neighbouring rows is in eight groups of banks.
+__device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
+
+// Row: a line, chunks: along k.
+template <int lines>
+struct RowsOfLines {
+    static constexpr int BYTES = lines * ROW;
+    static constexpr bool TRANSPOSED = false;
+    static __device__ __forceinline__ int place(int line, int k) { return swizzled(line, k / CHUNK); }
+};
+
+// Row: a k of 64 neighbouring lines, chunks: along these.
+template <int lines>
+struct RowsOfK {
+    static constexpr int BYTES = lines * ROW;
+    static constexpr bool TRANSPOSED = true;
+    static __device__ __forceinline__ int place(int line, int k) {
+        return line / 64 * K * ROW + swizzled(k, line % 64 / CHUNK);
+    }
+};
+
+// Where this lane's row of each of a warp's fragments begins: of four 8 x 8 matrices the one that the lane gives a row of has
+// `line` and `k` first.
+template <class Panel>
+struct Fragments {
+    static constexpr int SWIZZLES = 4;   // different ones: by the k within a step, or by the fragment where rows are k
+    int at[SWIZZLES];
+
+    __device__ __forceinline__ Fragments(int panel, int line, int k) {
+        int in_matrix = threadIdx.x % 8;
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++)
+            at[s] = panel + (Panel::TRANSPOSED ? Panel::place(line + 16 * s, k + in_matrix)
+                                               : Panel::place(line + in_matrix, k + 16 * s));
+    }
+    // Of fragment i, which begins 16 i lines further, for k from 16 step on.
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
+        if constexpr (Panel::TRANSPOSED)
+            ldmatrix_trans(to, shared + at[i] + step * 16 * ROW);
+        else
+            ldmatrix(to, shared + at[step] + i * 16 * ROW);
+    }
+    __device__ __forceinline__ void move(int bytes) {
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++) at[s] += bytes;
+    }
+};
+
+template <int m, int n, int m_warp, int n_warp, int stages>
+struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
+    using Warp = WarpTile<m, n, m_warp, n_warp>;
+    static constexpr int STAGES = stages;
+    static constexpr int ROWS = Warp::THREADS / CHUNKS;   // of shared memory that a pass of copies fills, a thread 16 bytes
+    static __device__ __forceinline__ int chunk() { return threadIdx.x % CHUNKS; }
+    static __device__ __forceinline__ int row(int pass) { return threadIdx.x / CHUNKS + pass * ROWS; }
+
+    // sum += the products of one step.
+    template <class A, class B>
+    static __device__ __forceinline__ void add_step(const unsigned char* shared, const Fragments<A>& a_at,
+                                                    const Fragments<B>& b_at, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+#pragma unroll
+        for (int step = 0; step < K / 16; step++) {
+            unsigned a[Warp::M_FRAGMENTS][4], b[Warp::N_FRAGMENTS / 2][4];   // b: two fragments each
+#pragma unroll
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_at.load(a[i], shared, i, step);
+#pragma unroll
+            for (int j = 0; j < Warp::N_FRAGMENTS / 2; j++) b_at.load(b[j], shared, j, step);
+#pragma unroll
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++)
+#pragma unroll
+                for (int j = 0; j < Warp::N_FRAGMENTS; j++) {
+                    unsigned fragment[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
+                    Warp::update(sum, i, j, [&](float (&c)[4]) { mma_bf16(c, a[i], fragment); });
+                }
+        }
+    }
+};
+
+// One stage after the other, then the first again.
+template <int bytes, int stages>
+struct Ring {
+    int stage = 0;
+    // Go to the next stage; the bytes to it.
+    __device__ __forceinline__ int next() {
+        bool last = stage == stages - 1;
+        stage = last ? 0 : stage + 1;
+        return last ? -(stages - 1) * bytes : bytes;
+    }
+};
+
+// sum += the first K * steps products of the operands, for the elements of C that this thread keeps. The launch gives the block
+// STAGES * K * 2 * (M + N) bytes of dynamic shared memory.
+template <class Tile, class Operands>
+__device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    using A = typename Operands::APanel;
+    using B = typename Operands::BPanel;
+    DYNAMIC_SHARED(unsigned char, shared);
+    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+    Fragments<A> a(0, Tile::first_row() + low, high);
+    Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
+    Ring<A::BYTES + B::BYTES, Tile::STAGES> copied, multiplied;
+    int to = swizzled(Tile::row(0), Tile::chunk());
+    auto copy = [&](int step) {
+        if (step < steps) {
+            operands.copy(shared + to, shared + to + A::BYTES);
+            to += copied.next();
+        }
+        cp_async_commit();
+    };
+#pragma unroll
+    for (int step = 0; step < Tile::STAGES - 1; step++) copy(step);
+    for (int step = 0; step < steps; step++) {
+        cp_async_wait<Tile::STAGES - 2>();
+        __syncthreads();
+        copy(step + Tile::STAGES - 1);
+        Tile::add_step(shared, a, b, sum);
+        int ahead = multiplied.next();
+        a.move(ahead);
+        b.move(ahead);
+    }
+}

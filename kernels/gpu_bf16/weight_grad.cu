@@ -1,0 +1,148 @@
+// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
+//
+// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros (round.cu), which no thread holds in
+// registers (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that round.cu leaves.
+//
+// Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
+// dy_padding, filters), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits, filters,
+// kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight (filters, kernel,
+// kernel, channels); dbias (filters). Channels and filters are multiples of 8, arrays start at multiples of 16 bytes. A split
+// sums pixels_per_split pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their
+// number depends on the shape alone: it changes the result's bytes.
+//
+// Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
+// divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
+// Launches:
+//   conv2d_weight_grad   block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384
+//                        (TILE_M + TILE_N) bytes of dynamic shared memory
+//     128 x 128, 64 x 64 a warp   128 threads, for at least 128 filters and columns
+//     64 x 64, 32 x 32 a warp     128 threads
+//   conv2d_add_parts     block (128), grid (ceil((weights + filters) / 512))
+//
+// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 272 instructions are
+// products, in that of the small one 32 of 132; conv2d_add_parts: memory.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 8 us
+// for adding 14 splits of 1.2 MB.
+// Measured: not measured.
+#include "common/conv2d_gemm.cuh"
+#include "gpu_bf16/stages.cuh"
+
+#ifndef TILE_M
+#define TILE_M 128
+#define TILE_N 128
+#define WARP_M 64
+#define WARP_N 64
+#define WHOLE 1
+#define WHOLE_ROWS 1
+#endif
+using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, 3>;
+
+// A padded image whose pixels are gone through in steps of K pixels of y, and by how many numbers a step changes the place.
+struct Steps {
+    int columns, rows;                  // beyond whole rows and whole images of y
+    int by, at_row_end, at_image_end;   // numbers: always, and more after the last column, or after the last row
+
+    // height, width, channels of the padded image; stride: of its pixels under neighbours of y.
+    __device__ __forceinline__ Steps(int height, int width, int channels, int stride, int out_height, int out_width)
+        : columns(WHOLE_ROWS ? 0 : K % out_width), rows(K / out_width % out_height),
+          by(((K / out_width / out_height * height + rows * stride) * width + columns * stride) * channels),
+          at_row_end((width - out_width) * stride * channels),
+          at_image_end((height - out_height * stride) * width * channels) {}
+};
+
+// A: lines are filters, B: lines are taps and channels of x under them; k: pixels of y.
+struct Operands {
+    using APanel = RowsOfK<Tile::M>;
+    using BPanel = RowsOfK<Tile::N>;
+    static constexpr int PASSES = K / Tile::ROWS, M_SLABS = Tile::M / 64, N_SLABS = Tile::N / 64;
+    const bfloat16 *dy, *x;
+    Steps dy_steps, x_steps;
+    int out_height, out_width, left;                                // left: pixels from this thread's first one on
+    int column[PASSES], row[PASSES], dy_at[PASSES], x_at[PASSES];   // the next pixel's in y; where it begins
+    int filter[M_SLABS], under[N_SLABS];                            // from there to this thread's numbers
+
+    __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            bool there = WHOLE || left > pass * Tile::ROWS;
+            int to = pass * Tile::ROWS * ROW;
+#pragma unroll
+            for (int slab = 0; slab < M_SLABS; slab++)
+                cp_async(16, to_a + slab * K * ROW + to, there ? dy + (dy_at[pass] + filter[slab]) : dy, there);
+#pragma unroll
+            for (int slab = 0; slab < N_SLABS; slab++)
+                cp_async(16, to_b + slab * K * ROW + to, there ? x + (x_at[pass] + under[slab]) : x, there);
+            dy_at[pass] += dy_steps.by, x_at[pass] += x_steps.by;
+            column[pass] += x_steps.columns, row[pass] += x_steps.rows;
+            if (!WHOLE_ROWS && column[pass] >= out_width) {
+                column[pass] -= out_width, row[pass]++;
+                dy_at[pass] += dy_steps.at_row_end, x_at[pass] += x_steps.at_row_end;
+            }
+            if (row[pass] >= out_height) {
+                row[pass] -= out_height;
+                dy_at[pass] += dy_steps.at_image_end, x_at[pass] += x_steps.at_image_end;
+            }
+        }
+        left -= K;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int batch, int height,
+    int width, int channels, int filters, int kernel, int stride, int dy_padding, int pixels_per_split) {
+    int out_height = (height - kernel) / stride + 1, out_width = (width - kernel) / stride + 1;
+    int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;
+    int columns = kernel * kernel * channels, weights = filters * columns, pixels = batch * out_height * out_width;
+    int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
+    int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, pixels);
+    Operands operands{dy, x, Steps(dy_height, dy_width, filters, 1, out_height, out_width),
+                      Steps(height, width, channels, stride, out_height, out_width), out_height, out_width,
+                      last_pixel - first_pixel - Tile::row(0)};
+#pragma unroll
+    for (int pass = 0; pass < Operands::PASSES; pass++) {
+        int pixel = first_pixel + Tile::row(pass), row = pixel / out_width, image = row / out_height;
+        int column = pixel % out_width, of_image = row % out_height;
+        operands.column[pass] = column, operands.row[pass] = of_image;
+        operands.dy_at[pass] =
+            ((image * dy_height + of_image + dy_padding) * dy_width + column + dy_padding) * filters;
+        operands.x_at[pass] = ((image * height + of_image * stride) * width + column * stride) * channels;
+    }
+#pragma unroll
+    for (int slab = 0; slab < Operands::M_SLABS; slab++) {
+        int filter = first_filter + slab * 64 + Tile::chunk() * CHUNK;
+        operands.filter[slab] = filter < filters ? filter : 0;
+    }
+#pragma unroll
+    for (int slab = 0; slab < Operands::N_SLABS; slab++) {
+        int n = first_column + slab * 64 + Tile::chunk() * CHUNK, tap = n / channels;
+        operands.under[slab] = n < columns ? (tap / kernel * width + tap % kernel) * channels + n % channels : 0;
+    }
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply_staged<Tile>(operands, (last_pixel - first_pixel + K - 1) / K, sum);
+    write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
+}
+
+// dweight and dbias: the splits' sums, added in order. Four neighbours per thread.
+__device__ __forceinline__ void add(const float* __restrict__ parts, float* __restrict__ sums, int first, int count,
+                                    int splits) {
+    float sum[4] = {};
+#pragma unroll 8
+    for (int split = 0; split < splits; split++) {
+        float part[4];
+        load(part, parts + split * count + first);
+#pragma unroll
+        for (int e = 0; e < 4; e++) sum[e] += part[e];
+    }
+    store(sums + first, sum);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
+                                                                   const float* __restrict__ totals,
+                                                                   float* __restrict__ dweight, float* __restrict__ dbias,
+                                                                   int weights, int filters, int splits, int bias_splits) {
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (first < weights)
+        add(partials, dweight, first, weights, splits);
+    else if (first < weights + filters)
+        add(totals, dbias, first - weights, filters, bias_splits);
+}

@@ -1,0 +1,135 @@
+"""Activation checkpointing: what a step computes between two poolings is made again in its backward pass, in place of kept.
+
+Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016. Only what a pooling puts out, and what a
+later part of the network reads, lasts from the forward pass to the backward pass. The steps that are made again are those of
+the forward pass, of the same operands: random numbers are keyed by the step and the layer, and the counters advance at the end.
+So all bytes are those of the plan that keeps everything.
+
+Buffers that are not in use at the same time then share memory: each gets a place in one buffer, the largest first, at the first
+offset that is free throughout its use (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+"""
+
+import dataclasses
+import itertools
+
+POOLINGS = {"maxpool2d", "avgpool2d"}   # kinds of layers
+MADE_AGAIN = {"activation", "mask"}     # kinds of buffers
+IN_TURN = {"activation", "mask", "gradient", "derived", "workspace"}   # kinds of buffers that are written before they are read
+AGAIN = "recompute"   # the pass of plan.Step under which the time of the steps is reported that are made again
+ALIGNMENT = 256       # bytes, of every place
+
+
+def recomputed(plan):
+    """The plan of the same training step in the least memory: `shared` or, where that takes less, `checkpointed` too."""
+    return min(shared(plan), checkpointed(plan), key=lambda one: one.bytes)
+
+
+def checkpointed(plan):
+    """The plan that makes again what lies between two poolings, `shared`."""
+    segments = _segments(plan)
+    made = [_steps_to_repeat(plan, number, segments) for number in range(len(segments))]
+    scratch = {name: dataclasses.replace(plan.buffers[of], name=name, kind="workspace")
+               for repeated in made for step in repeated for of, name in _scratch(plan, step).items()}
+    steps, waiting = [], [(_written(repeated), repeated) for repeated in made if repeated]
+    for step in plan.steps:
+        for writes, repeated in waiting:
+            if step.pass_ == "backward" and writes & set(step.reads.values()):
+                steps += [_repeated(one, _scratch(plan, one)) for one in repeated]
+                waiting = [(others, of) for others, of in waiting if of is not repeated]
+        steps.append(step)
+    again = set().union(*(_written(repeated) for repeated in made))
+    return shared(dataclasses.replace(plan, steps=tuple(steps), buffers={**plan.buffers, **scratch}), again)
+
+
+def _segments(plan):
+    """The steps of the forward pass as lists, each but the last one up to a group of layers with a pooling, this included."""
+    pools = {layer.name for layer in plan.network.layers if layer.kind in POOLINGS}
+    pooled = {layers[0] for layers, _ in plan.kernels if pools & set(layers)}
+    forward, segments = [step for step in plan.steps if step.pass_ == "forward"], [[]]
+    for step, following in itertools.zip_longest(forward, forward[1:]):
+        segments[-1].append(step)
+        if step.layer in pooled and following and following.layer != step.layer:
+            segments.append([])
+    return segments
+
+
+def _steps_to_repeat(plan, number, segments):
+    """The steps of a segment that lead to what the backward pass reads of it and no other segment does; none of the last."""
+    segment, others = segments[number], itertools.chain(*segments[:number], *segments[number + 1:])
+    kept = {name for step in others for name in step.reads.values()}
+    wanted = {name for step in plan.steps if step.pass_ == "backward" for name in step.reads.values()}
+    repeated = []
+    for step in reversed(segment if number < len(segments) - 1 else []):
+        written = {name for name in step.writes.values() if plan.buffers[name].kind in MADE_AGAIN}
+        if written & wanted and not written & kept:
+            repeated.insert(0, step)
+            wanted |= set(step.reads.values())
+    return repeated
+
+
+def _written(steps):
+    return {name for step in steps for name in step.writes.values()}
+
+
+def _scratch(plan, step):
+    """Running statistics that a step updates -> scratch memory for a repetition, which must not update them again."""
+    return {name: f"{name}.{AGAIN}" for name in step.writes.values() if plan.buffers[name].kind == "state"}
+
+
+def _repeated(step, scratch):
+    """The step once more; scratch: see `_scratch`."""
+    launches = tuple(dataclasses.replace(launch, arguments=tuple(
+        scratch.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments))
+        for launch in step.launches)
+    writes = {role: scratch.get(name, name) for role, name in step.writes.items()}
+    return dataclasses.replace(step, writes=writes, launches=launches, pass_=AGAIN)
+
+
+# Places.
+
+def shared(plan, again=frozenset()):
+    """The plan whose buffers have places in a shared one; again: the names of those that its steps make twice."""
+    used, places, end = _uses(plan, again), {}, 0
+    for name in sorted(used, key=lambda name: -plan.buffers[name].bytes):
+        taken = sorted((places[other], places[other] + _aligned(plan.buffers[other].bytes))
+                       for other in places if _meet(used[name], used[other]))
+        places[name] = _first_gap(taken, _aligned(plan.buffers[name].bytes))
+        end = max(end, places[name] + _aligned(plan.buffers[name].bytes))
+    return plan.sharing(places, end)
+
+
+def _uses(plan, again):
+    """Buffer -> [(first, last)] numbers of steps between which it holds what is needed.
+
+    What is made again is not needed between the two passes. What only the launches of a step name is its scratch memory.
+    """
+    backward = next(number for number, step in enumerate(plan.steps) if step.pass_ not in ("load", "forward"))
+    found = {}
+    for number, step in enumerate(plan.steps):
+        named = {*step.reads.values(), *step.writes.values()}
+        keys = {(name, name in again and number >= backward) for name in named}
+        keys |= {(name, number) for launch in step.launches for name in launch.buffers - named}
+        for name, part in keys:
+            if plan.buffers[name].kind in IN_TURN:
+                parts = found.setdefault(name, {})
+                parts[part] = (parts.get(part, (number,))[0], number)
+    return {name: list(parts.values()) for name, parts in found.items()}
+
+
+def _meet(uses, others):
+    return any(first <= last_other and first_other <= last
+               for first, last in uses for first_other, last_other in others)
+
+
+def _first_gap(taken, size):
+    """The first offset with `size` free bytes; taken: [(start, end)] in order."""
+    offset = 0
+    for start, end in taken:
+        if start - offset >= size:
+            break
+        offset = max(offset, end)
+    return offset
+
+
+def _aligned(count):
+    return -(-count // ALIGNMENT) * ALIGNMENT

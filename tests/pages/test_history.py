@@ -12,7 +12,7 @@ import pytest
 import make_history
 import manifest_files
 import synthetic_results
-from ladder.pages import history
+from ladder.pages import history, index
 from ladder.sources import ROOT
 from ladder.store import lineage, manifests
 from page_text import text_of
@@ -190,3 +190,12 @@ def test_the_machines_are_named_where_there_are_several(results):
     rows = {row.version: row for row in history.rows(results)}
     assert "gpu-node" in rows[report.name].hosts and len(rows[report.name].hosts) == 1 + len(row.hosts)
     assert "gpu-node" in text_of(page_of(results))
+
+
+def test_accuracies_and_differences_have_no_more_digits_than_in_the_report(tmp_path):
+    synthetic_results.add(tmp_path, dataset="cifar10", network="resnet50", steps=5)
+    (row,) = history.context(history.rows(tmp_path), tmp_path, tmp_path / "history.html", make_history.defaults())["rows"]
+    assert row["accuracy"]["text"] == row["metrics"]["accuracy"][1] == "71\u202f%"
+    assert row["metrics"]["points against majority"][1] == "+62"
+    (line,) = index.context(tmp_path)["lines"]
+    assert line["last"]["text"] == line["best"]["text"] == "71\u202f%"

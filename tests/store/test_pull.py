@@ -1,5 +1,6 @@
 """Artifacts of another results folder are taken whole or not at all."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -163,6 +164,19 @@ def test_a_disk_without_room_is_one_line(there, here, monkeypatch):
     usage = shutil.disk_usage(there)
     monkeypatch.setattr(pull.shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UserError, match="but only 10 B are free; what is here stays"):
+        pull.pull(str(there), here, STAGES)
+
+
+def test_what_cannot_be_written_here_is_no_fault_of_the_other_folder(there, here, monkeypatch):
+    def full(source, target, follow_symlinks):
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))   # as copyfile names the file that it reads
+
+    monkeypatch.setattr(pull.shutil, "copyfile", full)
+    with pytest.raises(UserError, match=rf"from: .*here/results/data/{DATA} cannot be written: No space left on device; what"):
+        pull.pull(str(there), here, STAGES)
+    monkeypatch.undo()
+    (here / "train").write_text("in the way")
+    with pytest.raises(UserError, match=rf"from: .*/{TRAIN} cannot be written: Not a directory"):
         pull.pull(str(there), here, STAGES)
 
 

@@ -60,7 +60,7 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# The configuration for the commands that make the runs of a search by TPE.
+# The configuration for the scripts of a search by TPE.
 TRIALS = "logs/search.json"
 # Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
@@ -523,9 +523,23 @@ def trials_options(wildcards):
         sys.exit(
             f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
         )
+    write_configuration()
+    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
+
+
+def after_search(wildcards):
+    """What follows the copies of a search's page: by TPE the study is written too, and the best settings are printed."""
+    best = r"; sed '\%The other settings%,$ d' results/best.yaml"
+    if not SEARCHED.study:
+        return best
+    write_configuration()
+    return f"&& python3 workflow/scripts/write_study.py --config-file {TRIALS} {best}"
+
+
+def write_configuration():
+    """Write this command's configuration for the scripts of a search by TPE."""
     if not dry_run():
         stop_unless(places.write, pathlib.Path(TRIALS), json.dumps(config))
-    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
 
 
 @functools.cache

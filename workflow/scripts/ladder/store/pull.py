@@ -7,6 +7,7 @@ is here already stays.
 
 import contextlib
 import dataclasses
+import errno
 import pathlib
 import shlex
 import shutil
@@ -21,6 +22,7 @@ from ladder.progress import log, size
 from ladder.store import artifacts, disk, manifests
 
 ROOM = 0.02   # share of the disk that stays free
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EROFS   # of a disk that is written to
 
 
 @dataclasses.dataclass
@@ -97,6 +99,8 @@ def _take(folder, target, name, found):
     except manifests.Damaged as damage:
         found.left[name] = f"damaged there, {damage.fault}"
     except OSError as error:
+        if error.errno in FULL or pathlib.Path(error.filename or "").is_relative_to(target):
+            raise UserError(f"from: {target} cannot be written: {error.strerror}; what is here stays") from error
         found.left[name] = f"cannot be read there ({error.strerror})"
     else:
         found.taken.append(name)

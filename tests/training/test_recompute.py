@@ -39,7 +39,7 @@ def executor_of(variant):
     return executor
 
 
-@pytest.mark.parametrize("network", [POOLED, zoo.ODD, zoo.ZOO, zoo.SPARSE], ids=lambda network: network.name)
+@pytest.mark.parametrize("network", [POOLED, zoo.ODD, zoo.ZOO, zoo.SPARSE, zoo.ATTENTIVE], ids=lambda network: network.name)
 @pytest.mark.parametrize("variant", ["cpu", "cpu_sequential", "gpu_basic"])
 def test_the_weights_are_those_of_a_training_that_keeps_everything_to_the_bit(monkeypatch, network, variant):
     monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)   # also where that saves nothing

@@ -17,7 +17,7 @@ import browser  # noqa: E402
 
 # In docs/: (what Snakemake makes, page, height in CSS pixels); the picture has twice as many.
 PICTURES = {"report.png": ("report", "results/report.html", 640),
-            "network.png": ("results/network.html", "results/network.html", 860)}
+            "network.png": ("results/network.html", "results/network.html", 900)}
 WIDTH = 1280
 COLOURS = 128   # enough for text and lines, and a third of the bytes
 
@@ -37,7 +37,7 @@ def main():
 
 
 def photograph(page, picture, height):
-    """Write the first screen of a page as a PNG."""
+    """Write the beginning of a page as a PNG."""
     chromium = browser.Browser(browser.find())
     try:
         chromium.open(page, WIDTH, height)

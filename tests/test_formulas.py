@@ -81,6 +81,18 @@ def test_the_gradient_of_batch_normalisation_and_of_lrn(draw):
     np.testing.assert_allclose(dx, references.gradient(lambda: references.lrn(x, size, alpha, beta, k)[0], x, dy), atol=1e-7)
 
 
+def test_attention_and_its_gradient(draw):
+    x, dy = draw((1, 2, 3, 12)), draw((1, 2, 3, 4))
+    (q, k, v), passed = np.split(x.reshape(6, 12), 3, axis=1), dy.reshape(6, 4)
+    a = np.exp(q @ k.T / np.sqrt(4))
+    a /= a.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose((a @ v).reshape(dy.shape), references.attention(x)[0], atol=1e-12)
+    da = passed @ v.T
+    ds = a * (da - (a * da).sum(axis=1, keepdims=True))
+    dx = np.concatenate((ds @ k / np.sqrt(4), ds.T @ q / np.sqrt(4), a.T @ passed), axis=1).reshape(x.shape)
+    np.testing.assert_allclose(dx, references.gradient(lambda: references.attention(x)[0], x, dy), atol=1e-7)
+
+
 def test_the_sections_are_the_kinds_of_layers():
     from ladder.network.layers import KINDS
 

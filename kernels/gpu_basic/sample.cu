@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) sample_backward(const float* _
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     dmean[i] = dy[i] + factor * mean[i];
-    dlog_variance[i] = 0.5f * (dy[i] * noise[i] + factor * (expf(log_variance[i]) - 1.0f));
+    dlog_variance[i] = 0.5f * (dy[i] * noise[i] + factor * expm1f(log_variance[i]));
 }
 
 extern "C" __global__ void __launch_bounds__(256) divergence_partials(const float* __restrict__ mean,
@@ -47,8 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) divergence_partials(const floa
     int part = blockIdx.x * blockDim.x + threadIdx.x;
     if (part >= parts) return;
     float sum = 0.0f;
-    for (int i = part; i < count; i += parts)
-        sum += mean[i] * mean[i] + expf(log_variance[i]) - 1.0f - log_variance[i];
+    for (int i = part; i < count; i += parts) sum += mean[i] * mean[i] + (expm1f(log_variance[i]) - log_variance[i]);
     partials[part] = 0.5f * sum;
 }
 

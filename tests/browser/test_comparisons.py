@@ -19,6 +19,7 @@ from browser import (
     check_keys_scroll,
     check_self_contained,
     check_width,
+    on_paper,
     show,
 )
 from ladder.arithmetic import multipliers
@@ -149,6 +150,12 @@ def test_it_asks_for_nothing_but_itself_and_its_script_runs(chromium, page):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_never_scrolls_sideways(chromium, page, width):
     check_width(chromium, page, width)
+
+
+def test_no_table_is_wider_than_the_paper(chromium, page):
+    chromium.open(page)
+    with on_paper(chromium):
+        assert chromium.value("document.documentElement.scrollWidth") == browser.PAPER
 
 
 def test_landmarks_have_names_of_their_own_and_no_table_head_is_empty(chromium, page):

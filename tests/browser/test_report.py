@@ -4,7 +4,17 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_keys_scroll, check_self_contained, check_width, show
+from browser import (
+    FAINT_TEXTS,
+    SCROLLING,
+    SMALL_TARGETS,
+    UNCLEAR,
+    check_keys_scroll,
+    check_self_contained,
+    check_width,
+    on_paper,
+    show,
+)
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -142,8 +152,7 @@ def test_a_small_network_fits_one_screen(chromium, pages):
 
 def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chromium, pages):
     chromium.open(pages("resnet"), scheme="dark")
-    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    try:
+    with on_paper(chromium):
         of = "(name, property) => getComputedStyle(document.querySelector(name))[property]"
         assert chromium.value(f"({of})('body', 'backgroundColor')") == "rgb(255, 255, 255)"
         assert chromium.value(f"({of})('body', 'color')") == "rgb(30, 32, 36)"
@@ -152,13 +161,16 @@ def test_on_paper_a_dark_page_is_light_has_its_colours_and_every_part_open(chrom
         closed = "[...document.querySelectorAll('details:not([open]) table')]"
         assert chromium.value(f"{closed}.length") > 0 and chromium.value(f"{closed}.every(one => one.checkVisibility())")
         assert not chromium.value("[...document.querySelectorAll('.contents, .controls')].some(one => one.checkVisibility())")
-    finally:
-        chromium.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
+def test_no_table_is_wider_than_the_paper(chromium, page):
+    chromium.open(page)
+    with on_paper(chromium):
+        assert chromium.value("document.documentElement.scrollWidth") == browser.PAPER
 
 
 @pytest.mark.parametrize("name", ["digits", "resnet", *DRAWINGS])
 def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
     show(chromium, pages(name), 390)
-    wide = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
-    assert chromium.value(f"{wide}.map(one => [one.ariaLabel, one.scrollWidth])") == []
+    assert chromium.value(f"{SCROLLING}.map(one => [one.ariaLabel, one.scrollWidth])") == []
     assert chromium.value(SMALL_TARGETS) == []

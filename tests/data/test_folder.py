@@ -177,6 +177,25 @@ def test_a_npz_file_without_test_images_is_split(tmp_path):
     assert found == {image.tobytes() for image in images}
 
 
+@pytest.mark.parametrize("shape", [(1, 6), (6, 1), (6, 1, 3), (1, 6, 3), (6, 1, 1), (6, 4, 1)])
+def test_rows_of_a_npz_file_may_be_one_pixel_high_or_wide(tmp_path, shape):
+    images = np.random.default_rng(3).integers(0, 256, (4, *shape), dtype=np.uint8)
+    path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(4) % 2)
+    data, skipped = load(path, tmp_path, size=shape[:2])
+    height, width, channels = *shape[:2], shape[2] if len(shape) == 3 else 1
+    whole = np.broadcast_to(images.reshape(4, height, width, channels), (4, height, width, 3))
+    assert not skipped and sorted(map(bytes, (*data.train_images, *data.test_images))) == sorted(map(bytes, whole.copy()))
+
+
+def test_damaged_images_of_a_npz_file_are_one_line(tmp_path):
+    images = np.random.default_rng(3).integers(0, 256, (8, 40, 40, 3), dtype=np.uint8)
+    path = picture_folders.npz(tmp_path / "a.npz", images=images, labels=np.arange(8) % 2)
+    content = path.read_bytes()
+    path.write_bytes(content[:3000] + b"damage" + content[3006:])
+    with pytest.raises(UserError, match=r"folder: .*a.npz is damaged: images cannot be read \("):
+        load(path, tmp_path)
+
+
 def make(path, tmp_path, **changed):
     planned = {"dataset": "folder", "train_limit": "all", **params(path), **changed}
     spec = {"stage": "data", "params": planned, "sources": {}, "parents": {}}

@@ -1,15 +1,19 @@
 import io
 import os
 import pathlib
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 
 import picture_folders
+from ladder import sources
 from ladder.data import facts, listing
 from ladder.errors import UserError
 from ladder.store import cache
+from permissions import unprivileged
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +44,16 @@ def test_classes_are_the_folders_by_name_and_their_pictures_are_found_in_them(tm
     assert (1, "cat/kittens/0000.png") in found.files["train"]
 
 
+def test_names_begin_below_the_folder_however_it_is_called(tmp_path, monkeypatch):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 1, "dog": 1})
+    (folder / "cat/inner").mkdir()
+    (folder / "cat/0000.png").rename(folder / "cat/inner/0000.png")
+    names = [name for _, name in again(folder).files["train"]]
+    monkeypatch.chdir(folder)
+    assert [name for path in (".", "../pets/", "../pets/.") for _, name in again(path).files["train"]] == 3 * names
+    assert all((folder / name).is_file() for name in names)
+
+
 def test_train_and_test_are_parts_if_they_hold_the_folders_of_classes(tmp_path):
     folder = picture_folders.write(tmp_path, {"train/a": 4, "train/b": 3, "test/a": 1, "test/b": 2})
     found = again(folder)
@@ -67,6 +81,25 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
         "cat/empty.png": "the file is empty",
         "dog/pipe.png": "not a plain file", "dog/lost.png": "cannot be read: No such file or directory",
         "cat/large.png": "5.0 kB large; 5.0 kB at most"}
+
+
+def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
+    secret = next((folder / "cat").iterdir())
+    secret.chmod(0)
+    program = "import sys; from ladder.data import listing; found = listing.of(sys.argv[1]); print(found.skipped, found.digest)"
+    command = [*unprivileged(), sys.executable, "-c", program, str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)}
+    hidden = subprocess.run(command, env=environment, capture_output=True, text=True)
+    secret.chmod(0o600)
+    given = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert hidden.stdout.startswith(f"[('cat/{secret.name}', 'cannot be read: Permission denied')] "), hidden.stderr
+    assert given.stdout.startswith("[] ") and given.stdout.split()[-1] != hidden.stdout.split()[-1]
+
+
+def test_a_folder_beside_train_and_test_is_named(tmp_path):
+    found = again(picture_folders.write(tmp_path, {"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1, "val/a": 1}))
+    assert found.skipped == [("val/", "neither train/ nor test/")] and found.counts("train") == [2, 2]
 
 
 @pytest.mark.parametrize("counts, words", [
@@ -190,5 +223,16 @@ def test_a_npz_file_that_claims_too_much_or_is_damaged_is_one_line(tmp_path):
     with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
         archive.writestr("images.npy", b"no header")
     assert "is not a .npz file of arrays" in fault(tmp_path / "odd.npz")
+    packed = tmp_path / "packed.npz"
+    np.savez_compressed(packed, images=np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8), labels=np.arange(6) % 2)
+    with zipfile.ZipFile(packed) as archive:
+        begin = archive.getinfo("labels.npy").header_offset + 60
+    content = packed.read_bytes()
+    for name, bytes_ in (("broken.npz", content[:begin] + bytes(one ^ 0x5a for one in content[begin:begin + 20]) +
+                          content[begin + 20:]),
+                         ("secret.npz", content.replace(b"PK\3\4-\0\0", b"PK\3\4-\0\1").replace(
+                             b"PK\1\2-\3-\0\0", b"PK\1\2-\3-\0\1"))):   # with a password
+        (tmp_path / name).write_bytes(bytes_)
+        assert "is not a .npz file of arrays" in fault(tmp_path / name)
     (tmp_path / "cut.npz").write_bytes(whole[:-40])
     assert "is neither a folder nor a .npz file" in fault(tmp_path / "cut.npz")

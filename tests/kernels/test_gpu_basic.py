@@ -243,12 +243,13 @@ def test_l1_penalty_to_the_last_bit(shape):
 @pytest.mark.parametrize("shape, seed, at_step, stream", [
     ((1, 1, 1, 1), 0, 0, 0), ((2, 1, 1, 300), 7, 3, 5), ((3, 5, 7, 3), 2 ** 64 - 3, 2 ** 40 + 1, 11)], ids=str)
 def test_sample(shape, seed, at_step, stream):
-    mean, log_variance = normal(*shape), normal(*shape, seed=1)
+    mean, log_variance = normal(*shape), 3 * normal(*shape, seed=1)
     y, noise = poisoned(shape), poisoned(shape)
     step("sample_forward", {"mean": mean, "log_variance": log_variance, "counters": counters(at_step, 64, 1)},
          {"y": y, "noise": noise}, seed=seed, stream=stream)
-    drawn = references.normal(seed, 16 + stream, at_step, mean.size).reshape(shape)
-    np.testing.assert_allclose(noise, references.sample(mean, log_variance, drawn)[1], rtol=1e-6)
+    drawn = randomness.normal(seed, 16 + stream, at_step, 0, mean.size).reshape(shape)
+    added = references.sample(mean, log_variance, drawn)[1]
+    assert (np.abs(noise - added) <= gamma(6) * np.abs(added)).all()   # expf is within two units in the last place
     assert np.array_equal(y, mean + noise)
 
 
@@ -275,6 +276,32 @@ def test_the_gradient_of_a_sample_has_that_of_its_divergence(shape):
     assert divergences[2] == pytest.approx(references.divergences(mean, log_variance).mean(), rel=1e-5)
     kept[2] = divergences[2]
     assert np.array_equal(divergences, kept, equal_nan=True)
+
+
+@pytest.mark.parametrize("count, parts", [(1, 1024), (45, 7), (1024, 1024), (5003, 1000)])
+def test_a_divergence_is_added_up_in_parts(count, parts):
+    for mean, log_variance in ((integers(count), np.zeros(count, np.float32)), (normal(count), normal(count, seed=1))):
+        partials, padded = poisoned(parts), np.zeros((2, -(-count // parts) * parts))
+        run("sample.cu", "divergence_partials", mean, log_variance, partials, count, parts, count=parts)
+        padded[:, :count] = mean, log_variance
+        wanted = references.divergences(*padded.reshape(2, -1, parts).swapaxes(1, 2))
+        np.testing.assert_allclose(partials, wanted, rtol=0, atol=1e-5 * log_variance.any())
+
+
+def test_the_parts_of_a_divergence_are_added_in_double_precision():
+    divergences = poisoned(5, np.float64)
+    check(kernel("sample.cu", "divergence_total"), (1,), (1,),
+          (np.float32([2 ** 24, 1, 1, 1]), counters(7, 0, 2), divergences, np.int32(2), np.int32(4)))
+    assert divergences[2] == (2 ** 24 + 3) / 2 and np.isnan(divergences).sum() == 4
+
+
+def test_small_divergences_keep_their_digits():
+    """Near the prior, 1 taken from the exponential of a log-variance would leave few."""
+    mean, log_variance = np.zeros((1, 2, 2, 2), np.float32), np.float32(1e-3) * normal(1, 2, 2, 2)
+    dlog_variance = poisoned(mean.shape)
+    step("sample_backward", {"mean": mean, "log_variance": log_variance, "noise": mean, "dy": mean, "counters": counters(0)},
+         {"dmean": poisoned(mean.shape), "dlog_variance": dlog_variance, "divergences": poisoned(1, np.float64)}, factor=2.0)
+    np.testing.assert_allclose(dlog_variance, np.expm1(log_variance.astype(np.float64)), rtol=1e-6)
 
 
 # ---- pixel by pixel

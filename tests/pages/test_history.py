@@ -12,7 +12,7 @@ import pytest
 import make_history
 import manifest_files
 import synthetic_results
-from ladder.pages import history
+from ladder.pages import history, index
 from ladder.sources import ROOT
 from ladder.store import lineage, manifests
 from page_text import text_of
@@ -62,6 +62,14 @@ def test_the_page_has_numbers_settings_and_a_link_to_each_report(whole):
     assert "4 reports, made from 2026-03-01 to 2026-03-04" in text and "97.2 %" in text and "lenet_5, cpu" in text
     assert "faster &lt;start&gt;" in page and "learning_rate 0.01" in text and "seed 3" in text
     assert "None" not in text and all(" scope=" in tag for tag in re.findall(r"<th\b[^>]*>", page))
+
+
+def test_runs_can_be_sorted_by_the_divergence_of_latent_values_that_were_drawn(results):
+    drawn = synthetic_results.add(results, drawn=0.25, made="2026-03-05T10:00:00Z")
+    context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
+    values = [row["metrics"].get("KL divergence", (None,))[0] for row in context["rows"]]
+    assert values.count(drawn["train"].metrics["divergence"][-1]) == 1 and set(values) - {None} == {
+        drawn["train"].metrics["divergence"][-1]}
 
 
 def test_a_line_names_the_settings_in_which_it_departs_from_the_usual(whole):
@@ -182,3 +190,12 @@ def test_the_machines_are_named_where_there_are_several(results):
     rows = {row.version: row for row in history.rows(results)}
     assert "gpu-node" in rows[report.name].hosts and len(rows[report.name].hosts) == 1 + len(row.hosts)
     assert "gpu-node" in text_of(page_of(results))
+
+
+def test_accuracies_and_differences_have_no_more_digits_than_in_the_report(tmp_path):
+    synthetic_results.add(tmp_path, dataset="cifar10", network="resnet50", steps=5)
+    (row,) = history.context(history.rows(tmp_path), tmp_path, tmp_path / "history.html", make_history.defaults())["rows"]
+    assert row["accuracy"]["text"] == row["metrics"]["accuracy"][1] == "71\u202f%"
+    assert row["metrics"]["points against majority"][1] == "+62"
+    (line,) = index.context(tmp_path)["lines"]
+    assert line["last"]["text"] == line["best"]["text"] == "71\u202f%"

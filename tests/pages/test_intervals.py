@@ -80,3 +80,10 @@ def test_a_control_far_below_does_not_stretch_the_axis():
     own, floor = chart["rows"]
     assert own["right"] - own["left"] > 50 and not own["off"]
     assert floor["off"] and floor["at"] == 0
+
+
+def test_an_accuracy_has_the_digits_that_its_interval_carries_and_none_without_one():
+    told = {images: intervals.accuracy({"test_accuracy": 0.846, "accuracy_interval": intervals.wilson(0.846, images)})
+            for images in (360, 10_000)}
+    assert told == {360: "85\u202f%", 10_000: "84.6\u202f%"}
+    assert intervals.accuracy({"test_accuracy": 0.846}) == "84.6\u202f%" and intervals.accuracy({"test_accuracy": None}) == ""

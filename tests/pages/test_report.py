@@ -625,6 +625,13 @@ def test_weights_as_they_are_in_a_file_are_not_said_to_be_trained(tmp_path):
     assert "None" not in text and not re.search(r"\btrained encoder", text, re.I)
 
 
+def test_the_reconstruction_error_of_weights_as_they_are_in_a_file_is_told(tmp_path):
+    run = synthetic_run.make(tmp_path, start="theirs.bin", trained=False)
+    run["features"].metrics["reconstruction_loss"] = 0.04567
+    assert report.summary(run, "r0123456789e", PARAMS)["reconstruction_loss"] == {"training": None, "test": 0.04567}
+    assert "It rebuilds the 360 test images with a mean squared error of 0.04567." in text_of(page_of(run))
+
+
 def test_random_weights_are_their_own_control(tmp_path):
     text, numbers = text_and_numbers(tmp_path, trained=False, controls=("pixels",))
     assert "was not trained: its weights are random, drawn with seed 1." in text and "Untrained encoderthis run" in text

@@ -1,5 +1,6 @@
 """Artifacts of another results folder are taken whole or not at all."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -10,6 +11,7 @@ import pytest
 
 import manifest_files
 from ladder.errors import UserError
+from ladder.machine import processes
 from ladder.sources import ROOT
 from ladder.store import artifacts, manifests, pull
 
@@ -165,6 +167,19 @@ def test_a_disk_without_room_is_one_line(there, here, monkeypatch):
         pull.pull(str(there), here, STAGES)
 
 
+def test_what_cannot_be_written_here_is_no_fault_of_the_other_folder(there, here, monkeypatch):
+    def full(source, target, follow_symlinks):
+        raise OSError(errno.ENOSPC, "No space left on device", str(source))   # as copyfile names the file that it reads
+
+    monkeypatch.setattr(pull.shutil, "copyfile", full)
+    with pytest.raises(UserError, match=rf"from: .*here/results/data/{DATA} cannot be written: No space left on device; what"):
+        pull.pull(str(there), here, STAGES)
+    monkeypatch.undo()
+    (here / "train").write_text("in the way")
+    with pytest.raises(UserError, match=rf"from: .*/{TRAIN} cannot be written: Not a directory"):
+        pull.pull(str(there), here, STAGES)
+
+
 # By ssh.
 
 @pytest.fixture
@@ -186,7 +201,25 @@ def test_artifacts_of_another_machine_come_by_ssh(there, here, ssh, tmp_path, fo
     assert found.taken == [f"train/{TRAIN}", f"report/{REPORT}"] and found.here == [f"data/{DATA}"]
     assert content(here / "train" / TRAIN) == content(there / "train" / TRAIN)
     assert ssh.read_text().splitlines() == ["-- me@server"] * 2
-    assert not list(here.glob(".pull.*"))
+    assert not list(here.glob(".*"))
+
+
+def test_a_remote_program_may_say_much_before_it_writes(there, here, ssh, tmp_path):
+    program = tmp_path / "bin/ssh"
+    program.write_text(program.read_text().replace("cd ", "head -c 300000 /dev/zero | tr '\\0' x >&2; cd ", 1))
+    found = subprocess.run([sys.executable, str(ROOT / "workflow/scripts/pull.py"), "--results", str(here), "--from",
+                            "server:elsewhere"], capture_output=True, text=True, timeout=60)
+    assert found.stdout.startswith("3 artifacts taken from server:elsewhere"), found.stderr
+
+
+def test_a_pull_that_is_killed_leaves_a_folder_that_the_next_command_knows(there, here, ssh, tmp_path):
+    program = tmp_path / "bin/ssh"
+    program.write_text(program.read_text().replace("cd ", "kill -KILL $PPID; cd ", 1))
+    killed = subprocess.run([sys.executable, str(ROOT / "workflow/scripts/pull.py"), "--results", str(here), "--from",
+                             "server:elsewhere"], capture_output=True)
+    assert killed.returncode == -9
+    left, = here.glob(".*")
+    assert left.match("results/.*.tmp") and left.is_dir() and processes.is_left(left)   # as common.smk looks for them
 
 
 @pytest.mark.parametrize("damage", [cut, change, point_outside, be_another], ids=lambda damage: damage.__name__)

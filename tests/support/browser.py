@@ -1,6 +1,7 @@
 """A headless Chromium, controlled with its DevTools protocol over a pipe, without a driver program or a package."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
          "--remote-debugging-pipe")
+PAPER = 688   # CSS pixels of 182 mm
 PATIENCE = 60   # timeout of an answer in seconds; a browser starts slowly on a busy machine
 
 # The visible texts whose contrast with their background (WCAG 2) is below 4.5.
@@ -52,6 +54,9 @@ TOO_WIDE = """
   .filter(element => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".wide, .skip"))
   .map(element => element.outerHTML.slice(0, 120))
 """
+
+# Boxes of tables that are wider inside.
+SCROLLING = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
 
 # What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
 SMALL_TARGETS = """
@@ -187,10 +192,20 @@ def check_width(chromium, page, width):
     assert chromium.value(TOO_WIDE) == []
 
 
+@contextlib.contextmanager
+def on_paper(chromium):
+    """The open page as it is printed on A4, with the width between its margins, by a browser in the dark."""
+    chromium.call("Emulation.setDeviceMetricsOverride", width=PAPER, height=1000, deviceScaleFactor=1, mobile=False)
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        yield
+    finally:
+        chromium.call("Emulation.setEmulatedMedia", media="", features=[])
+
+
 def check_keys_scroll(chromium):
     """Some boxes of the open page are wider inside than they are, and the arrow keys scroll each of them."""
-    boxes = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
-    chromium.value(f"globalThis.scrolling = {boxes}; undefined")
+    chromium.value(f"globalThis.scrolling = {SCROLLING}; undefined")
     count = chromium.value("scrolling.length")
     assert count, "no table scrolls"
     for number in range(count):

@@ -19,6 +19,7 @@ from PIL import Image
 
 import snakemake_server
 from ladder.sources import ROOT
+from ladder.store import artifacts
 
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
@@ -235,6 +236,12 @@ def test_weights_of_a_file_are_used_as_they_are_beside_a_random_control(done, tm
     assert list(summary) == SUMMARY and summary["training"] == "none" and "train" not in summary["versions"]
     assert summary["start"] == {"file": "theirs.bin", "sha256": hashlib.sha256(given.read_bytes()).hexdigest()[:12]}
     assert summary["test_accuracy"] == trained["test_accuracy"], "the same weights as after the training"
+    error = trained["reconstruction_loss"]["test"]
+    assert error > 0 and summary["reconstruction_loss"] == {"training": None, "test": error}
+    said = f"images with a mean squared error of {error:.4g}."
+    assert said in (project / "results/report.html").read_text()
+    random = artifacts.Artifact(project / "results/features" / summary["versions"]["features_random"])
+    assert "reconstruction_loss" not in random.metrics
     assert summary["versions"]["features_random"] == trained["versions"]["features_random"]
     features = [np.load(project / "results/features" / of["versions"][role] / "test.npy")
                 for of, role in ((summary, "features"), (trained, "features"), (trained, "features_random"))]

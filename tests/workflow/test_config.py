@@ -192,6 +192,7 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("folder", "", "folder is empty, but must be none, or the path of a folder or of a .npz file"),
     ("image_size", [32], "image_size is [32], but must be a list of 2, each a whole number at least 4 and at most 512"),
     ("image_size", [2, 32], "image_size is 2, but must be"), ("image_channels", 4, "image_channels is 4, but must be 3 or 1"),
+    ("image_channels", True, "image_channels is True, but must be 3 or 1"),
     ("test_share", 0, "test_share is 0, but must be a number above 0 and below 1"), ("test_share", 1, "test_share is 1"),
     ("multiplier", "am33", "multiplier: there is no multiplier 'am33'; it must be exact, acc16, am32, am16, mit32, mit16, "
      "fp16 or the file of a table; did you mean am32?"),
@@ -341,16 +342,17 @@ def test_options_of_the_features_apply_one_after_another(raw):
 
 
 @pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
-@pytest.mark.parametrize("training", ["patches", "patches_then_gradient"])
-def test_what_is_trained_only_is_not_fitted_to_patches(raw, key, training):
-    with pytest.raises(UserError, match=f"^config: training is {training}, but {key} adds layers that are not fitted to "
-                                        f"patches; set training to gradient, or {key} to false$"):
-        config.load(raw | {key: True, "training": training})
-
-
-def test_residual_blocks_and_attention_are_of_the_autoencoder_alone(raw):
-    config.load(raw | {"autoencoder_residual": True, "autoencoder_attention": True, "network": "patch_net",
-                       "training": "patches"})
+@pytest.mark.parametrize("keys, words", [
+    ({"network": "lenet_5"}, "but network is lenet_5; set network to autoencoder or autoencoder_classifier, or {key} to false"),
+    ({"network": "wta_autoencoder"}, "but network is wta_autoencoder; set network to"),
+    ({"training": "patches"}, "but training is patches, and its layers cannot be fitted to patches; set training to gradient, "
+                              "or {key} to false"),
+    ({"training": "patches_then_gradient"}, "but training is patches_then_gradient, and"),
+], ids=str)
+def test_residual_blocks_and_attention_need_an_autoencoder_that_is_trained(raw, key, keys, words):
+    with pytest.raises(UserError, match=f"^config: {key} is true, {words.format(key=key)}"):
+        config.load(raw | {key: True} | keys)
+    config.load(raw | {key: True, "network": "autoencoder_classifier"})
 
 
 def test_figures_without_matplotlib_are_refused_before_anything_runs(raw, monkeypatch):

@@ -52,8 +52,10 @@ def test_a_space_smaller_than_the_budget_is_drawn_whole(loaded):
 
 
 def test_a_space_of_integers_is_drawn_whole_also_where_its_limits_are_no_integers(loaded):
-    found = overrides(loaded, keys={"svm_C": {"min": 1.5, "max": 3.5, "integer": True}}, budget=50)
+    found = overrides(loaded, keys={"svm_C": {"min": 0.5, "max": 3.5, "integer": True}}, budget=50)
     assert {one["svm_C"] for one in found} == {1, 2, 3}
+    searched = loaded(search={"strategy": "tpe", "keys": {"svm_C": {"min": 0.5, "max": 3.5, "scale": "log", "integer": True}}})
+    assert search.plan(searched).entries[0].overrides["svm_C"] in (1, 2, 3)
 
 
 def test_a_grid_is_every_combination_with_the_given_points_of_a_range(loaded):
@@ -98,6 +100,7 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
     ({"keys": {"seed": {"min": 1, "max": 2, "scal": "log"}}}, "has no 'scal'; did you mean scale?"),
     ({"keys": {"learning_rate": {"min": 0.1, "max": 0.01}}}, "goes from 0.1 to 0.01"),
     ({"keys": {"weight_decay": {"min": 0, "max": 1, "scale": "log"}}}, "above 0 on a logarithmic scale"),
+    ({"keys": {"svm_C": {"min": 0.2, "max": 0.8, "integer": True}}}, "search.keys.svm_C goes from 1 to 0; the first must be"),
     ({"keys": {"optimizer": {"min": 1, "max": 2}}}, "optimizer is 1, but must be"),
     ({"keys": {"batch_size": {"min": 0, "max": 64}}}, "batch_size is 0, but must be"),
     ({"budgt": 3}, "search has no 'budgt'; did you mean budget?"), ({"budget": 0}, "search.budget is 0, but must be"),

@@ -4,6 +4,7 @@ The computations are tested elsewhere; these tests cover when stages run, with w
 """
 
 import ast
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -13,6 +14,7 @@ import random
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -530,6 +532,9 @@ def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(pr
     kept += [project.folder / form.format(f"{platform.node()}.{os.getpid()}") for form in forms]
     for path in (*gone, *kept):
         path.touch()
+    for pulled, machine in ((gone, platform.node()), (kept, "elsewhere")):   # folders
+        pulled.append(project.folder / f"results/.pull.{machine}.{ended.pid}.tmp")
+        (pulled[-1] / "train").mkdir(parents=True)
     assert project.snakemake("-n") and project.status == 0
     assert [path.exists() for path in gone] == [False] * len(gone)
     assert [path.exists() for path in kept] == [True] * len(kept)
@@ -962,12 +967,22 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
     assert project.status == 0, output
     assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])
     assert [f"search: run {number} of 2" in output for number in (1, 2, 3)] == [True, True, False]
-    assert (project.folder / "results/search.db").exists() and not notice(project.folder / "results/search.html")
+    assert draws(project) == 2 and not notice(project.folder / "results/search.html")
     assert "Nothing to be done" in project.snakemake(*SEARCH, space(2))
     output = project.snakemake(*SEARCH, space(3), "-R", "fit_svm")
     assert project.status == 1 and "search: 2 of its runs are made; make the others without -f, -F and -R" in output
     project.snakemake(*SEARCH, space(3))
     assert project.ran() == ["report", "search", "svm"], "a larger budget keeps the runs that are there"
+    assert draws(project) == 3
+    output = project.snakemake(*SEARCH, space(2))
+    assert project.status == 0 and project.ran() == [] and "svm_C" in output, "all of it was there"
+    assert draws(project) == 2, "the study goes with the page"
+
+
+def draws(project):
+    """The number of draws in the study beside the page of the search."""
+    with contextlib.closing(sqlite3.connect(project.folder / "results/search.db")) as database:
+        return database.execute("select count(*) from trials").fetchone()[0]
 
 
 def test_a_wrong_search_is_one_line(project):

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -59,7 +60,7 @@ FIXED = {
         "results/best.yaml",
     ],
 }
-# The configuration for the commands that make the runs of a search by TPE.
+# The configuration for the scripts of a search by TPE.
 TRIALS = "logs/search.json"
 # Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
 PAGES = ("report", "network", "compare", "multipliers", "search")
@@ -160,11 +161,11 @@ def stop_unless(check, *arguments):
 
 
 def remove_leftovers():
-    """Remove the files of commands that were killed. What is left in an artifact goes when the stage makes it."""
+    """Remove the files and folders of commands that were killed. What is left in an artifact goes when the stage makes it."""
     for pattern in ("logs/.*", "logs/*/.*.tmp", "results/.*.tmp"):
         for path in filter(processes.is_left, pathlib.Path().glob(pattern)):
             with contextlib.suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
@@ -522,9 +523,23 @@ def trials_options(wildcards):
         sys.exit(
             f"search: {len(SEARCHED.entries) - 1} of its runs are made; make the others without -f, -F and -R"
         )
+    write_configuration()
+    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
+
+
+def after_search(wildcards):
+    """What follows the copies of a search's page: by TPE the study is written too, and the best settings are printed."""
+    best = r"; sed '\%The other settings%,$ d' results/best.yaml"
+    if not SEARCHED.study:
+        return best
+    write_configuration()
+    return f"&& python3 workflow/scripts/write_study.py --config-file {TRIALS} {best}"
+
+
+def write_configuration():
+    """Write this command's configuration for the scripts of a search by TPE."""
     if not dry_run():
         stop_unless(places.write, pathlib.Path(TRIALS), json.dumps(config))
-    return [option for option in sys.argv[1:] if option not in FIXED["search"]]
 
 
 @functools.cache

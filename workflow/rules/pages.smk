@@ -100,7 +100,7 @@ else:
             "logs/publish_search.log",
         params:
             folder=CHAIN["search"].folder,
-            then=r"; sed '\%The other settings%,$ d' results/best.yaml",
+            then=after_search,
 
 
 use rule publish as publish_network with:

@@ -8,7 +8,8 @@ features_fit_rows and seed.
 inputs: normalized, and for a network weights: an artifact with weights.
 options: data_residency, multiplier: a name or the file of a table.
 Writes train.npy and test.npy, float32 (N, dimensions), and features.safetensors: the fitted arrays of features.Recipe; with
-features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes.
+features_flip apart also their odd part, train_odd.npy and test_odd.npy of the same shapes. Of an autoencoder whose weights are
+those of a file, the metric reconstruction_loss is the mean squared error of the test images, which no training has measured.
 """
 
 import contextlib
@@ -18,10 +19,13 @@ import time
 import numpy as np
 
 from ladder import progress
-from ladder.arithmetic import arrays
+from ladder.arithmetic import arrays, multipliers
 from ladder.data.normalization import Statistics
 from ladder.features import features
+from ladder.network import networks, weights
 from ladder.progress import log
+from ladder.training import plan
+from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
@@ -52,7 +56,8 @@ def make(work, inputs, params, options):
     work.write_tensors(features.FILE, recipe.tensors())
     work.metrics = {"dimensions": dimensions, **({"odd_dimensions": odd} if odd else {}),
                     "images_per_second": count / seconds, **library.facts(),
-                    **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share})}
+                    **({} if share is None else {"dimensions_before_pca": values, "variance_kept": share}),
+                    **reconstruction_loss(inputs, params, test, work.threads, options)}
 
 
 def fit(encoder, images, params, library):
@@ -77,6 +82,20 @@ def network_encoder(inputs, params, threads, options):
 
 def pixel_encoder(inputs, params, threads, options):
     return features.Pixels(Statistics.load(inputs["normalized"])), inputs["normalized"].array("train.npy").shape[1:]
+
+
+def reconstruction_loss(inputs, params, images, threads, options):
+    """{"reconstruction_loss": number} of an autoencoder whose weights are those of a file, {} of all else."""
+    of_weights = inputs["weights"].manifest["spec"] if "weights" in inputs else {"stage": "", "params": {}}
+    if of_weights["stage"] != "initial" or "file_sha256" not in of_weights["params"]:
+        return {}
+    network = networks.from_params(params)
+    if network.classifies or not network.trains:
+        return {}
+    settings = plan.Settings(network=network, variant=params["variant"], batch_size=1,
+                             multipliers=multipliers.from_params(params, options["multiplier"]))
+    measured = HeldOut(settings, images, Statistics.load(inputs["normalized"]), threads, options["data_residency"])
+    return {"reconstruction_loss": measured.measure(weights.of_artifact(inputs["weights"], network))[0]}
 
 
 ENCODERS = {"network": network_encoder, "pixels": pixel_encoder}

@@ -23,7 +23,7 @@ def make(work, inputs, params):
     test, _ = with_odd_part(even_test, inputs["features"], "test")
     library = arrays.library(params["array_library"], work.threads)
     log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
-             size(2 * len(train) ** 2 + 2 * train.nbytes))
+             size(ridge.needed_bytes(len(train), work.threads) + 2 * train.nbytes))
     model = ridge.fit(train, labels, params["seed"], library, odd_columns)
     predictions = ridge.predict(model, test, library)
     with work.file("model.safetensors") as path:

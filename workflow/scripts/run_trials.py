@@ -17,7 +17,7 @@ from ladder.errors import UserError
 from ladder.workflow import config as configuration
 from ladder.workflow import search
 
-PAGE, STUDY = "results/search.html", pathlib.Path("results/search.db")
+PAGE = "results/search.html"
 
 
 def main():
@@ -29,7 +29,6 @@ def main():
         while (plan := search.plan(configuration.load(raw))).next:
             print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
             snakemake(plan.next.manifest, arguments.options)
-        plan.study.write(STUDY)
     except UserError as error:
         sys.exit(str(error))
     snakemake(PAGE, arguments.options)

@@ -63,9 +63,8 @@ def _check_classes(found, labels, part):
 def _part(found, part, files, shape, limit, scratch, threads):
     """(images, labels, skipped pictures) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,)."""
     most = len(files) if limit == "all" else limit
-    labels, skipped = [], []
+    labels, skipped, read = [], [], _reader(found, part, shape)
     with contextlib.ExitStack() as stack:
-        read = stack.enter_context(_reader(found, part, shape))
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
         progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
         file = tempfile.TemporaryFile(dir=scratch)   # lives as long as its map
@@ -85,15 +84,23 @@ def _part(found, part, files, shape, limit, scratch, threads):
     return images, np.array(labels, np.uint8), skipped
 
 
-@contextlib.contextmanager
 def _reader(found, part, shape):
     """A function: the name of a picture -> its image, uint8 of this shape, or why it cannot be read, in words."""
     if isinstance(found, listing.Folder):
-        yield lambda name: _fitted(lambda: pictures.read(found.path / name)[0], shape)
-        return
-    with zipfile.ZipFile(found.path) as archive, archive.open(f"{found.array(part)}.npy") as file:
-        images = np.lib.format.read_array(file, allow_pickle=False)
-    yield lambda row: _fitted(lambda: Image.fromarray(images[int(row)].squeeze()).convert("RGB"), shape)
+        return lambda name: _fitted(lambda: pictures.read(found.path / name)[0], shape)
+    images = _array(found.path, found.array(part))
+    if images.shape[3:] == (1,):
+        images = images[..., 0]
+    return lambda row: _fitted(lambda: Image.fromarray(images[int(row)]).convert("RGB"), shape)
+
+
+def _array(path, name):
+    """An array of a .npz file; raises UserError where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except Exception as error:   # zipfile, zlib and NumPy raise types of their own
+        raise UserError(f"folder: {shown(path)} is damaged: {name} cannot be read ({error})") from error
 
 
 def _fitted(read, shape):

@@ -5,6 +5,7 @@ needs their numbers and the digest, which is kept as long as names, sizes and ti
 library; NumPy only for .npz files.
 """
 
+import errno
 import functools
 import hashlib
 import os
@@ -79,6 +80,7 @@ class Folder:
                                 for file in self._pictures(label, f"{part}/{name}" if self.has_test else name)]
         used = {f"{part}/{name}" if self.has_test else name for part in self.files for name in self.classes}
         self.skipped += [(name, "not in the folder of a class") for name in self._outside(used)]
+        self.skipped += [(f"{name}/", "neither train/ nor test/") for name in folders if self.has_test and name not in PARTS]
 
     def counts(self, part):
         """Number of pictures of each class."""
@@ -105,9 +107,9 @@ class Folder:
 
     def _pictures(self, label, folder):
         """(label, name) of the pictures of a class; notes their sizes and times, and what is skipped."""
-        found = []
+        found, begin = [], len(str(self.path / folder))
         for path in walk(self.path / folder):
-            name = os.path.relpath(path, self.path)
+            name = folder + path[begin:]   # relpath takes longer than all the rest
             if reason := self._fault(path, name):
                 self.skipped.append((name, reason))
             else:
@@ -127,6 +129,8 @@ class Folder:
             return f"cannot be read: {error.strerror}"
         if not stat.S_ISREG(found.st_mode):   # a pipe would block forever
             return "not a plain file"
+        if not os.access(path, os.R_OK):
+            return f"cannot be read: {os.strerror(errno.EACCES)}"
         if not 0 < found.st_size <= MOST_BYTES:
             return f"{size(found.st_size)} large; {size(MOST_BYTES)} at most" if found.st_size else "the file is empty"
         self._stats.append((name, found.st_size, found.st_mtime_ns))
@@ -156,7 +160,7 @@ class Npz:
                 self.has_test = {"test_images.npy", "test_labels.npy"} <= self._names
                 labels = [self._labels(part) for part in (PARTS if self.has_test else PARTS[:1])]
                 self.classes, numbered = self._classes(labels)
-        except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+        except Exception as error:   # of damage, passwords and kinds of compression, many types
             raise UserError(f"config: folder: {shown(path)} is not a .npz file of arrays: {error}") from error
         del self._archive
         _check_classes(self.classes, path)

@@ -548,10 +548,10 @@ def _spread(mean, log_variance, y, noise):
 
 @compiled
 def sample_backward(mean, log_variance, noise, dy, counters, dmean, dlog_variance, divergences, factor):
-    total, one, factor = 0.0, mean.dtype.type(1), mean.dtype.type(factor)
+    total, factor = 0.0, mean.dtype.type(factor)
     for at in np.ndindex(mean.shape):
-        excess = np.exp(log_variance[at]) - one
-        total += 0.5 * (np.float64(mean[at]) * mean[at] + excess - log_variance[at])
+        excess = np.expm1(log_variance[at])
+        total += 0.5 * (np.float64(mean[at]) * mean[at] + (excess - log_variance[at]))
         dmean[at] = dy[at] + factor * mean[at]
         dlog_variance[at] = (dy[at] * noise[at] + factor * excess) / 2
     divergences[counters[2]] = total / len(mean)

@@ -163,7 +163,8 @@ def _still(title, x, y, series, drawn, names=(), square=False):
     labelled = [one for one in series if drawn == "lines" and one["series"] != "rest" and one["x"]]
     width, height = (SQUARE, SQUARE) if square else (WIDTH, HEIGHT)
     left = 0 if square else 14 + CHARACTER * max(len(text) for _, text in y.ticks)
-    right = width - (12 + CHARACTER * max((len(one["label"]) for one in labelled), default=0) if labelled else 6)
+    last = max((len(text) for _, text in x.ticks[-1:]), default=0)   # half of it lies right of its tick
+    right = width - (12 + CHARACTER * max(len(one["label"]) for one in labelled) if labelled else max(6, CHARACTER * last / 2))
     top, bottom = (0, height) if square else (TOP, height - BOTTOM)
 
     def at_x(value):

@@ -129,28 +129,29 @@ def _shown(row, usual, up):
     if row.fault:
         return {**shown, **{key: str(row.settings.get(key, "")) for key in COLUMNS}}
     of = row.summary
-    accuracy, seconds = of.get("test_accuracy"), sum(of["seconds"].values())
+    seconds = sum(of["seconds"].values())
     overrides = {key: row.settings[key] for key in shown["own"] if key not in UNSAID}
     return {**shown, "metrics": _metrics(of), "unsaid": sorted(shown["own"].keys() & UNSAID),
             "overrides": json.dumps(overrides, ensure_ascii=False), **{key: of[key] for key in COLUMNS},
-            "accuracy": {"value": accuracy, "text": "" if accuracy is None else templates.percent(accuracy),
-                         "note": ", ".join(_notes(of))},
+            "accuracy": {"value": of.get("test_accuracy"), "text": intervals.accuracy(of), "note": ", ".join(_notes(of))},
             "loss": _loss(_last(of["loss"])), "seconds": {"value": seconds, "text": templates.duration(seconds), "note": ""}}
 
 
 def _metrics(of):
     """Name -> (value, text) of every number by which runs can be sorted; of: a summary."""
-    shares = {"accuracy": of.get("test_accuracy"), "training accuracy": _last(of.get("accuracy")),
-              **{role.replace("_", ", "): value for role, value in (of.get("evaluations") or {}).items()}}
-    differences = {f"points against {control['control'].replace('_', ', ')}": control["difference"]
-                   for control in of.get("controls") or []}
+    evaluations, controls = of.get("evaluations") or {}, of.get("controls") or []
+    shares = {"training accuracy": _last(of.get("accuracy")),
+              **{role.replace("_", ", "): value for role, value in evaluations.items()}}
+    against = {f"points against {control['control'].replace('_', ', ')}": control for control in controls}
     others = {"training loss": (_last(of.get("loss")), "{:.4g}".format), "test loss": (of.get("test_loss"), "{:.4g}".format),
               "KL divergence": (_last(of.get("divergence")), "{:.4g}".format),
               "images/s": (of.get("images_per_second"), templates.rate),
               "time": (sum(of["seconds"].values()), templates.duration),
               "peak memory": (max(of.get("peak_memory_bytes", {}).values(), default=None), templates.size)}
-    found = {name: (value, templates.percent(value)) for name, value in shares.items() if value is not None}
-    found |= {name: (value, intervals.points(value, 1)) for name, value in differences.items()}
+    found = {"accuracy": (of["test_accuracy"], intervals.accuracy(of))} if of.get("test_accuracy") is not None else {}
+    found |= {name: (value, templates.percent(value)) for name, value in shares.items() if value is not None}
+    found |= {name: (control["difference"], intervals.points(control["difference"], intervals.decimals(
+        control["difference_interval"]))) for name, control in against.items()}
     return found | {name: (value, text(value)) for name, (value, text) in others.items()
                     if isinstance(value, (int, float)) and math.isfinite(value)}
 

@@ -71,13 +71,12 @@ def _made(path):
 
 
 def _row(run):
-    of = run["summary"]
-    accuracy, interval = of.get("test_accuracy"), of.get("accuracy_interval")
+    of, interval = run["summary"], run["summary"].get("accuracy_interval")
     digits = intervals.decimals(interval) if interval else 1
     return {"version": run["version"], "made": run["made"], "link": f"report/{run['version']}/report.html",
             "name": of.get("name"), "tags": of.get("tags") or [], "verdict": of.get("verdict"),
             "what": f"{templates.network_title(of['network'])} on {templates.dataset_title(of['dataset'])}",
-            "accuracy": "" if accuracy is None else templates.percent(accuracy, digits),
+            "accuracy": intervals.accuracy(of),
             "interval": f"{100 * interval[0]:.{digits}f} to {100 * interval[1]:.{digits}f}" if interval else "",
             "holdout": bool(of.get("holdout"))}
 
@@ -103,6 +102,7 @@ def _sparkline(dataset, some):
     rows = [[dataset, run["version"], run["made"], value] for run, value in zip(shown, values, strict=True)]
     return {"dataset": dataset, "count": len(some), "rows": rows,
             "path": "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points),
-            "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1), "text": templates.percent(values[-1])},
-            "best": {"text": templates.percent(best["summary"]["test_accuracy"]), "link": _row(best)["link"],
+            "last": {"x": round(points[-1][0], 1), "y": round(points[-1][1], 1),
+                     "text": intervals.accuracy(shown[-1]["summary"])},
+            "best": {"text": intervals.accuracy(best["summary"]), "link": _row(best)["link"],
                      "made": best["made"]}}

@@ -91,6 +91,12 @@ def share(accuracy, n):
             "interval_text": f"{low} to {high}"}
 
 
+def accuracy(summary):
+    """A report's accuracy with the digits that its interval carries, as in the report; '' without one."""
+    value, interval = summary.get("test_accuracy"), summary.get("accuracy_interval")
+    return "" if value is None else templates.percent(value, decimals(interval) if interval else 1)
+
+
 def told(difference):
     """A Difference in words: {"points": '+1.2', "interval_text": '−0.3 to +2.7', "luck", "luck_text", "formula"}."""
     digits = decimals(difference.interval)

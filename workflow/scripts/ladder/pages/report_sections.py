@@ -325,10 +325,12 @@ def loss_change(inputs):
 def reconstruction_loss(inputs):
     """Mean squared error of the reconstructions, of normalised values: {"training": in the last epoch, "test": afterwards}.
 
-    None if the training reconstructed nothing.
+    `training` is None for weights of a file that were not trained. None if nothing was reconstructed.
     """
-    tested = inputs["train"].metrics.get("reconstruction_loss") if "train" in inputs else None
-    return None if tested is None else {"training": inputs["train"].metrics["loss"][-1], "test": tested}
+    measured = next((inputs[role].metrics for role in ("train", "features") if role in inputs), {})
+    if "reconstruction_loss" not in measured:
+        return None
+    return {"training": measured["loss"][-1] if "train" in inputs else None, "test": measured["reconstruction_loss"]}
 
 
 def reference(inputs):

@@ -5,7 +5,9 @@ manifest is written last, as by a stage: whatever is interrupted or changed mean
 is here already stays.
 """
 
+import contextlib
 import dataclasses
+import errno
 import pathlib
 import shlex
 import shutil
@@ -15,10 +17,12 @@ import tempfile
 
 from ladder.errors import UserError
 from ladder.files import shown
+from ladder.machine import processes
 from ladder.progress import log, size
 from ladder.store import artifacts, disk, manifests
 
 ROOM = 0.02   # share of the disk that stays free
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EROFS   # of a disk that is written to
 
 
 @dataclasses.dataclass
@@ -37,8 +41,8 @@ def pull(source, results, stages):
     """
     results = pathlib.Path(results)
     if is_remote(source):
-        with tempfile.TemporaryDirectory(dir=_made(results), prefix=".pull.") as staging:
-            return _taken(_fetched(source, results, stages, pathlib.Path(staging)), results, stages)
+        with _staging(results) as staging:
+            return _taken(_fetched(source, results, stages, staging), results, stages)
     folder = pathlib.Path(source).expanduser()
     if not folder.is_dir():
         raise UserError(f"from: there is no folder {shown(folder)} (seen from {shown(pathlib.Path.cwd())}); name a results "
@@ -50,6 +54,16 @@ def is_remote(source):
     """Whether `source` is HOST:FOLDER."""
     host, colon, _ = source.partition(":")
     return bool(colon) and "/" not in host
+
+
+@contextlib.contextmanager
+def _staging(results):
+    """A folder in `results`, removed at the end; by its name the next command removes that of a process that was killed."""
+    folder = _made(results / f".pull.{processes.owner()}.tmp")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _made(folder):
@@ -85,6 +99,8 @@ def _take(folder, target, name, found):
     except manifests.Damaged as damage:
         found.left[name] = f"damaged there, {damage.fault}"
     except OSError as error:
+        if error.errno in FULL or pathlib.Path(error.filename or "").is_relative_to(target):
+            raise UserError(f"from: {target} cannot be written: {error.strerror}; what is here stays") from error
         found.left[name] = f"cannot be read there ({error.strerror})"
     else:
         found.taken.append(name)
@@ -139,14 +155,16 @@ def _quoted(folder):
 
 def _untar(host, command, staging):
     """Unpack below `staging` what a command on another machine writes as tar; nothing of it leaves that folder."""
-    process = subprocess.Popen(["ssh", "--", host, command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    fault = ""
-    try:
-        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-            archive.extractall(staging, filter="data")
-    except (tarfile.TarError, OSError) as error:
-        fault = str(error)
-    process.stdout.close()
-    said = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-    if process.wait() or fault:
+    with tempfile.TemporaryFile() as errors:   # a pipe that nobody reads meanwhile would stop a program that says much
+        process, fault = subprocess.Popen(["ssh", "--", host, command], stdout=subprocess.PIPE, stderr=errors), ""
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                archive.extractall(staging, filter="data")
+        except (tarfile.TarError, OSError) as error:
+            fault = str(error)
+        process.stdout.close()
+        status = process.wait()
+        errors.seek(0)
+        said = errors.read().decode("utf-8", "replace").strip().splitlines()
+    if status or fault:
         raise UserError(f"from: {host}: {said[-1] if said else fault or 'ssh failed'}")

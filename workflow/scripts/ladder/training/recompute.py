@@ -12,6 +12,8 @@ offset that is free throughout its use (Pisarchyk and Lee, "Efficient Memory Man
 import dataclasses
 import itertools
 
+import numpy as np
+
 POOLINGS = {"maxpool2d", "avgpool2d"}   # kinds of layers
 MADE_AGAIN = {"activation", "mask"}     # kinds of buffers
 IN_TURN = {"activation", "mask", "gradient", "derived", "workspace"}   # kinds of buffers that are written before they are read
@@ -21,7 +23,8 @@ ALIGNMENT = 256       # bytes, of every place
 
 def recomputed(plan):
     """The plan of the same training step in the least memory: `shared` or, where that takes less, `checkpointed` too."""
-    return min(shared(plan), checkpointed(plan), key=lambda one: one.bytes)
+    made = checkpointed(plan)
+    return made if len(made.steps) == len(plan.steps) else min(shared(plan), made, key=lambda one: one.bytes)
 
 
 def checkpointed(plan):
@@ -89,13 +92,16 @@ def _repeated(step, scratch):
 
 def shared(plan, again=frozenset()):
     """The plan whose buffers have places in a shared one; again: the names of those that its steps make twice."""
-    used, places, end = _uses(plan, again), {}, 0
+    used, places, count = _uses(plan, again), {}, 0
+    taken = np.empty((sum(map(len, used.values())), 4), np.int64)   # of each use: first step, last step, offset, end
     for name in sorted(used, key=lambda name: -plan.buffers[name].bytes):
-        taken = sorted((places[other], places[other] + _aligned(plan.buffers[other].bytes))
-                       for other in places if _meet(used[name], used[other]))
-        places[name] = _first_gap(taken, _aligned(plan.buffers[name].bytes))
-        end = max(end, places[name] + _aligned(plan.buffers[name].bytes))
-    return plan.sharing(places, end)
+        uses, size = np.array(used[name]), _aligned(plan.buffers[name].bytes)
+        before = taken[:count]
+        meets = ((before[:, :1] <= uses[:, 1]) & (uses[:, 0] <= before[:, 1:2])).any(axis=1)
+        offset = places[name] = _first_gap(sorted(before[meets, 2:].tolist()), size)
+        taken[count:count + len(uses)] = [(first, last, offset, offset + size) for first, last in used[name]]
+        count += len(uses)
+    return plan.sharing(places, int(taken[:, 3].max()))
 
 
 def _uses(plan, again):
@@ -114,11 +120,6 @@ def _uses(plan, again):
                 parts = found.setdefault(name, {})
                 parts[part] = (parts.get(part, (number,))[0], number)
     return {name: list(parts.values()) for name, parts in found.items()}
-
-
-def _meet(uses, others):
-    return any(first <= last_other and first_other <= last
-               for first, last in uses for first_other, last_other in others)
 
 
 def _first_gap(taken, size):

@@ -338,9 +338,13 @@ def _check_training(config):
         raise UserError(f"config: variational is true, but training is {training}, and distributions cannot be fitted to "
                         "patches; set training to gradient, or variational to false")
     for key in ("autoencoder_residual", "autoencoder_attention"):
-        if training != "gradient" and config[key] and key in networks.OPTIONS.get(network.name, {}).values():
-            raise UserError(f"config: training is {training}, but {key} adds layers that are not fitted to patches; set "
-                            f"training to gradient, or {key} to false")
+        having = [name for name, options in networks.OPTIONS.items() if key in options.values()]
+        if config[key] and network.name not in having:
+            raise UserError(f"config: {key} is true, but network is {network.name}; set network to {' or '.join(having)}, or "
+                            f"{key} to false")
+        if config[key] and training != "gradient":
+            raise UserError(f"config: {key} is true, but training is {training}, and its layers cannot be fitted to patches; "
+                            f"set training to gradient, or {key} to false")
     if training != "gradient" and not network.fits:
         raise UserError(f"config: training is {training}, but {network.name} has no layers that are fitted to patches; set "
                         "training to gradient, or network to autoencoder or patch_net")

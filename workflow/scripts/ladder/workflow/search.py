@@ -284,10 +284,13 @@ def _range(key, rule, schema):
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
     log = rule.get("scale", "linear") == "log"
+    integer = rule.get("integer", isinstance(low, int))
+    if integer:   # the whole numbers of the range
+        low, high = math.ceil(low), math.floor(high)
     if low >= high or (log and low <= 0):
         raise UserError(f"config: {named} goes from {low:g} to {high:g}; the first must be the smaller one"
                         f"{', and above 0 on a logarithmic scale' if log else ''}")
-    return Range(low, high, log, rule.get("integer", isinstance(low, int)), rule.get("points", 3))
+    return Range(low, high, log, integer, rule.get("points", 3))
 
 
 # The schema of a range, besides min and max, which have the type of its key.

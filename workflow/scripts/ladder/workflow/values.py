@@ -61,7 +61,7 @@ def _length(rule):
 def _readings(value, rule):
     """Possible readings of `value` for `rule`; the schema decides which are valid."""
     if _choices(rule):
-        return [choice for choice in _choices(rule) if choice == value]
+        return [choice for choice in _choices(rule) if choice == value and not isinstance(value, bool)]   # True == 1
     match rule["type"]:
         case "integer" | "number":
             return _numbers(value, rule["type"])

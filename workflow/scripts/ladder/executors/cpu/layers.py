@@ -126,8 +126,8 @@ def sample_backward(executor, mean, log_variance, noise, dy, counters, dmean, dl
 
     def work(worker, start, stop):
         for n in range(start, stop):
-            excess = np.exp(log_variance[n]) - 1   # of the variance
-            totals[n] = 0.5 * (np.square(mean[n]) + excess - log_variance[n]).sum(dtype=np.float64)
+            excess = np.expm1(log_variance[n])   # of the variance
+            totals[n] = 0.5 * (np.square(mean[n]) + (excess - log_variance[n])).sum(dtype=np.float64)
             np.add(dy[n], factor * mean[n], out=dmean[n])
             np.multiply(half, dy[n] * noise[n] + factor * excess, out=dlog_variance[n])
         worker.lap(SAMPLING)

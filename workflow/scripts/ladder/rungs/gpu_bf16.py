@@ -2,7 +2,8 @@
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
 others are multiplied; an upsampled image has no other form than its copy. Convolutions whose channels fit no copies
-(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and sums stay float32.
+(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and
+sums stay float32.
 """
 
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1

@@ -9,15 +9,19 @@ import sys
 import numpy as np
 import pytest
 
+import emulator_executor
+import zoo
 from compiled import compiled
 from cuda_emulator import KERNELS, KernelFault, load
 from kernel_checks import gamma, integers, normal, poisoned
-from ladder.arithmetic.multipliers import to_bfloat16
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
+from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_bf16
 from ladder.sources import ROOT
-from rung_checks import Convolution, run_step, training_plan
+from ladder.training import parity, plan
+from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -185,6 +189,37 @@ def test_products_of_copies_with_few_filters(shape, stride):
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
 def test_products_of_copies_in_large_tiles(shape, stride):
     check(shape, stride, gpu_bf16.LARGE)
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("frozen", [(), ("a",)], ids=["all", "not a"])
+def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(frozen):
+    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
+    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+             for order in ("forward", "forward", "reverse", "random")]
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
+    deviations = parity.deviations(zoo.WIDE, found[0], learning)
+    assert max(deviations.values()) <= SMALL["bfloat16"], deviations
+    for other, (name, value) in itertools.product(found[1:], found[0].items()):
+        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
+def test_copies_are_made_of_what_is_read_again():
+    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use."""
+    def entries(made):
+        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches if "round" in launch.entry}
+
+    settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
+    dataset = plan.Dataset(4, "uint8")
+    trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
+    frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
+    inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
+    assert trained - frozen == {("b", "round_gradient"), ("c", "round_and_flip_weight")}
+    assert trained == {(layer, entry) for layer in "bcdf" for entry in ("round_image", "round_gradient")} | {
+        ("b", "round_weight"), *((layer, "round_and_flip_weight") for layer in "cdef"),
+        ("e", "round_image"), ("e", "round_gradient")}
+    assert inferred == {(layer, entry) for layer in "bcdef" for entry in ("round_image", "round_weight")}
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))

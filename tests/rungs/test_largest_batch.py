@@ -4,6 +4,7 @@ The last blocks of each launch run on arrays of which the last images alone hold
 results are those of the same launch in the plan of these images alone.
 """
 
+import itertools
 import mmap
 import re
 import shutil
@@ -30,7 +31,8 @@ OF_THE_BATCH = {"dropout_forward", "cross_entropy_rows", "batchnorm_input_grad",
 
 
 def made_for(network, rung, batch):
-    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer("momentum"))
+    settings = plan.Settings(network=network, variant=rung, batch_size=batch, optimizer=Optimizer("momentum"),
+                             multipliers=plan.made_for(rung))
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 
@@ -83,10 +85,9 @@ def check_last_blocks(launch, made, small_launch, arrays):
     return True
 
 
-@pytest.mark.parametrize("network", zoo.NETWORKS)
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung, network", [*itertools.product(RUNGS, zoo.NETWORKS), ("gpu_bf16", "wide")])
 def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):
-    network = zoo.NETWORKS[network]
+    network = {**zoo.NETWORKS, "wide": zoo.WIDE}[network]
     made, small = largest(network, rung), made_for(network, rung, IMAGES)
     executor = emulator_executor.Executor()
     arrays = executor.allocate(small, executor.place({**parity.random_images(network, IMAGES), **parity.initial(network)}))

@@ -50,7 +50,7 @@ def _convolution_of_copies(build, group, x, upsample=None):
     batch, height, width, channels = build.shape(x)
     image = batch, times * height, times * width, channels
     # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
-    flips = build.wants_gradient(x) and slide["stride"] == 1
+    flips = build.training and build.wants_gradient(x) and slide["stride"] == 1
     copies = _copies(build, conv, image, weight, flips)
     build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"], times=times)
     build.step("conv2d_round_weight", group, {"weight": weight},

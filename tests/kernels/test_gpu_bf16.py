@@ -181,6 +181,21 @@ def test_products_of_copies(shape, stride):
     check(shape, stride, gpu_bf16.SQUARE)
 
 
+MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 3, 70, 40, 40, 2, 1), 1),
+              ((260, 3, 3, 40, 40, 3, 0), 1), ((35, 5, 4, 40, 40, 3, 1), 2)]
+
+
+@pytest.mark.parametrize("shape, stride", MANY_STEPS, ids=str)
+def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
+    """More than there are stages, of less than a row, of several rows and of several images."""
+    monkeypatch.setattr(gpu_bf16, "SPLITS", 1)
+    conv = Convolution(shape, integers, stride)
+    assert conv.dy[..., 0].size > gpu_bf16.STEP * gpu_bf16.STAGES
+    dweight, dbias = weight_grad(conv)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+
 @pytest.mark.parametrize("shape, stride", FEW_FILTERS, ids=str)
 def test_products_of_copies_with_few_filters(shape, stride):
     check(shape, stride)

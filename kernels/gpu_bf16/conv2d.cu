@@ -16,6 +16,7 @@
 // dynamic shared memory.
 //   128 x 128, 64 x 64 a warp   128 threads, for at least 96 such tiles
 //   64 x 64, 32 x 32 a warp     128 threads
+//   128 x 16, 32 x 16 a warp    128 threads, for at most 16 filters
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In

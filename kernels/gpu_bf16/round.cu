@@ -4,11 +4,12 @@
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2
-// padding, channels), zero outside the image; weight float32 (filters, kernel, kernel, channels), rounded the same in bfloat16,
-// flipped (channels, kernel, kernel, filters) with rows and columns of taps in reverse order: the input gradient is the
-// convolution of the gradient with these filters. totals (splits, channels): the sums of the gradient, not rounded, over the
-// pixels of a split of the rounded image, in order within a thread and then over the threads. Channels, and filters of a
-// weight, are multiples of 8; arrays start at multiples of 16 bytes.
+// padding, channels up to the next multiple of 8), zero outside the image and in further channels; weight float32 (filters,
+// kernel, kernel, channels), rounded the same in bfloat16, flipped (channels, kernel, kernel, filters up to the next multiple
+// of 8) with rows and columns of taps in reverse order: the input gradient is the convolution of the gradient with these
+// filters. totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split of the rounded image,
+// in order within a thread and then over the threads. Channels of x and weight are multiples of 8; arrays start at multiples of
+// 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
 //           round_weight        block (256), grid (ceil(weights / 2048)); round_and_flip_weight the same
@@ -26,12 +27,20 @@ __device__ __forceinline__ void store_rounded(bfloat16* to, const float (&x)[CHU
     *reinterpret_cast<uint4*>(to) = make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
 }
 
-__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from) {
-    float low[4], high[4];
-    load(low, from);
-    load(high, from + 4);
+__device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
+
+// Of `from`, a place `channel` in a row of so many: zeros after the last one.
+__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
+    if (channels % CHUNK == 0) {
+        float low[4], high[4];
+        load(low, from);
+        load(high, from + 4);
 #pragma unroll
-    for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+    } else {
+#pragma unroll
+        for (int e = 0; e < CHUNK; e++) to[e] = channel + e < channels ? from[e] : 0.0f;
+    }
 }
 
 // A chunk of x from `channel` on at a pixel of the padded image, zeros in the border; it is stored in `rounded`.
@@ -42,8 +51,8 @@ __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* 
 #pragma unroll
     for (int e = 0; e < CHUNK; e++) chunk[e] = 0.0f;
     if (i >= 0 && i < height && j >= 0 && j < width)
-        load_chunk(chunk, x + ((image * height + i) * width + j) * channels + channel);
-    store_rounded(rounded + pixel * channels + channel, chunk);
+        load_chunk(chunk, x + ((image * height + i) * width + j) * channels + channel, channel, channels);
+    store_rounded(rounded + pixel * whole_chunks(channels) + channel, chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
@@ -86,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256) round_weight(const float* __re
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * CHUNK;
     if (first >= weights) return;
     float chunk[CHUNK];
-    load_chunk(chunk, weight + first);
+    load_chunk(chunk, weight + first, first, weights);
     store_rounded(rounded + first, chunk);
 }
 
@@ -100,8 +109,10 @@ extern "C" __global__ void __launch_bounds__(256) round_and_flip_weight(
     float chunk[CHUNK];
 #pragma unroll
     for (int e = 0; e < CHUNK; e++) {
-        chunk[e] = weight[(filter + e) * of_filter + place];
-        rounded[(filter + e) * of_filter + place] = bf16x2(chunk[e], 0.0f) & 0xffff;
+        int from = (filter + e) * of_filter + place;
+        chunk[e] = filter + e < filters ? weight[from] : 0.0f;
+        if (filter + e < filters) rounded[from] = bf16x2(chunk[e], 0.0f) & 0xffff;
     }
-    store_rounded(flipped + (place % channels * taps + taps - 1 - place / channels) * filters + filter, chunk);
+    int to = (place % channels * taps + taps - 1 - place / channels) * whole_chunks(filters) + filter;
+    store_rounded(flipped + to, chunk);
 }

@@ -36,7 +36,7 @@ struct RowsOfLines {
 // Row: a k of 64 neighbouring lines, chunks: along these.
 template <int lines>
 struct RowsOfK {
-    static constexpr int BYTES = lines * ROW;
+    static constexpr int SLABS = (lines + 63) / 64, BYTES = SLABS * K * ROW;
     static constexpr bool TRANSPOSED = true;
     static __device__ __forceinline__ int place(int line, int k) {
         return line / 64 * K * ROW + swizzled(k, line % 64 / CHUNK);

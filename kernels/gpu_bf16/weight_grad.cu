@@ -4,11 +4,11 @@
 // registers (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that round.cu leaves.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
-// dy_padding, filters), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits, filters,
-// kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight (filters, kernel,
-// kernel, channels); dbias (filters). Channels and filters are multiples of 8, arrays start at multiples of 16 bytes. A split
-// sums pixels_per_split pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their
-// number depends on the shape alone: it changes the result's bytes.
+// dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
+// filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
+// (filters, kernel, kernel, channels); dbias (filters). Channels are multiples of 8, and so are dy_channels, the filters and up
+// to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split pixels of y, a multiple of 64, in order, 16
+// products at a time; the splits are added in order. Their number depends on the shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
@@ -17,7 +17,8 @@
 //                        (TILE_M + TILE_N) bytes of dynamic shared memory
 //     128 x 128, 64 x 64 a warp   128 threads, for at least 128 filters and columns
 //     64 x 64, 32 x 32 a warp     128 threads
-//   conv2d_add_parts     block (128), grid (ceil((weights + filters) / 512))
+//     16 x 128, 16 x 32 a warp    128 threads, for at most 16 filters; 384 (64 + TILE_N) bytes of dynamic shared memory
+//   conv2d_add_parts     block (128), grid (ceil((weights / 4 + filters) / 128))
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 272 instructions are
 // products, in that of the small one 32 of 132; conv2d_add_parts: memory.
@@ -54,7 +55,7 @@ struct Steps {
 struct Operands {
     using APanel = RowsOfK<Tile::M>;
     using BPanel = RowsOfK<Tile::N>;
-    static constexpr int PASSES = K / Tile::ROWS, M_SLABS = Tile::M / 64, N_SLABS = Tile::N / 64;
+    static constexpr int PASSES = K / Tile::ROWS, M_SLABS = APanel::SLABS, N_SLABS = BPanel::SLABS;
     const bfloat16 *dy, *x;
     Steps dy_steps, x_steps;
     int out_height, out_width, left;                                // left: pixels from this thread's first one on
@@ -68,7 +69,8 @@ struct Operands {
             int to = pass * Tile::ROWS * ROW;
 #pragma unroll
             for (int slab = 0; slab < M_SLABS; slab++)
-                cp_async(16, to_a + slab * K * ROW + to, there ? dy + (dy_at[pass] + filter[slab]) : dy, there);
+                if (Tile::M % 64 == 0 || Tile::chunk() * CHUNK < Tile::M)   // a small tile leaves the rest of its rows empty
+                    cp_async(16, to_a + slab * K * ROW + to, there ? dy + (dy_at[pass] + filter[slab]) : dy, there);
 #pragma unroll
             for (int slab = 0; slab < N_SLABS; slab++)
                 cp_async(16, to_b + slab * K * ROW + to, there ? x + (x_at[pass] + under[slab]) : x, there);
@@ -89,13 +91,13 @@ struct Operands {
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_grad(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int batch, int height,
-    int width, int channels, int filters, int kernel, int stride, int dy_padding, int pixels_per_split) {
+    int width, int channels, int filters, int dy_channels, int kernel, int stride, int dy_padding, int pixels_per_split) {
     int out_height = (height - kernel) / stride + 1, out_width = (width - kernel) / stride + 1;
     int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;
     int columns = kernel * kernel * channels, weights = filters * columns, pixels = batch * out_height * out_width;
     int first_column = blockIdx.x * Tile::N, first_filter = blockIdx.y * Tile::M;
     int first_pixel = blockIdx.z * pixels_per_split, last_pixel = min(first_pixel + pixels_per_split, pixels);
-    Operands operands{dy, x, Steps(dy_height, dy_width, filters, 1, out_height, out_width),
+    Operands operands{dy, x, Steps(dy_height, dy_width, dy_channels, 1, out_height, out_width),
                       Steps(height, width, channels, stride, out_height, out_width), out_height, out_width,
                       last_pixel - first_pixel - Tile::row(0)};
 #pragma unroll
@@ -104,13 +106,13 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
         int column = pixel % out_width, of_image = row % out_height;
         operands.column[pass] = column, operands.row[pass] = of_image;
         operands.dy_at[pass] =
-            ((image * dy_height + of_image + dy_padding) * dy_width + column + dy_padding) * filters;
+            ((image * dy_height + of_image + dy_padding) * dy_width + column + dy_padding) * dy_channels;
         operands.x_at[pass] = ((image * height + of_image * stride) * width + column * stride) * channels;
     }
 #pragma unroll
     for (int slab = 0; slab < Operands::M_SLABS; slab++) {
         int filter = first_filter + slab * 64 + Tile::chunk() * CHUNK;
-        operands.filter[slab] = filter < filters ? filter : 0;
+        operands.filter[slab] = filter < dy_channels ? filter : 0;
     }
 #pragma unroll
     for (int slab = 0; slab < Operands::N_SLABS; slab++) {
@@ -122,27 +124,29 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
 }
 
-// dweight and dbias: the splits' sums, added in order. Four neighbours per thread.
-__device__ __forceinline__ void add(const float* __restrict__ parts, float* __restrict__ sums, int first, int count,
-                                    int splits) {
-    float sum[4] = {};
+// `width` neighbours of the sums of the rows of parts, added in order; a row is as long as `sums`.
+template <int width>
+__device__ __forceinline__ void add(const float* __restrict__ parts, float* __restrict__ sums, int first, int length,
+                                    int rows) {
+    float sum[width] = {};
 #pragma unroll 8
-    for (int split = 0; split < splits; split++) {
-        float part[4];
-        load(part, parts + split * count + first);
+    for (int row = 0; row < rows; row++) {
+        float part[width];
+        load(part, parts + row * length + first);
 #pragma unroll
-        for (int e = 0; e < 4; e++) sum[e] += part[e];
+        for (int e = 0; e < width; e++) sum[e] += part[e];
     }
     store(sums + first, sum);
 }
 
+// dweight, four neighbours per thread, and dbias, one.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
                                                                    const float* __restrict__ totals,
                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
                                                                    int weights, int filters, int splits, int bias_splits) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
-    if (first < weights)
-        add(partials, dweight, first, weights, splits);
-    else if (first < weights + filters)
-        add(totals, dbias, first - weights, filters, bias_splits);
+    int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread < weights / 4)
+        add<4>(partials, dweight, thread * 4, weights, splits);
+    else if (thread - weights / 4 < filters)
+        add<1>(totals, dbias, thread - weights / 4, filters, bias_splits);
 }

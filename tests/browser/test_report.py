@@ -4,7 +4,17 @@ import pytest
 
 import browser
 import synthetic_run
-from browser import FAINT_TEXTS, SMALL_TARGETS, UNCLEAR, check_keys_scroll, check_self_contained, check_width, on_paper, show
+from browser import (
+    FAINT_TEXTS,
+    SCROLLING,
+    SMALL_TARGETS,
+    UNCLEAR,
+    check_keys_scroll,
+    check_self_contained,
+    check_width,
+    on_paper,
+    show,
+)
 from ladder.network import networks
 from ladder.pages import network as network_page
 from ladder.pages import report
@@ -162,6 +172,5 @@ def test_no_table_is_wider_than_the_paper(chromium, page):
 @pytest.mark.parametrize("name", ["digits", "resnet", *DRAWINGS])
 def test_on_a_phone_tables_fit_without_scrolling_and_fingers_find_what_they_press(chromium, pages, name):
     show(chromium, pages(name), 390)
-    wide = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
-    assert chromium.value(f"{wide}.map(one => [one.ariaLabel, one.scrollWidth])") == []
+    assert chromium.value(f"{SCROLLING}.map(one => [one.ariaLabel, one.scrollWidth])") == []
     assert chromium.value(SMALL_TARGETS) == []

@@ -183,6 +183,14 @@ def test_the_step_is_described_in_whole_sentences(name, batch, sentence):
     assert joined_sentences(page) == []
 
 
+def test_the_flop_of_attention_are_said_to_be_counted():
+    attentive = networks.build("autoencoder", (8, 8, 3), filters=(4, 4), attentive=True)
+    plain = networks.build("autoencoder", (8, 8, 3), filters=(4, 4))
+    said = [text_of(network_page.page(network, "cpu", 2, "sgd")) for network in (attentive, plain)]
+    assert "FLOP, counting the convolutions, attention and the loss, forward" in said[0]
+    assert "FLOP, counting the convolutions and the loss, forward" in said[1]
+
+
 def test_the_stage_writes_the_page(tmp_path):
     params = {"network": "lenet_5", "image": [28, 28, 1], "classes": 10, "batch_size": 16, "optimizer": "sgd", "variant": "cpu"}
     with artifacts.making(tmp_path / "network/n0123456789a", manifest_files.spec("network", params)) as work:

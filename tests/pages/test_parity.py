@@ -6,7 +6,7 @@ import pytest
 
 import browser
 import small_comparison
-from browser import FAINT_TEXTS, SMALL_TARGETS, TOO_WIDE, check_keys_scroll
+from browser import FAINT_TEXTS, SCROLLING, SMALL_TARGETS, TOO_WIDE
 from ladder.executors import sequential as numba_executor
 from ladder.executors.cpu import executor as numpy_executor
 from ladder.executors.cpu import small
@@ -78,6 +78,11 @@ def test_the_committed_predictions_are_part_of_the_page():
     assert "gpu_basic" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
 
 
+# The texts of the cells that are seen of the table of kernels.
+SHOWN = """[...document.querySelectorAll("#kernels tbody tr")].map(row => [...row.cells].filter(cell => cell.checkVisibility())
+  .map(cell => cell.querySelector("code").textContent))"""
+
+
 @pytest.mark.skipif(browser.find() is None, reason="no Chromium found (Debian package: chromium)")
 def test_the_page_is_readable_in_a_browser(summary, tmp_path):
     path = tmp_path / "parity.html"
@@ -92,7 +97,14 @@ def test_the_page_is_readable_in_a_browser(summary, tmp_path):
                 assert chromium.value(TOO_WIDE) == [] and chromium.value(FAINT_TEXTS) == []
         chromium.open(path, 360)
         assert chromium.value(SMALL_TARGETS) == []
-        check_keys_scroll(chromium)   # cells over several rows make no cards
+        assert chromium.value(f"{SCROLLING}.map(one => one.ariaLabel)") == [], "cells over several rows make cards too"
+        operations = [{layer: one["operation"] for one in rung["kernels"] for layer in one["layers"]} for rung in many]
+        cards = [[layer, *(of[layer] for of in operations)] for layer in operations[0]]
+        assert chromium.value(SHOWN) == cards
+        chromium.open(path, 1280)
+        begun = [{one["layers"][0] for one in rung["kernels"]} for rung in many]
+        once = [[cell for at, cell in enumerate(row) if not at or row[0] in begun[at - 1]] for row in cards]
+        assert chromium.value(SHOWN) == once and once != cards, "a cell over several rows stands once"
         assert [address for address in chromium.requested() if not address.startswith("data:")] == [path.as_uri()]
     finally:
         chromium.close()

@@ -55,6 +55,9 @@ TOO_WIDE = """
   .map(element => element.outerHTML.slice(0, 120))
 """
 
+# Boxes of tables that are wider inside.
+SCROLLING = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
+
 # What a finger presses and is less than 44 CSS pixels high or wide; links within a text are as high as their lines.
 SMALL_TARGETS = """
 [...document.querySelectorAll(".site a, .brand a, .contents a, summary, button, select, input:not(.pick), .tick")]
@@ -202,8 +205,7 @@ def on_paper(chromium):
 
 def check_keys_scroll(chromium):
     """Some boxes of the open page are wider inside than they are, and the arrow keys scroll each of them."""
-    boxes = "[...document.querySelectorAll('.wide')].filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth)"
-    chromium.value(f"globalThis.scrolling = {boxes}; undefined")
+    chromium.value(f"globalThis.scrolling = {SCROLLING}; undefined")
     count = chromium.value("scrolling.length")
     assert count, "no table scrolls"
     for number in range(count):

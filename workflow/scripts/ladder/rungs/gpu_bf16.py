@@ -13,9 +13,10 @@ from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
+FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
 LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
-CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels or filters from which on half of a tile's columns have work
+CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
@@ -44,7 +45,7 @@ def conv_block(build, group):
             received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
             build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
         padding = build.shape(weight)[1] - 1 - slide["padding"] if flips else 0
-        rounded = build.kept(f"{conv.name}.dy.rounded", _padded(build.shape(y), padding), "uint16")
+        rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
         totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
         build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
         if flips:
@@ -61,12 +62,12 @@ def conv_block(build, group):
 
 
 def has_copies(build, conv):
-    """Whether a layer's operands are copied: a convolution in bfloat16 of channels and filters that fill tiles and 16 bytes."""
+    """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes."""
     if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
                                     for direction in ("forward", "input_grad", "weight_grad")):
         return False
-    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-    return min(filters, channels) >= FEWEST and filters % CHUNK == channels % CHUNK == 0 and conv.attributes["padding"] < kernel
+    _, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
 def _copies(build, conv, x, weight, flips):
@@ -74,13 +75,17 @@ def _copies(build, conv, x, weight, flips):
     filters, kernel, _, channels = build.shape(weight)
     shapes = {"x": _padded(build.shape(x), conv.attributes["padding"]), "rounded": build.shape(weight)}
     if flips:
-        shapes["flipped"] = channels, kernel, kernel, filters
+        shapes["flipped"] = channels, kernel, kernel, _whole_chunks(filters)
     return {role: build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16") for role, shape in shapes.items()}
 
 
 def _padded(shape, padding):
     batch, height, width, channels = shape
-    return batch, height + 2 * padding, width + 2 * padding, channels
+    return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
+
+
+def _whole_chunks(channels):
+    return CHUNK * blocks(channels, CHUNK)
 
 
 def _total_splits(padded):
@@ -98,7 +103,7 @@ def round_input(step, build):
 def round_gradient(step, build):
     dy, rounded, totals = step.reads["dy"], step.writes["rounded"], step.writes["totals"]
     _, height, width, channels = build.shape(dy)
-    pixels = elements(build, rounded) // channels
+    pixels = elements(build, rounded) // build.shape(rounded)[3]
     return (Launch("gpu_bf16/round.cu", "round_gradient", (build.shape(totals)[0], blocks(channels, 64)), (256,),
                    (dy, rounded, totals, *integers(pixels, height, width, channels, step.attributes["padding"],
                                                    PIXELS_OF_TOTAL))),)
@@ -107,11 +112,12 @@ def round_gradient(step, build):
 def round_weight(step, build):
     weight, rounded = step.reads["weight"], step.writes["rounded"]
     filters, kernel, _, channels = build.shape(weight)
-    grid = (blocks(elements(build, weight) // CHUNK, 256),)
     if "flipped" not in step.writes:
-        return (Launch("gpu_bf16/round.cu", "round_weight", grid, (256,),
-                       (weight, rounded, *integers(elements(build, weight)))),)
-    return (Launch("gpu_bf16/round.cu", "round_and_flip_weight", grid, (256,),
+        count = elements(build, weight)
+        return (Launch("gpu_bf16/round.cu", "round_weight", (blocks(count // CHUNK, 256),), (256,),
+                       (weight, rounded, *integers(count))),)
+    threads = blocks(filters, CHUNK) * kernel * kernel * channels
+    return (Launch("gpu_bf16/round.cu", "round_and_flip_weight", (blocks(threads, 256),), (256,),
                    (weight, rounded, step.writes["flipped"], *integers(filters, kernel * kernel, channels))),)
 
 
@@ -131,10 +137,22 @@ def _convolution(build, arrays, stride=1, relu=False, tile=None):
     x, weight, _, y = arrays
     (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     pixels = elements(build, y) // filters
-    tile = tile or (LARGE if blocks(pixels, LARGE.m) * blocks(filters, LARGE.n) >= LARGE_TILES else SQUARE)
+    tile = tile or pixel_tile(pixels, filters)
     return (Launch("gpu_bf16/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, relu)), _shared_bytes(tile),
                    tile.defines(WHOLE=kernel * channels % STEP == 0)),)
+
+
+def pixel_tile(pixels, columns):
+    if columns <= FEW_COLUMNS.n:
+        return FEW_COLUMNS
+    return LARGE if blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES else SQUARE
+
+
+def weight_tile(filters, columns):
+    if filters <= FEW_ROWS.m:
+        return FEW_ROWS
+    return LARGE if filters >= LARGE.m and columns >= LARGE.n else SQUARE
 
 
 def weight_grad(step, build, tile=None):
@@ -143,16 +161,16 @@ def weight_grad(step, build, tile=None):
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(dweight)[:2]
     columns, across = kernel * kernel * channels, (width - kernel) // stride + 1
     pixels = batch * across * ((height - kernel) // stride + 1)
-    tile = tile or (LARGE if filters >= LARGE.m and columns >= LARGE.n else SQUARE)
+    tile = tile or weight_tile(filters, columns)
     splits, per_split = _split(tile, filters, columns, pixels)
     partials = build.workspace(f"{step.layer}.partials", (splits, filters * columns))
     defines = tile.defines(WHOLE=pixels % STEP == 0, WHOLE_ROWS=STEP % across == 0)
     return (
         Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits),
-               (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, kernel, stride,
-                                                            step.attributes["padding"], per_split)),
-               _shared_bytes(tile), defines),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * (columns + 1), 512),), (128,),
+               (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, build.shape(dy)[3],
+                                                            kernel, stride, step.attributes["padding"], per_split)),
+               _shared_bytes(tile, rows_of_k=True), defines),
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns // 4 + filters, 128),), (128,),
                (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0])),
                defines=defines),
     )
@@ -166,8 +184,10 @@ def _split(tile, filters, columns, pixels):
     return blocks(pixels, size), size
 
 
-def _shared_bytes(tile):
-    return STAGES * 2 * STEP * (tile.m + tile.n)
+def _shared_bytes(tile, rows_of_k=False):
+    """rows_of_k: the lines lie side by side, always 64 of them."""
+    m, n = (64 * blocks(lines, 64) if rows_of_k else lines for lines in (tile.m, tile.n))
+    return STAGES * 2 * STEP * (m + n)
 
 
 PATTERNS = (Pattern(("conv2d", "relu"), conv_block), Pattern(("conv2d",), conv_block), *gpu_3xtf32.PATTERNS)

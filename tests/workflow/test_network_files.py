@@ -13,6 +13,7 @@ from ladder.machine import runtime
 from ladder.network import layers, networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
+from ladder.training import plan
 from ladder.workflow import config, network_files, stages
 
 MINE = """\
@@ -171,7 +172,7 @@ def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("memory, words", [
-    (10 ** 6, "its 263,306 parameters alone are too many"), (6 * 10 ** 6, "or less fits")])
+    (10 ** 6, "not even 1 fits, with 263,306 parameters"), (6 * 10 ** 6, "or less fits")])
 def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
         here, raw, monkeypatch, memory, words, recompute):
     (here / "mine.yaml").write_text(MINE)
@@ -185,6 +186,22 @@ def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
         config.resolve(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
             config.resolve(config.load(raw | {"batch_size": fits + 1}))
+
+
+def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
+    (here / "mine.yaml").write_text(MINE)
+    raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
+    network = networks.from_params(stages.network_params(config.load(raw)))
+    kept, less = (plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True))
+    monkeypatch.setattr(runtime, "memory_bytes", lambda: less)
+    with pytest.raises(UserError, match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
+                                        "recompute=true$"):
+        config.resolve(config.load(raw))
+    config.resolve(config.load(raw | {"recompute": True}))
+    monkeypatch.setattr(runtime, "memory_bytes", lambda: less - 1)
+    with pytest.raises(UserError, match="or less fits$"):
+        config.resolve(config.load(raw))
+    assert less < kept
 
 
 def test_the_documentation_has_every_kind_with_its_keys_and_defaults():

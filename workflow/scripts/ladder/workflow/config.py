@@ -367,13 +367,14 @@ def _check_memory(config, variant):
     on_gpu = variants.uses_gpu(variant)
     most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
 
-    def needed(images):
-        return plan.one_step(network, variant, images, config["optimizer"], config["recompute"]).bytes
+    def needed(images, recompute=config["recompute"]):
+        return plan.one_step(network, variant, images, config["optimizer"], recompute).bytes
 
     if needed(batch) <= most:
         return
     fits = bisect.bisect(range(1, batch), most, key=needed)
-    advice = f"batch_size {fits} or less fits" if fits > 0 else f"its {network.parameter_count:,} parameters alone are too many"
+    advice = f"batch_size {fits} or less fits" if fits else f"not even 1 fits, with {network.parameter_count:,} parameters"
+    advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
     raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
                     f"this {where} has {size(most)}; {advice}")
 

@@ -26,16 +26,7 @@
 // 32 KB for each 2.1 MFLOP from level 2 at 5,120 bytes a clock, 30 us.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
-#include "gpu_bf16/stages.cuh"
-
-#ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 128
-#define WARP_M 64
-#define WARP_N 64
-#define WHOLE 1
-#endif
-using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, 3>;
+#include "gpu_bf16/tile.cuh"
 
 // A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours in each of kernel rows of x.
 struct PaddedWindows {

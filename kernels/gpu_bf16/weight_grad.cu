@@ -26,17 +26,11 @@
 // for adding 14 splits of 1.2 MB.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
-#include "gpu_bf16/stages.cuh"
+#include "gpu_bf16/tile.cuh"
 
-#ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 128
-#define WARP_M 64
-#define WARP_N 64
-#define WHOLE 1
+#ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
 #endif
-using Tile = StagedTile<TILE_M, TILE_N, WARP_M, WARP_N, 3>;
 
 // A padded image whose pixels are gone through in steps of K pixels of y, and by how many numbers a step changes the place.
 struct Steps {

@@ -282,6 +282,17 @@ def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
     assert found.products >= least * found.instructions, found
 
 
+@pytest.mark.parametrize("layer", ["enc2", "dec1", "dec3"])
+def test_fragments_are_read_without_bank_conflicts(layer):
+    step = next(step for step in PLAN.steps if (step.layer, step.operation) == (layer, "rounded_conv2d_forward"))
+    (launch,) = step.launches
+    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    found = emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 50_000)
+    assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"] > 0
+    assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
+
+
 MISUSES = {
     "no commit": ("        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": ("cp_async_wait<Tile::STAGES - 2>", "cp_async_wait<Tile::STAGES - 1>",
@@ -298,6 +309,8 @@ def test_misuse_of_the_copies_is_noticed(name, tmp_path):
     assert text.count(old) == 1
     (tmp_path / "gpu_bf16").mkdir()
     (tmp_path / "gpu_bf16/stages.cuh").write_text(text.replace(old, new))
+    tile_text = (KERNELS / "gpu_bf16/tile.cuh").read_text()
+    (tmp_path / "gpu_bf16/tile.cuh").write_text(tile_text.replace("gpu_bf16/stages.cuh", "stages.cuh"))   # the one beside it
     (tmp_path / "conv2d.cu").write_text((KERNELS / "gpu_bf16/conv2d.cu").read_text())
     tile = gpu_bf16.SQUARE
     kernel = load(tmp_path / "conv2d.cu", tuple(f"-D{define}" for define in tile.defines(WHOLE=True))).get_function("conv2d")

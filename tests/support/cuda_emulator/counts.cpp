@@ -103,7 +103,8 @@ void count_access(const void* target, size_t bytes, bool write, uintptr_t addres
     if (running->counts->learns && enough()) fail(describe("enough", Place{}, ""));
     if (running->counts->learns) return;
     unsigned warp = current->linear / WARP;
-    auto [found, is_new] = numbers[warp].try_emplace(moment(address), requests[warp].size());
+    // A cp.async reads and writes at one place.
+    auto [found, is_new] = numbers[warp].try_emplace(moment(address + write), requests[warp].size());
     if (is_new) requests[warp].push_back({{}, 0, uint8_t(bytes), write, shared});
     Request& request = requests[warp][found->second];
     request.address[lane()] = reinterpret_cast<uintptr_t>(target);

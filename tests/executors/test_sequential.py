@@ -558,7 +558,8 @@ ALL_KINDS = networks.resolve("all kinds", (8, 6, 2), (
     layers.lrn("lrn", size=3, alpha=0.5, k=1.0), layers.position_norm("lengths"), layers.maxpool2d("pool", 3, 2, 1),
     layers.pad("padded", 1),
     layers.conv2d("conv2", 3, padding=0), layers.conv2d("shortcut", 3, kernel=1, padding=0, inputs=("pool",)),
-    layers.add("sum", ("conv2", "shortcut")), layers.relu("relu2"), layers.upsample2d("up"),
+    layers.add("sum", ("conv2", "shortcut")), layers.relu("relu2"), layers.sample("drawn", ("relu2", "shortcut"), 0.3),
+    layers.upsample2d("up"),
     layers.conv2d("conv3", 3, kernel=2, padding=1, stride=2), layers.avgpool2d("average", 3, 2, 1),
     layers.winner_take_all("winners", 2, 0.5), layers.l1_penalty("penalty", 0.0),
     layers.dropout("dropout", 0.3), layers.global_avgpool("mean"), layers.dense("gate", 5),
@@ -590,10 +591,11 @@ class OneStep:
                 for name, shape in self.network.parameters.items()}
 
     def loss(self):
-        """The second step's, on the second half of the images."""
+        """The second step's, on the second half of the images, with the divergence by its weight."""
         self.arrays["counters"][...] = 1, self.plan.batch, 1
         self.executor.run(self.plan, self.arrays)
-        return self.arrays["losses"][1]
+        drawn = self.network.draws
+        return self.arrays["losses"][1] + (drawn.attributes["beta"] * self.arrays["divergences"][1] if drawn else 0)
 
     def gradients(self):
         """Parameter -> its decrease in a step with learning rate 1; the step is undone."""

@@ -60,7 +60,7 @@ def padded(image, padding):
 
 def rounded_input(x, padding):
     copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding, times=1)
     return copy
 
 
@@ -92,6 +92,14 @@ def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     assert np.array_equal(numbers(copy), wanted[..., 8:])
     error = np.abs(totals.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(x[..., 0].size) * np.abs(x[..., 8:]).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+def test_a_copy_of_an_upsampled_image_repeats_its_pixels():
+    x = normal(2, 3, 5, 16)
+    wanted = padded(to_bfloat16(x).repeat(2, axis=1).repeat(2, axis=2), 1)
+    copy = poisoned(wanted.shape, np.uint16)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=1, times=2)
+    assert np.array_equal(numbers(copy), wanted)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20, 67])

@@ -1,8 +1,9 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied. Convolutions whose channels or filters fit no copies (`has_copies`), and dense layers, round operands
-when they load them, as gpu_tf32 does. Weights, activations, gradients and sums stay float32.
+others are multiplied; an upsampled image has no other form than its copy. Convolutions whose channels fit no copies
+(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and
+sums stay float32.
 """
 
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
@@ -24,16 +25,34 @@ PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and su
 
 def conv_block(build, group):
     """conv2d, then optionally ReLU; as gpu_opt_v1.conv_block where there are no copies."""
-    conv, last = group[0], group[-1]
-    if not has_copies(build, conv):
+    if not has_copies(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
-    x, weight, bias = convolution(build, conv)
+    return _convolution_of_copies(build, group, build.source(group[0]))
+
+
+def upsample_block(build, group):
+    """upsample2d, conv2d, then optionally ReLU: the copy is of the larger image, of which there is no other."""
+    upsample, *others = group
+    if not has_copies(build, others[0]):
+        parts = gpu_opt_v1.resize_block(build, (upsample,)), conv_block(build, others)
+        return lambda: [part() for part in reversed(parts) if part]
+    x = build.source(upsample)
+    build.unchanged(upsample)
+    return _convolution_of_copies(build, others, x, upsample)
+
+
+def _convolution_of_copies(build, group, x, upsample=None):
+    """x: buffer of the input, or of that of the upsampling before it."""
+    conv, last = group[0], group[-1]
+    _, weight, bias = convolution(build, conv)
     y = build.activation(last)
-    slide, flop, relu = sliding(conv), 2 * conv.macs, last.kind == "relu"
+    slide, flop, relu, times = sliding(conv), 2 * conv.macs, last.kind == "relu", 2 if upsample else 1
+    batch, height, width, channels = build.shape(x)
+    image = batch, times * height, times * width, channels
     # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
     flips = build.wants_gradient(x) and slide["stride"] == 1
-    copies = _copies(build, conv, x, weight, flips)
-    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"])
+    copies = _copies(build, conv, image, weight, flips)
+    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"], times=times)
     build.step("conv2d_round_weight", group, {"weight": weight},
                {role: copies[role] for role in ("rounded", "flipped") if role in copies})
     build.step("rounded_conv2d_forward", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
@@ -48,13 +67,17 @@ def conv_block(build, group):
         rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
         totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
         build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-        if flips:
-            zeros = build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])
-            build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
-                       {"dx": build.gradient_part(x)}, flop=flop)
-        elif build.wants_gradient(x):
-            build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
-                       **slide)
+        if build.wants_gradient(x):
+            dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
+            if flips:
+                zeros = build.zeros(f"{conv.name}.no_shift", image[3:])
+                build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
+                           {"dx": dx}, flop=flop)
+            else:
+                build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": dx}, flop=flop, **slide)
+            if upsample:
+                build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
+                           relu=gpu_opt_v1.reader_applies_relu(build.network, x))
         build.step("rounded_conv2d_weight_grad", group, {"x": copies["x"], "dy": rounded, "totals": totals},
                    weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
 
@@ -70,10 +93,10 @@ def has_copies(build, conv):
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
-def _copies(build, conv, x, weight, flips):
-    """{role: buffer} of the copies of a convolution's input and weight."""
+def _copies(build, conv, image, weight, flips):
+    """{role: buffer} of the copies of a convolution's input, of shape `image`, and weight."""
     filters, kernel, _, channels = build.shape(weight)
-    shapes = {"x": _padded(build.shape(x), conv.attributes["padding"]), "rounded": build.shape(weight)}
+    shapes = {"x": _padded(image, conv.attributes["padding"]), "rounded": build.shape(weight)}
     if flips:
         shapes["flipped"] = channels, kernel, kernel, _whole_chunks(filters)
     return {role: build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16") for role, shape in shapes.items()}
@@ -97,7 +120,8 @@ def round_input(step, build):
     _, height, width, channels = build.shape(x)
     pixels = elements(build, rounded) // channels
     return (Launch("gpu_bf16/round.cu", "round_image", (blocks(pixels * channels // CHUNK, 256),), (256,),
-                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
+                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"],
+                                          step.attributes["times"]))),)
 
 
 def round_gradient(step, build):
@@ -190,7 +214,13 @@ def _shared_bytes(tile, rows_of_k=False):
     return STAGES * 2 * STEP * (m + n)
 
 
-PATTERNS = (Pattern(("conv2d", "relu"), conv_block), Pattern(("conv2d",), conv_block), *gpu_3xtf32.PATTERNS)
+PATTERNS = (
+    Pattern(("upsample2d", "conv2d", "relu"), upsample_block),
+    Pattern(("upsample2d", "conv2d"), upsample_block),
+    Pattern(("conv2d", "relu"), conv_block),
+    Pattern(("conv2d",), conv_block),
+    *gpu_3xtf32.PATTERNS,
+)
 LAUNCHES = {
     **gpu_3xtf32.launches("bfloat16"),
     "conv2d_round_input": round_input,

@@ -1,16 +1,18 @@
-// Attention with one head over the pixels of an image, softmax(Q K' / sqrt(channels)) V, and its gradient (Vaswani et al., 2017).
+// Attention with one head over the pixels of an image, softmax(Q K' / sqrt(channels)) V, and its gradient
+// (Vaswani et al., 2017).
 //
 // Rung: the first on the GPU. Global memory only, no atomics; one thread per element of each product, one per row of a softmax.
-// Layouts, float32: x, dx (batch, pixels, 3, channels): queries, keys and values of each pixel; y, dy (batch, pixels, channels);
+// Layouts, float32: x, dx (batch, pixels, 3, channels): queries, keys, values of each pixel; y, dy (batch, pixels, channels);
 // weights (batch, pixels, pixels), which the forward pass keeps: a row for each pixel that asks, which adds up to 1; scores,
 // dweights, dscores, alike. A row's number is image * pixels + pixel. scale = 1 / sqrt(channels). Every array has fewer than
 // 2^31 elements.
 // Launches: attention_softmax, attention_score_grad block (32), grid (ceil(batch pixels / 32)); the others block (256), grid
 // (ceil(count / 256)) for the `count` elements that they write.
-// Bound: the level-1 cache, as in conv2d.cu: each multiply-add of scores and weight_grad takes two loads that touch up to 1 + 32
-// lines a warp, of the sums and of input_grad two that touch one or two. The softmax is bound by the latency of its loads.
+// Bound: the level-1 cache, as in conv2d.cu: each multiply-add of scores and weight_grad takes two loads that touch up to
+// 1 + 32 lines a warp, of the sums and of input_grad two that touch one line each. In softmax and score_grad each thread of a
+// warp touches a line of its own, five times for each of its pixels.
 // Predicted, not measured, for 64 images of 8x8 with 128 channels (33.6 M multiply-adds a product), 132 multiprocessors at
-// 1.755 GHz and one cache line a cycle: scores and weight_grad 0.15 ms each, sums 9 us, input_grad 27 us, the others 10 us each.
+// 1.755 GHz and one cache line a cycle: scores and weight_grad 0.15 ms each, sums 9 us, input_grad 27 us, the others 6 us each.
 // Measured: not measured.
 
 extern "C" __global__ void __launch_bounds__(256) attention_scores(const float* __restrict__ x, float* __restrict__ scores,

@@ -148,7 +148,7 @@ sweep results/gradients.html --config "${MINE[@]}" > "$WORK/gradients" 2>&1 || {
 sweep results/search.html --config "${SETTINGS[@]}" 'search={strategy: tpe, budget: 2, keys: {batch_size: {min: 8, max: 32}}}' \
     > "$WORK/search" 2>&1 || { tail -20 "$WORK/search"; FAILED=1; }
 check "the search has two runs, and its study" python3 -c "import json, os
-assert len(json.load(open('results/search.json'))['runs']) == 2 and os.path.getsize('results/search.db')"
+assert len(json.load(open('results/search.json'))['rows']) == 2 and os.path.getsize('results/search.db')"
 scontrol show jobs --oneliner > "$WORK/jobs"
 for rule in check_gradients search_runs; do
     check "$rule was a job of its own" test "$(jobs "Comment=rule_$rule")" = 1

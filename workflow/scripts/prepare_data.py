@@ -9,8 +9,11 @@ with holdout, test_images.npy and test_labels.npy are the hold-out set of traini
 pictures also skipped.json, [{"file", "reason"}].
 """
 
+import dataclasses
 import json
 import pathlib
+
+import numpy as np
 
 from ladder.data import datasets, folder, official
 from ladder.data.facts import FACTS, FOLDER
@@ -19,6 +22,7 @@ from ladder.files import shown
 from ladder.progress import log
 from ladder.workflow import stage_script
 
+BLOCK = 1000   # images that are written together
 
 def make(work, inputs, params, options):
     holdout = params.get("holdout", 0)
@@ -27,13 +31,30 @@ def make(work, inputs, params, options):
         dataset = _pictures(work, params, options, limits)
     else:
         dataset = datasets.limited(_load(params, options, not holdout), limits["train"], "all" if holdout else limits["test"])
-    if holdout:
-        dataset = datasets.held_out(dataset, holdout)
+    images = {"train": dataset.train_images, "test": dataset.test_images}
+    if holdout:   # of the numbers of rows: the images may be a map of a large file
+        rows = np.arange(len(dataset.train_labels))
+        dataset = datasets.held_out(dataclasses.replace(dataset, train_images=rows), holdout)
+        images = {"train": Rows(images["train"], dataset.train_images), "test": Rows(images["train"], dataset.test_images)}
         log.info("%d training images are held out, %d remain for training", holdout, len(dataset.train_labels))
-    for name in ("train_images", "train_labels", "test_images", "test_labels"):
-        work.write_array(f"{name}.npy", getattr(dataset, name))
+    for part, array in images.items():
+        with work.new_array(f"{part}_images.npy", array.shape, array.dtype) as out:
+            for start in range(0, len(out), BLOCK):
+                out[start:start + BLOCK] = array[start:start + BLOCK]
+        work.write_array(f"{part}_labels.npy", getattr(dataset, f"{part}_labels"))
     work.metrics |= {"classes": list(dataset.classes), "train": len(dataset.train_labels),
                     "test": len(dataset.test_labels)}
+
+
+class Rows:
+    """Rows of an array, by their numbers; only those that are asked for are in memory."""
+
+    def __init__(self, array, numbers):
+        self.array, self.numbers = array, numbers
+        self.shape, self.dtype = (len(numbers), *array.shape[1:]), array.dtype
+
+    def __getitem__(self, part):
+        return self.array[self.numbers[part]]
 
 
 def _pictures(work, params, options, limits):

@@ -27,7 +27,7 @@ IMAGES = 3   # that hold values
 MAP_NORESERVE = 0x4000   # not in Python's mmap before 3.13
 BEYOND = 9 << 30   # bytes on either side of an array: what an index that overflowed reaches, too
 # Kernels whose results depend on the place in the batch, or its size.
-OF_THE_BATCH = {"dropout_forward", "cross_entropy_rows", "batchnorm_input_grad", "lasting_images"}
+OF_THE_BATCH = {"dropout_forward", "sample_forward", "cross_entropy_rows", "batchnorm_input_grad", "lasting_images"}
 
 
 def made_for(network, rung, batch):

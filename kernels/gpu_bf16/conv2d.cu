@@ -20,8 +20,8 @@
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In
-// its loop on sm_90 128 of 251 instructions are products, 32 load fragments for them and 16 copy; in that of the small one 32
-// of 118 are products.
+// its loop on sm_90 128 of 248 instructions are products, 32 load fragments for them and 16 copy; in that of the small one 32
+// of 115 are products.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s; copies of
 // 32 KB for each 2.1 MFLOP from level 2 at 5,120 bytes a clock, 30 us.
 // Measured: not measured.

@@ -20,8 +20,8 @@
 //     16 x 128, 16 x 32 a warp    128 threads, for at most 16 filters; 384 (64 + TILE_N) bytes of dynamic shared memory
 //   conv2d_add_parts     block (128), grid (ceil((weights / 4 + filters) / 128))
 //
-// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 272 instructions are
-// products, in that of the small one 32 of 132; conv2d_add_parts: memory.
+// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 269 instructions are
+// products, in that of the small one 32 of 129; conv2d_add_parts: memory.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 8 us
 // for adding 14 splits of 1.2 MB.
 // Measured: not measured.

@@ -30,7 +30,7 @@ def make(work, inputs, params):
         model.save(path)
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
                   width=model.width, strength=model.strength, **library.facts(),
-                  validation={f"{width:g}, {strength:g}": share for (width, strength), share in model.validation.items()})
+                  validation={f"{width:g}, {strength:g}": loss for (width, strength), loss in model.validation.items()})
 
 
 if __name__ == "__main__":

@@ -122,6 +122,12 @@ def test_the_validation_is_the_log_loss_of_rows_that_were_not_fitted(width, stre
     assert kernel_ridge.fit(features, labels, 7).validation[width, strength] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("count, threads, needed", [(50000, 2, 2 * 50000**2), (20000, 2, 24 * 10000**2),
+                                                    (20000, 16, 36 * 10000**2), (1000, 1, 12 * 500**2)])
+def test_choosing_may_take_more_memory_than_fitting(count, threads, needed):
+    assert kernel_ridge.needed_bytes(count, threads) == needed
+
+
 def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(arrays.NumPy, "side", 64)
     features, labels, others = problem(300)

@@ -18,19 +18,26 @@ from ladder.workflow import stage_script
 
 def make(work, inputs, params):
     started = time.perf_counter()
-    train, labels, test = scoring.load(inputs)
-    odd, odd_test = (features.odd_part(inputs["features"], name) for name in ("train", "test"))
-    train, test = (np.concatenate(parts, axis=1) if odd.shape[1] else parts[0] for parts in ((train, odd), (test, odd_test)))
+    even_train, labels, even_test = scoring.load(inputs)
+    train, odd_columns = with_odd_part(even_train, inputs["features"], "train")
+    test, _ = with_odd_part(even_test, inputs["features"], "test")
     library = arrays.library(params["array_library"], work.threads)
     log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
-             size(2 * len(train) ** 2 + 2 * train.nbytes))
-    model = ridge.fit(train, labels, params["seed"], library, odd.shape[1])
+             size(ridge.needed_bytes(len(train), work.threads) + 2 * train.nbytes))
+    model = ridge.fit(train, labels, params["seed"], library, odd_columns)
     predictions = ridge.predict(model, test, library)
     with work.file("model.safetensors") as path:
         model.save(path)
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,
                   width=model.width, strength=model.strength, **library.facts(),
                   validation={f"{width:g}, {strength:g}": loss for (width, strength), loss in model.validation.items()})
+
+
+def with_odd_part(even, artifact, name):
+    """(`even`, the rows of `train` or `test`, with the columns of their odd part appended, the number of these columns)."""
+    odd = features.odd_part(artifact, name)
+    columns = odd.shape[1]
+    return (np.concatenate((even, odd), axis=1), columns) if columns else (even, 0)   # without one, memory-mapped as they are
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ have the same scores although both halves of what distinguishes them are used. W
 WIDTHS and STRENGTHS by the log loss of softmax(SHARPNESS scores) on a validation set, fitted to a subset of the training rows;
 both are drawn by the seed. Accuracy would not do: good settings differ in it by less than chance does. Of cifar10_best, fitted
 to 5,000, 10,000 or 15,000 training rows, the setting with the least log loss on 10,000 others had an accuracy within 0.1 points
-of the highest; that with the least squared error did not.
+of the highest; that with the least squared error did not. More rows want wider kernels, so the subset is large.
 
 Only K's lower half is stored, in square tiles, and replaced by its Cholesky factor: 2 N^2 bytes. Each tile is computed by one
 thread in a fixed order, so results are bit-identical for any number of threads.
@@ -34,7 +34,7 @@ from ladder.store import artifacts
 WIDTHS = (0.25, 0.5, 1.0)
 STRENGTHS = (0.3, 0.1, 0.03, 0.01)
 SHARPNESS = 4   # of the scores, which are about -1 and 1, as logits
-TRIED = 5000    # most rows of the subset, and of the validation set, that choose width and strength
+TRIED = 10000   # most rows of the subset, and of the validation set, that choose width and strength
 ON_CPU = NumPy()
 
 
@@ -103,6 +103,11 @@ def fit(features, labels, seed, library=ON_CPU, odd=0):
     kernel = dataclasses.replace(scaled, gamma=width * scaled.gamma)
     coefficients = _solve(rows, targets - intercept, kernel, strength, library)
     return Model(classes, center, rows, coefficients, intercept.astype(np.float32), kernel, width, strength, validation)
+
+
+def needed_bytes(count, threads):
+    """Bytes of the matrices that `fit` holds at once for so many rows: K's lower half, or before that three for each width."""
+    return max(2 * count**2, min(threads, len(WIDTHS)) * 3 * 4 * min(TRIED, count // 2) ** 2)
 
 
 def predict(model, rows, library=ON_CPU):

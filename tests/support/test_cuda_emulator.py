@@ -1,5 +1,8 @@
 """The emulator runs good kernels as a GPU would and names every kind of planted bug, with its line."""
 
+import os
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -504,6 +507,23 @@ def test_launch_that_no_gpu_accepts_is_refused(good, grid, block, shared):
 def test_unknown_kernel_names_those_there_are(good):
     with pytest.raises(KeyError, match="scale, matmul"):
         good.get_function("scales")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="no list of the process's mappings (Linux)")
+def test_threads_that_waited_keep_few_mappings_of_the_process(tmp_path):
+    code = """extern "C" __global__ void turned(float* x) {
+        __shared__ float held[1024];
+        held[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = held[1023 - threadIdx.x];
+    }"""
+    (tmp_path / "turned.cu").write_text(code)
+    function = load(tmp_path / "turned.cu").get_function("turned")
+    x = np.arange(1024, dtype=np.float32)
+    before = len(pathlib.Path("/proc/self/maps").read_text().splitlines())
+    run_plain(function, (1,), (1024,), (x,))
+    assert np.array_equal(x, np.arange(1024)[::-1])
+    assert len(pathlib.Path("/proc/self/maps").read_text().splitlines()) - before < 150
 
 
 def test_changed_header_compiles_anew(tmp_path):

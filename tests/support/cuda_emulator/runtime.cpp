@@ -98,6 +98,7 @@ static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;   // as float32 a NaN, as an integer -1
 constexpr size_t RED_ZONE = 1024;
+constexpr size_t KEPT_STACKS = 32;   // between launches
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
@@ -155,6 +156,12 @@ static char* new_stack() {
     char* stack = free_stacks.back();
     free_stacks.pop_back();
     return stack;
+}
+
+// The emulator's compiled kernels are loaded side by side, and a process may have only so many mappings, two for each stack.
+static void release_stacks() {
+    for (; free_stacks.size() > KEPT_STACKS; free_stacks.pop_back()) munmap(free_stacks.back(), STACK_BYTES);
+    all_stacks = free_stacks;
 }
 
 bool on_a_stack(const void* address) {
@@ -453,6 +460,7 @@ int launch(const Launch& launch, void (*thread)(void**)) {
         if (waiting.stack) free_stacks.push_back(waiting.stack);
         waiting.stack = nullptr;
     }
+    release_stacks();
     return failed;
 }
 

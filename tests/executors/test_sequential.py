@@ -677,5 +677,5 @@ def test_every_kind_of_work_is_counted():
     step.loss()
     assert set(step.executor.seconds) == {
         "input", "convolution forward", "convolution backward", "dense layers", "batch normalisation", "ReLU", "pooling",
-        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "attention", "loss",
-        "update"}
+        "upsampling", "shortcuts and shapes", "dropout and LRN", "norms and contrast", "sparsity", "sampling", "attention",
+        "loss", "update"}

@@ -31,10 +31,14 @@ def context(summary, made, predictions):
 
 
 def _elsewhere(unavailable):
-    """Reason -> the variants that it keeps from running here; reasons of rungs/variants.py begin with the variant's name."""
+    """Reason -> the variants that it keeps from running here; reasons of rungs/variants.py begin with the variant's name.
+
+    A variant without a reason could run here and was not asked for.
+    """
     found = {}
     for variant, reason in unavailable.items():
-        found.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
+        if reason:
+            found.setdefault(reason.removeprefix(f"variant {variant} "), []).append(variant)
     return found
 
 

@@ -16,9 +16,8 @@
 #include "common/shared_memory.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/warp_tile.cuh"
+#include "gpu_bf16/chunk.cuh"
 
-using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;                    // numbers in 16 bytes
 constexpr int K = 64, CHUNKS = K / CHUNK;   // of a step: a row of 128 bytes in shared memory
 constexpr int ROW = 16 * CHUNKS;            // bytes
 

@@ -239,24 +239,137 @@ def test_products_of_copies_in_large_tiles(shape, stride):
     check(shape, stride, gpu_bf16.LARGE)
 
 
+# (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
+# the last number
+READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 9, 12, 40, 40, 2, 0), 1, 1),
+        ((2, 9, 13, 40, 136, 3, 1), 2, 1)]
+POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 12, 16, 40, 136, 3, 1), 2, 1)]
+TILES_OF_COPIES = (gpu_bf16.SQUARE, gpu_bf16.LARGE)
+
+
+def with_border(copy_of, times, padding):
+    """An unwritten copy of an image, of which `copy_of` is an array of that shape, `times` times each way."""
+    batch, height, width, channels = copy_of.shape
+    return poisoned((batch, times * height + 2 * padding, times * width + 2 * padding, channels), np.uint16)
+
+
+def copied(x, times, padding):
+    """What a launch of its own makes of the float32 image."""
+    copy = with_border(x, times, padding)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding, times=times)
+    return copy
+
+
+def operands(conv):
+    return {"x": rounded_input(conv.x, conv.padding), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
+
+
+def with_a_nan(conv):
+    conv.x[-1, -1, -1, 0] = np.nan
+    return conv
+
+
+@pytest.mark.parametrize("tile", TILES_OF_COPIES, ids=str)
+@pytest.mark.parametrize("shape, stride, padding", READ, ids=str)
+def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, stride, padding, tile):
+    conv = with_a_nan(Convolution(shape, normal, stride))
+    for relu, times in ((True, 1), (False, 2)):
+        copy = with_border(conv.dy, times, padding)
+        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
+                 relu=relu, times=times, padding=padding)
+        y = forward(conv, relu, tile)
+        assert np.isnan(y).any() and copy.tobytes() == copied(y, times, padding).tobytes()
+
+
+@pytest.mark.parametrize("tile", TILES_OF_COPIES, ids=str)
+@pytest.mark.parametrize("shape, stride, padding", POOLED, ids=str)
+@pytest.mark.parametrize("values", [normal, integers])   # integers: windows with equal values
+def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(shape, stride, padding, tile, values):
+    conv = with_a_nan(Convolution(shape, values, stride))
+    batch, height, width, filters = conv.output
+    pooled = poisoned((batch, height // 2, width // 2, filters))
+    index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
+    for relu in (True, False):
+        copy = with_border(pooled, 1, padding)
+        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
+                 stride=stride, relu=relu, times=1, padding=padding)
+        run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
+                 ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
+        assert found.tobytes() == index.tobytes() and copy.tobytes() == copied(pooled, 1, padding).tobytes()
+
+
+# As READ, with the border of the copy of the gradient; dy is that of a convolution with stride 1.
+GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0), ((3, 6, 10, 72, 40, 3, 1), 2), ((2, 8, 12, 136, 40, 2, 1), 1)]
+
+
+def led_back(conv, relu, padding, tile, kind):
+    """(copy, totals, float32 gradient of the value, which separate launches give) of the value that a convolution read.
+
+    kind: of the layer between: '', 'upsample2d' or 'maxpool2d', where conv.x is what it put out.
+    """
+    side, values = (2 if kind else 1), np.maximum(conv.x, 0)
+    if kind == "upsample2d":
+        values = values[:, ::2, ::2].repeat(2, axis=1).repeat(2, axis=2)
+    kept, dx, batch, height, width, channels = rounded_input(values, conv.padding), input_grad(conv, tile), *conv.x.shape
+    if kind == "upsample2d":
+        small = values[:, ::2, ::2].copy()
+        wanted = poisoned(small.shape)
+        run_step(gpu_opt_v1.upsample2d_backward, {"dy": dx, "x": small}, {"dx": wanted}, ("forward",), relu=relu)
+    elif kind == "maxpool2d":
+        index = np.random.default_rng(5).integers(0, 4, conv.x.shape).astype(np.uint8)
+        wanted = poisoned((batch, side * height, side * width, channels))
+        run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dx, "index": index, "y": values}, {"dx": wanted}, ("forward",),
+                 window=2, stride=2, padding=0, relu=relu)
+    else:
+        wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
+    totals = poisoned((-(-batch * height * width // 64), channels))
+    copy = with_border(wanted, 1, padding)
+    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
+              "kept": kept, **({"index": index} if kind == "maxpool2d" else {})}, {"rounded": copy, "totals": totals},
+             relu=relu, windows=kind == "upsample2d", kept_padding=conv.padding, padding=padding)
+    return copy, totals, wanted
+
+
+@pytest.mark.parametrize("kind", ["", "upsample2d", "maxpool2d"])
+@pytest.mark.parametrize("tile", TILES_OF_COPIES, ids=str)
+@pytest.mark.parametrize("shape, padding", GIVEN_BACK, ids=str)
+def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, padding, tile, kind):
+    totals = []
+    for values, relu in ((normal, True), (integers, True), (integers, False)):
+        conv = Convolution(shape, values)
+        copy, found, wanted = led_back(conv, relu, padding, tile, kind)
+        assert copy.tobytes() == copied(wanted, 1, padding).tobytes()
+        error = np.abs(found.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+        assert (error <= (values is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+        totals.append(found.tobytes())
+    other = next(one for one in TILES_OF_COPIES if one is not tile)
+    assert led_back(Convolution(shape, normal), True, padding, other, kind)[1].tobytes() == totals[0]
+
+
 @pytest.mark.usefixtures("sums")
-@pytest.mark.parametrize("frozen", [(), ("a",)], ids=["all", "not a"])
-def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(frozen):
-    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
-    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ())],
+                         ids=["wide", "wide, not a", "deep"])
+def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
              for order in ("forward", "forward", "reverse", "random")]
     learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
-    deviations = parity.deviations(zoo.WIDE, found[0], learning)
+    deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
         assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
 def test_copies_are_made_of_what_is_read_again():
-    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use."""
+    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use.
+
+    Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones.
+    """
     def entries(made):
-        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches if "round" in launch.entry} | {
+        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
+                if step.layer and launch.source.startswith("gpu_bf16/") and "weight_grad" not in launch.source} | {
             name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
 
     settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
@@ -264,23 +377,39 @@ def test_copies_are_made_of_what_is_read_again():
     trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
     frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
     inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
-    assert trained - frozen == {("b", "round_gradient"), "c.weight.flipped"}
-    assert inferred == {("b", "round_image"), *((layer, "round_image") for layer in "cdef"),
-                        *(f"{layer}.weight.bfloat16" for layer in "bcdef")}
-    assert trained - inferred == {*((layer, "round_gradient") for layer in "bcdef"),
-                                  *(f"{layer}.weight.flipped" for layer in "cdef")}
+    copies = {("b", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("f", "conv2d"),
+              *(f"{layer}.weight.bfloat16" for layer in "bcdef")}
+    assert inferred == copies | {("b", "conv2d_copy")}
+    assert trained - copies == {
+        ("b", "conv2d"), ("c", "round_image"), ("b", "round_gradient"), ("c", "conv2d"), ("f", "round_gradient"),
+        *((layer, "conv2d_gradient") for layer in "def"), *(f"{layer}.weight.flipped" for layer in "cdef")}
+    assert frozen - trained == {("b", "conv2d_copy")}
+    assert trained - frozen == {("b", "conv2d"), ("c", "round_image"), ("b", "round_gradient"), ("c", "conv2d"),
+                                "c.weight.flipped"}
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
+BOTH = False, True
 TILES = {"gpu_bf16/conv2d.cu": (gpu_bf16.LARGE, gpu_bf16.SQUARE, gpu_bf16.FEW_COLUMNS),
          "gpu_bf16/weight_grad.cu": (gpu_bf16.LARGE, gpu_bf16.SQUARE, gpu_bf16.FEW_ROWS)}
-FLAGS = {"gpu_bf16/conv2d.cu": ("WHOLE",), "gpu_bf16/weight_grad.cu": ("WHOLE", "WHOLE_ROWS")}
+FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
+         "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WHOLE": BOTH, "WINDOWS": (True,)},
+         "gpu_bf16/conv2d_gradient.cu": {"WHOLE": BOTH, "WINDOWS": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
 EVERY = {(source, tile.defines(**dict(zip(flags, values, strict=True)))): tile for source, flags in FLAGS.items()
-         for tile in TILES[source] for values in itertools.product((False, True), repeat=len(flags))}
+         for tile in TILES.get(source, TILES_OF_COPIES) for values in itertools.product(*flags.values())}
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
 SHARES = {gpu_bf16.LARGE: 0.46, gpu_bf16.SQUARE: 0.24, gpu_bf16.FEW_COLUMNS: 0.16, gpu_bf16.FEW_ROWS: 0.12}
+
+
+def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
+    made = training_plan(RUNG, zoo.DEEP, batch=2)
+    assert [(step.layer, launch.entry) for step in made.steps for launch in step.launches
+            if launch.source.startswith("gpu_bf16/") and step.layer and "weight_grad" not in launch.source] == [
+        ("b", "round_image"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("d", "conv2d"),
+        ("d", "round_gradient"), ("d", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d")]
+    assert not {"b_relu", "b_pool", "c_relu", "c_up", "b_pool.gradient", "c_relu.gradient"} & made.buffers.keys()
 
 
 def test_the_autoencoders_convolutions_of_many_channels_have_copies():
@@ -302,8 +431,8 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
         down, across, steps = tile.warp_m // 16, tile.warp_n // 8, gpu_bf16.STEP // 16
         assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2) * steps
-        copied = gpu_bf16._shared_bytes(tile, rows_of_k="weight_grad" in source)
-        assert made.ptx.count("cp.async.cg.shared.global") == copied // 16 // tile.threads
+        in_stages = gpu_bf16._shared_bytes(tile, rows_of_k="weight_grad" in source)
+        assert made.ptx.count("cp.async.cg.shared.global") == in_stages // 16 // tile.threads
 
 
 @pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")

@@ -6,13 +6,15 @@ updates it. Convolutions whose channels fit no copies (`has_copies`), and dense 
 gpu_tf32 does. Weights, activations, gradients and sums stay float32.
 """
 
+import dataclasses
 import functools
+import math
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_gradients
+from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
@@ -24,11 +26,12 @@ CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
+LINES_OF_TOTAL = 64           # of the products of which a gradient is made, in a total: results.cuh
 SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
 def conv_block(build, group):
-    """conv2d, then optionally ReLU; as gpu_opt_v1.conv_block where there are no copies."""
+    """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
     if not has_copies(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, build.source(group[0]))
@@ -46,45 +49,150 @@ def upsample_block(build, group):
 
 
 def _convolution_of_copies(build, group, x, upsample=None):
-    """x: buffer of the input, or of that of the upsampling before it."""
-    conv, last = group[0], group[-1]
+    """x: the input, or that of the upsampling before it."""
+    conv = group[0]
     _, weight, bias = convolution(build, conv)
-    y = build.activation(last)
-    slide, flop, relu, times = sliding(conv), 2 * conv.macs, last.kind == "relu", 2 if upsample else 1
+    slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
     batch, height, width, channels = build.shape(x)
     image = batch, times * height, times * width, channels
-    # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
-    flips = build.training and build.wants_gradient(x) and slide["stride"] == 1
+    flips = _flips(build, conv, x)
     copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
-    copy = build.kept(f"{conv.name}.x.bfloat16", _padded(image, slide["padding"]), "uint16")
-    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
-    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, {"y": y},
-               flop=flop, stride=slide["stride"], relu=relu)
+    written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, image)
+    if not written:
+        build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
+    y, writes, form = _result(build, group, x)
+    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
 
     def backward():
-        dy = build.gradient(y)
-        if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
-            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
-            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
-        padding = build.shape(weight)[1] - 1 - slide["padding"] if flips else 0
-        rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
-        totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
-        build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-        if build.wants_gradient(x):
+        dy = build.receivers.get(y) or _rounded_gradient(build, group, y, flips)
+        if flips:
+            _input_gradient(build, group, x, upsample, dy, {"copy": copy, "flipped": copies["flipped"]})
+        elif build.wants_gradient(x):
             dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
-            if flips:
-                zeros = build.zeros(f"{conv.name}.no_shift", image[3:])
-                build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
-                           {"dx": dx}, flop=flop)
-            else:
-                build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            if upsample:
-                build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
-                           relu=gpu_opt_v1.reader_applies_relu(build.network, x))
-        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": rounded, "totals": totals},
-                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
+            build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
+            _lead_back(build, upsample, dx, x)
+        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
+                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=dy.padding)
 
     return backward
+
+
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
+
+    rounded: the copy with borders of `padding`; totals: sums over pixels, not rounded; relu, index: of the layers behind the
+    convolution, for the one that writes it; whole: in float32, where there is that too.
+    """
+
+    rounded: str
+    totals: str
+    padding: int
+    relu: bool
+    index: str | None = None
+    whole: str | None = None
+
+
+def _flips(build, conv, x):
+    """Whether the input gradient is a convolution with a flipped weight; a strided one's has zeros between the pixels of dy."""
+    return build.training and build.wants_gradient(x) and conv.attributes["stride"] == 1
+
+
+def _result(build, group, x):
+    """(value, writes, attributes) of the forward pass: a convolution that alone reads the value has it as its copy."""
+    last, index = group[-1], {}
+    reader, times = copying_reader(build, group, x)
+    if not reader:
+        y = build.activation(last)
+        return y, {"y": y}, {}
+    build.unstored(last)
+    height, width, channels = last.output_shape
+    image = build.batch, times * height, times * width, channels
+    if last.kind == "maxpool2d":
+        index = {"index": build.mask(last)}
+    if build.training and build.wants_gradient(last.name):
+        build.receivers[last.name] = _received(build, group, x, image, **index)
+    return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {
+        "times": times, "padding": reader.attributes["padding"]}
+
+
+def _received(build, group, x, image, index=None):
+    """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
+    conv, filters = group[0], group[0].attributes["filters"]
+    padding = _gradient_padding(build, conv, x)
+    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
+    totals = build.kept(f"{conv.name}.dy.totals", (blocks(math.prod(image[:3]), LINES_OF_TOTAL), filters))
+    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
+
+
+def copying_reader(build, group, x):
+    """(convolution, times): the one on copies that alone reads the output of a group, upsampled if times is 2.
+
+    (None, 1) if there is none. Where gradients are wanted, both it and the group's must be convolutions on copies; x: the
+    group's input.
+    """
+    reader, times = build.sole_reader(group[-1].name), 1
+    if reader and reader.kind == "upsample2d":
+        reader, times = build.sole_reader(reader.name), 2
+    if not reader or not has_copies(build, reader):
+        return None, 1
+    if build.training and build.wants_gradient(group[-1].name):
+        strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
+        if strided or reader.attributes["stride"] != 1:
+            return None, 1
+    return reader, times
+
+
+def pools_in_place(build, group):
+    """Whether conv2d, relu and maxpool2d are one operation."""
+    conv, _, pool = group
+    height, width, _ = conv.output_shape
+    return (has_copies(build, conv) and is_2x2(pool) and height % 2 == width % 2 == 0
+            and copying_reader(build, group, build.source(conv)) == (build.sole_reader(pool.name), 1))
+
+
+def _gradient_padding(build, conv, x):
+    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if _flips(build, conv, x) else 0
+
+
+def _rounded_gradient(build, group, y, flips):
+    """The Gradient of a value in float32, which is made by steps of its own."""
+    conv, last = group[0], group[-1]
+    dy, relu = build.gradient(y), last.kind == "relu"
+    if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
+        received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
+        build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+    padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if flips else 0
+    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
+    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
+    build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
+    return Gradient(rounded, totals, padding, relu, whole=dy)
+
+
+def _input_gradient(build, group, x, upsample, dy, copies):
+    """copies: of the convolution's input and of its flipped weight. The value x has a Gradient where its writer awaits one."""
+    conv, received = group[0], build.receivers.get(x)
+    reads, flop = {"dy": dy.rounded, "flipped": copies["flipped"]}, 2 * conv.macs
+    if received:
+        index = {"index": received.index} if received.index else {}
+        build.step("rounded_conv2d_input_grad", group, {**reads, "kept": copies["copy"], **index},
+                   {"rounded": received.rounded, "totals": received.totals}, flop=flop, relu=received.relu,
+                   windows=upsample is not None, kept_padding=conv.attributes["padding"], padding=received.padding)
+        return
+    batch, height, width, channels = build.shape(x)
+    dx = (build.workspace(f"{upsample.name}.gradient", (batch, 2 * height, 2 * width, channels)) if upsample
+          else build.gradient_part(x))
+    build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
+               {"dx": dx}, flop=flop)
+    _lead_back(build, upsample, dx, x)
+
+
+def _lead_back(build, upsample, dx, x):
+    """The gradient of an upsampling's input x from that of its output."""
+    if upsample:
+        build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
+                   relu=gpu_opt_v1.reader_applies_relu(build.network, x))
 
 
 def has_copies(build, conv):
@@ -94,6 +202,15 @@ def has_copies(build, conv):
         return False
     _, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
+
+
+def _copy_of_input(conv):
+    return f"{conv.name}.x.bfloat16"
+
+
+def _buffer_of_copy(build, conv, image):
+    """The buffer of the copy of a convolution's input, which has the shape `image`."""
+    return build.kept(_copy_of_input(conv), _padded(image, conv.attributes["padding"]), "uint16")
 
 
 def _copies_of_weight(shape, flips):
@@ -167,24 +284,38 @@ def _blocks_of(copies, build, name):
 
 def forward(step, build, tile=None):
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
-    reads = step.reads
-    return _convolution(build, (reads["x"], reads["weight"], reads["bias"], step.writes["y"]), step.attributes["stride"],
-                        step.attributes["relu"], tile)
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
+    if "index" in writes:
+        return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]), (*numbers, attributes["padding"]),
+                            attributes["stride"], tile, WINDOWS=True)
+    if "copy" in writes:
+        numbers = *numbers, attributes["times"], attributes["padding"]
+        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), numbers, attributes["stride"], tile)
+    return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, attributes["stride"], tile)
 
 
 def input_grad(step, build, tile=None):
-    reads = step.reads
-    return _convolution(build, (reads["dy"], reads["flipped"], reads["zeros"], step.writes["dx"]), tile=tile)
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    arrays = reads["dy"], reads["flipped"]
+    if "dx" in writes:
+        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), 1, tile)
+    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"]
+    arrays = *arrays, reads["kept"], writes["rounded"], writes["totals"]
+    if "index" in reads:
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, 1, tile)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, 1, tile, WINDOWS=attributes["windows"])
 
 
-def _convolution(build, arrays, stride=1, relu=False, tile=None):
-    x, weight, _, y = arrays
-    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    pixels = elements(build, y) // filters
+def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
+    """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
+    x, weight, *_ = arrays
+    (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
+    pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
     tile = tile or pixel_tile(pixels, filters)
-    return (Launch("gpu_bf16/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
-                   (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, relu)), _shared_bytes(tile),
-                   tile.defines(WHOLE=kernel * channels % STEP == 0)),)
+    return (Launch(f"gpu_bf16/{entry}.cu", entry, (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
+                   (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
+                   _shared_bytes(tile), tile.defines(WHOLE=kernel * channels % STEP == 0, **flags)),)
 
 
 def pixel_tile(pixels, columns):
@@ -235,6 +366,7 @@ def _shared_bytes(tile, rows_of_k=False):
 
 
 PATTERNS = (
+    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),
     Pattern(("upsample2d", "conv2d", "relu"), upsample_block),
     Pattern(("upsample2d", "conv2d"), upsample_block),
     Pattern(("conv2d", "relu"), conv_block),

@@ -6,8 +6,7 @@
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, times height + 2 padding, times width
 // + 2 padding, channels up to the next multiple of 8), zero outside the image and in further channels; times is 2 for an image
 // that is to be upsampled, else 1; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split of
-// the rounded image, in order within a thread and then over the threads. Channels of x are a multiple of 8; arrays start at
-// multiples of 16 bytes.
+// the rounded image, in order within a thread and then over the threads. Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
 //
@@ -48,7 +47,7 @@ __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* 
 extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
                                                               int pixels, int height, int width, int channels, int padding,
                                                               int times) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = channels / CHUNK, pixel = number / chunks;
+    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = whole_chunks(channels) / CHUNK, pixel = number / chunks;
     if (pixel >= pixels) return;
     float chunk[CHUNK];
     round_chunk(chunk, x, rounded, pixel, number % chunks * CHUNK, height, width, channels, padding, times);

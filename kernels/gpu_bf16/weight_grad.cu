@@ -1,14 +1,15 @@
 // Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
 //
-// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros (round.cu), which no thread holds in
-// registers (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that round.cu leaves.
+// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
+// (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that are left with the copy of dy.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
 // filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
-// (filters, kernel, kernel, channels); dbias (filters). Channels are multiples of 8, and so are dy_channels, the filters and up
-// to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split pixels of y, a multiple of 64, in order, 16
-// products at a time; the splits are added in order. Their number depends on the shape alone: it changes the result's bytes.
+// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples of
+// 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split
+// pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number depends on the
+// shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
@@ -118,11 +119,9 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
 }
 
-// `width` neighbours of the sums of the rows of parts, added in order; a row is as long as `sums`.
+// `width` neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
 template <int width>
-__device__ __forceinline__ void add(const float* __restrict__ parts, float* __restrict__ sums, int first, int length,
-                                    int rows) {
-    float sum[width] = {};
+__device__ __forceinline__ void add(const float* __restrict__ parts, float (&sum)[width], int first, int length, int rows) {
 #pragma unroll 8
     for (int row = 0; row < rows; row++) {
         float part[width];
@@ -130,17 +129,29 @@ __device__ __forceinline__ void add(const float* __restrict__ parts, float* __re
 #pragma unroll
         for (int e = 0; e < width; e++) sum[e] += part[e];
     }
-    store(sums + first, sum);
 }
 
-// dweight, four neighbours per thread, and dbias, one.
+// dweight, four neighbours per thread, and dbias, one. channels: of the partials; there: those of them that dweight has.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
                                                                    const float* __restrict__ totals,
                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
-                                                                   int weights, int filters, int splits, int bias_splits) {
+                                                                   int weights, int filters, int splits, int bias_splits,
+                                                                   int channels, int there) {
     int thread = blockIdx.x * blockDim.x + threadIdx.x;
-    if (thread < weights / 4)
-        add<4>(partials, dweight, thread * 4, weights, splits);
-    else if (thread - weights / 4 < filters)
-        add<1>(totals, dbias, thread - weights / 4, filters, bias_splits);
+    if (thread < weights / 4) {
+        float sum[4] = {};
+        add(partials, sum, thread * 4, weights, splits);
+        if (there == channels)
+            store(dweight + thread * 4, sum);
+        else
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int channel = (thread * 4 + e) % channels;
+                if (channel < there) dweight[(thread * 4 + e) / channels * there + channel] = sum[e];
+            }
+    } else if (thread - weights / 4 < filters) {
+        float sum[1] = {};
+        add(totals, sum, thread - weights / 4, filters, bias_splits);
+        dbias[thread - weights / 4] = sum[0];
+    }
 }

@@ -135,7 +135,7 @@ def copying_reader(build, group, x):
     reader, times = build.sole_reader(group[-1].name), 1
     if reader and reader.kind == "upsample2d":
         reader, times = build.sole_reader(reader.name), 2
-    if not reader or not has_copies(build, reader):
+    if not reader or not has_copies(build, reader) or group[0].attributes["filters"] % CHUNK:
         return None, 1
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
@@ -196,11 +196,16 @@ def _lead_back(build, upsample, dx, x):
 
 
 def has_copies(build, conv):
-    """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes."""
+    """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes.
+
+    Where no input gradient is wanted, its filters must fill tiles, and channels are few: zeros fill the 16 bytes.
+    """
     if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
                                     for direction in ("forward", "input_grad", "weight_grad")):
         return False
-    _, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
+        return filters >= FEWEST
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
@@ -216,7 +221,8 @@ def _buffer_of_copy(build, conv, image):
 def _copies_of_weight(shape, flips):
     """{role: shape}; flips: whether there is one for the input gradient."""
     filters, kernel, _, channels = shape
-    return {"bfloat16": shape, **({"flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else {})}
+    copies = {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels))}
+    return {**copies, "flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else copies
 
 
 def _padded(shape, padding):
@@ -235,8 +241,9 @@ def _total_splits(padded):
 def round_input(step, build):
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    pixels = elements(build, rounded) // channels
-    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(pixels * channels // CHUNK, 256),), (256,),
+    chunks = elements(build, rounded) // CHUNK
+    pixels = chunks // blocks(channels, CHUNK)
+    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
                    (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"],
                                           step.attributes["times"]))),)
 
@@ -346,7 +353,8 @@ def weight_grad(step, build, tile=None):
                                                             kernel, stride, step.attributes["padding"], per_split)),
                _shared_bytes(tile, rows_of_k=True), defines),
         Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns // 4 + filters, 128),), (128,),
-               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0])),
+               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0],
+                                                            channels, build.shape(dweight)[3])),
                defines=defines),
     )
 

@@ -22,7 +22,7 @@ from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_bf16, gpu_opt_v1
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
-from ladder.training import parity, plan
+from ladder.training import parity, plan, recompute
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
@@ -369,6 +369,15 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
         assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
+def test_copies_of_weights_outlast_what_shares_memory(monkeypatch):
+    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
+    protocol, settings = parity.protocols(zoo.DEEP)["momentum"], {"multipliers": PRECISIONS["bfloat16"]}
+    kept, again = (parity.train(zoo.DEEP, RUNG, emulator_executor.Executor(), protocol, recompute=one, **settings)
+                   for one in (False, True))
+    for name, value in kept.items():
+        assert np.asarray(again[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
 def test_copies_are_made_of_what_is_read_again():

@@ -352,7 +352,7 @@ def weight_grad(step, build, tile=None):
                (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, build.shape(dy)[3],
                                                             kernel, stride, step.attributes["padding"], per_split)),
                _shared_bytes(tile, rows_of_k=True), defines),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns // 4 + filters, 128),), (128,),
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns, 512) + blocks(filters, 8),), (128,),
                (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0],
                                                             channels, build.shape(dweight)[3])),
                defines=defines),

@@ -1,10 +1,12 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. Convolutions whose channels fit no copies
-(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and
-sums stay float32.
+others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
+keeps these in shared memory for all taps. Convolutions whose channels fit no copies (`has_copies`), and dense layers, round
+operands when they load them, as gpu_tf32 does. Weights, activations, gradients and sums stay float32.
 """
+
+import dataclasses
 
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
@@ -13,9 +15,22 @@ from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
+
+@dataclasses.dataclass(frozen=True)
+class Rectangle(TensorTile):
+    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_bf16/conv2d_halo.cu)."""
+
+    columns: int
+
+
 LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
 FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
-LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
+PIXEL_TILES = FEW_COLUMNS, SQUARE, TensorTile(128, 64, 64, 32), LARGE   # of equal time the one of most blocks
+RECTANGLES = (Rectangle(256, 16, 64, 16, 16), Rectangle(64, 64, 32, 32, 8), Rectangle(128, 64, 64, 32, 16),
+              Rectangle(128, 128, 64, 64, 16))
+HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
+MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
+MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
@@ -159,18 +174,76 @@ def input_grad(step, build, tile=None):
 
 def _convolution(build, arrays, stride=1, relu=False, tile=None):
     x, weight, _, y = arrays
-    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
+    (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     pixels = elements(build, y) // filters
-    tile = tile or pixel_tile(pixels, filters)
-    return (Launch("gpu_bf16/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
+    shape = Sums(batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels, filters, kernel, stride)
+    tile = tile or pixel_tile(shape)
+    grid = (_blocks(tile, shape),)
+    if isinstance(tile, Rectangle):
+        return (Launch("gpu_bf16/conv2d_halo.cu", "conv2d_halo", grid, (tile.threads,),
+                       (*arrays, *integers(height, width, channels, filters, batch, relu)), _halo_bytes(tile, shape),
+                       _halo_defines(tile, kernel)),)
+    return (Launch("gpu_bf16/conv2d.cu", "conv2d", grid, (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, relu)), _shared_bytes(tile),
-                   tile.defines(WHOLE=kernel * channels % STEP == 0)),)
+                   tile.defines(WHOLE=channels % STEP == 0)),)
 
 
-def pixel_tile(pixels, columns):
-    if columns <= FEW_COLUMNS.n:
-        return FEW_COLUMNS
-    return LARGE if blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES else SQUARE
+@dataclasses.dataclass(frozen=True)
+class Sums:
+    """The products of a convolution: height and width are the output's, channels those of the copy that is read."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel: int
+    stride: int
+
+
+def pixel_tile(shape):
+    """The tile that multiplies in the fewest clocks, on average over GPUs."""
+    def clocks(tile):
+        return _clocks(tile, shape) * sum(blocks(_blocks(tile, shape), multiprocessors) for multiprocessors in MULTIPROCESSORS)
+
+    return min((*PIXEL_TILES, *(tile for tile in RECTANGLES if _fits(tile, shape))), key=clocks)
+
+
+def _fits(tile, shape):
+    """Whether a halo in shared memory serves all taps."""
+    return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
+            and _halo_bytes(tile, shape) <= MOST_SHARED)
+
+
+def _blocks(tile, shape):
+    pixels = shape.height * shape.width * shape.batch
+    if isinstance(tile, Rectangle):
+        pixels = shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns) * tile.m
+    return blocks(pixels, tile.m) * blocks(shape.filters, tile.n)
+
+
+def _clocks(tile, shape):
+    """Of a step of a block: wavefronts of shared memory and lines of global memory, 128 bytes each, or of tensor cores."""
+    lines = tile.n + (_halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m)
+    return max(2 * lines + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+
+
+def _halo_pixels(tile, shape):
+    return (tile.m // tile.columns + shape.kernel - 1) * (tile.columns + shape.kernel - 1)
+
+
+def _halo_bytes(tile, shape):
+    """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
+    return 2 * STEP * (_stages(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
+
+
+def _halo_defines(tile, kernel):
+    return tile.defines(WHOLE=True, KERNEL=kernel, TILE_COLUMNS=tile.columns)
+
+
+def _stages(kernel):
+    """Of weights in conv2d_halo.cu, which divide the taps."""
+    return 4 if kernel == 2 else kernel
 
 
 def weight_tile(filters, columns):

@@ -1,0 +1,171 @@
+// 2-D convolution (cross-correlation) with stride 1, as conv2d.cu, of whose sums it makes the same bytes: the pixels of x under
+// a block's part of an image lie in shared memory once, and all taps read them there.
+//
+// Rung: gpu_bf16, over gpu_tf32. A block multiplies the pixels of a rectangle of y. Of x it copies the rectangle and what the
+// window reaches beyond it, its halo, 64 channels of it (a slab) at a time; a tap is a shift of the addresses from which
+// ldmatrix reads. Weights arrive in stages, as in conv2d.cu, and the next slab while this one is multiplied.
+//
+// Layouts, order of sums: as conv2d.cu; channels are a multiple of 64. Rows of shared memory are pixels, of 128 bytes; their
+// chunks are swapped by the column in the halo, so that neighbours of any tap are in eight groups of banks.
+//
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, TILE_COLUMNS, 8 or 16,
+// the rectangle's width, and KERNEL, 2, 3 or 5. A stage has the weights of a tap; there are KERNEL of them, for KERNEL = 2
+// four.
+// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N)), with stages * TILE_N *
+// 128 bytes of dynamic shared memory and those of a halo, of two where channels are more than 64. Each tile has 128 threads:
+//   128 x 128, 64 x 64 a warp, 16 columns;  128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16
+//
+// Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 clocks, as many as its
+// products; 16 KB of weights are written, but only a ninth of the 23 KB of a halo. Of x level 2 gives 180 pixels for a
+// rectangle of 128 where conv2d.cu asks for 1,152. In the loop over a row of taps on sm_90 384 of 640 instructions are
+// products, 96 load fragments and 29 copy; in that of the 64 x 64 tile 96 of 238 are products, in that of 256 x 16 96 of 251.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 15 us, where conv2d.cu
+// takes 20; level 2, 90 MB of which 75 are weights, 9 us instead of 16 for 159 MB.
+// Measured: not measured.
+#include "gpu_bf16/epilogue.cuh"
+#include "gpu_bf16/weights.cuh"
+
+#ifndef KERNEL
+#define KERNEL 3
+#define TILE_COLUMNS 16
+#endif
+
+constexpr int TAPS = KERNEL * KERNEL, STAGES = KERNEL == 2 ? 4 : KERNEL, STAGE_BYTES = RowsOfLines<Tile::N>::BYTES;
+constexpr int PARTS = TAPS / STAGES, TAP_ROWS = STAGES / KERNEL;   // of a slab; tap rows of a part
+constexpr int TILE_ROWS = Tile::M / TILE_COLUMNS, FRAGMENT_ROWS = 16 / TILE_COLUMNS;
+
+// Where row m of the products is in the rectangle. Of a fragment 16 pixels wide the even columns come first, so that a thread,
+// which has rows m and m + 8, m + 16 and m + 24, has whole windows of 2 x 2.
+__device__ __forceinline__ int row_of(int m) { return TILE_COLUMNS == 16 ? m / 16 : m / 8; }
+__device__ __forceinline__ int column_of(int m) { return TILE_COLUMNS == 16 ? m % 8 * 2 + m / 8 % 2 : m % 8; }
+
+struct Halo {
+    static constexpr int ROWS = TILE_ROWS + KERNEL - 1, COLUMNS = TILE_COLUMNS + KERNEL - 1, BYTES = ROWS * COLUMNS * ROW;
+
+    // Byte of a chunk. Eight neighbours that a matrix reads have it in eight groups of banks.
+    static __device__ __forceinline__ int place(int row, int column, int chunk) {
+        return (row * COLUMNS + column) * ROW + 16 * (chunk ^ (TILE_COLUMNS == 16 ? column / 2 : column) % CHUNKS);
+    }
+};
+
+// The copies of some columns of the halo: a thread's are of one chunk of one column.
+template <int first, int columns>
+struct Columns {
+    static constexpr int AT_ONCE = Tile::ROWS / columns;   // rows
+    static constexpr int PER_PART = (Halo::ROWS + PARTS * AT_ONCE - 1) / (PARTS * AT_ONCE);
+    static constexpr bool EXACT = PER_PART * PARTS * AT_ONCE == Halo::ROWS;
+    static_assert(Tile::ROWS % columns == 0, "every thread has a column");
+    const char* from;               // in row 0 of the next slab
+    int row, last_row, pitch, to;   // row: of the first pass; last_row: of the image; pitch: bytes between rows
+
+    // x: the rectangle's first pixel at the first tap; height, width: what the image has from there on.
+    __device__ __forceinline__ Columns(const bfloat16* x, int height, int width, int channels, int pitch)
+        : row(Tile::row(0) / columns), last_row(height - 1), pitch(pitch) {
+        int column = first + Tile::row(0) % columns;
+        from = reinterpret_cast<const char*>(x + min(column, width - 1) * channels + Tile::chunk() * CHUNK);
+        to = Halo::place(row, column, Tile::chunk());
+    }
+    // Start those of a part of a slab. Beyond the image's edges any pixel will do.
+    __device__ __forceinline__ void copy(unsigned char* slab, int part) const {
+#pragma unroll
+        for (int pass = 0; pass < PER_PART; pass++) {
+            int further = (part * PER_PART + pass) * AT_ONCE;
+            if (EXACT || row < Halo::ROWS - further)
+                cp_async(16, slab + to + further * Halo::COLUMNS * ROW,
+                         from + static_cast<long long>(min(row + further, last_row)) * pitch, true);
+        }
+    }
+};
+
+// Where this lane's row of each of a warp's fragments begins under the taps of one column, as Fragments in stages.cuh.
+struct Shifted {
+    static constexpr int SWIZZLES = 4;
+    int at[SWIZZLES];
+
+    __device__ __forceinline__ void start(int slab, int m, int k, int tap) {
+        int column = column_of(m) + tap;
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++)
+            at[s] = slab + Halo::place(row_of(m), column, k / CHUNK + 2 * s);
+    }
+    __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
+        ldmatrix(to, shared + at[step] + i * FRAGMENT_ROWS * Halo::COLUMNS * ROW);
+    }
+    __device__ __forceinline__ void move(int bytes) {
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++) at[s] += bytes;
+    }
+};
+
+struct Rectangle {
+    int first_row, first_column, image, height, width;   // of y
+
+    __device__ __forceinline__ int of(int i) const {
+        int m = Tile::m_of(i), row = first_row + row_of(m), column = first_column + column_of(m);
+        return row < height && column < width ? (image * height + row) * width + column : -1;
+    }
+};
+
+using Inner = Columns<0, TILE_COLUMNS>;
+using Rest = Columns<TILE_COLUMNS, KERNEL - 1>;
+
+// sum += all products of the rectangle.
+__device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilters& weights, int slabs,
+                                         float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    constexpr int WINDOW = STAGES * STAGE_BYTES, PART_BYTES = TAP_ROWS * Halo::COLUMNS * ROW;
+    DYNAMIC_SHARED(unsigned char, shared);
+    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+    int to = swizzled(Tile::row(0), Tile::chunk());
+    Shifted a[KERNEL];
+#pragma unroll
+    for (int tap = 0; tap < KERNEL; tap++) a[tap].start(WINDOW, Tile::first_row() + low + threadIdx.x % 8, high, tap);
+    Fragments<RowsOfLines<Tile::N>> b(0, Tile::first_column() + high, low);
+    for (int part = 0; part < PARTS; part++) inner.copy(shared + WINDOW, part), rest.copy(shared + WINDOW, part);
+#pragma unroll
+    for (int step = 0; step < STAGES - 1; step++) {
+        weights.copy(shared + step * STAGE_BYTES + to, false);
+        cp_async_commit();
+    }
+    int left = slabs * TAPS - (STAGES - 1);   // left: steps whose weights are not on their way
+    for (int slab = 1; slab <= slabs; slab++) {
+        inner.from += ROW, rest.from += ROW;
+#pragma unroll 1
+        for (int part = 0; part < PARTS; part++) {
+#pragma unroll
+            for (int stage = 0; stage < STAGES; stage++) {
+                cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                int ahead = (stage + STAGES - 1) % STAGES;
+                if (left-- > 0) weights.copy(shared + ahead * STAGE_BYTES + to, stage == 0 && part == PARTS - 1);
+                if (stage == 0 && slab < slabs) {
+                    inner.copy(shared + WINDOW + slab % 2 * Halo::BYTES, part);
+                    rest.copy(shared + WINDOW + slab % 2 * Halo::BYTES, part);
+                }
+                cp_async_commit();
+                Tile::add_step(shared + stage / KERNEL * Halo::COLUMNS * ROW, a[stage % KERNEL], shared + stage * STAGE_BYTES,
+                               b, sum);
+            }
+#pragma unroll
+            for (int tap = 0; tap < KERNEL; tap++)
+                a[tap].move(part < PARTS - 1 ? PART_BYTES
+                                             : (slab % 2 ? Halo::BYTES : -Halo::BYTES) - (PARTS - 1) * PART_BYTES);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_halo(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    int height, int width, int channels, int filters, int batch, int relu) {
+    int out_height = height - KERNEL + 1, out_width = width - KERNEL + 1;
+    int tiles_across = (filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
+    int down = (out_height + TILE_ROWS - 1) / TILE_ROWS, along = (out_width + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    int tile = blockIdx.x / tiles_across, first_filter = blockIdx.x % tiles_across * Tile::N;
+    Rectangle pixels{tile / along % down * TILE_ROWS, tile % along * TILE_COLUMNS, tile / along / down, out_height, out_width};
+    const bfloat16* from = x + ((pixels.image * height + pixels.first_row) * width + pixels.first_column) * channels;
+    Inner inner(from, height - pixels.first_row, width - pixels.first_column, channels, 2 * width * channels);
+    Rest rest(from, height - pixels.first_row, width - pixels.first_column, channels, 2 * width * channels);
+    RoundedFilters weights(weight, filters, TAPS, channels, first_filter);
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply(inner, rest, weights, channels / K, sum);
+    finish<Tile>(sum, bias, y, filters, first_filter, relu, pixels);
+}

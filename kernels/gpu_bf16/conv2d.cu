@@ -6,23 +6,22 @@
 //
 // Layouts: x bfloat16 (batch, height, width, channels), the border included; weight bfloat16 (filters, kernel, kernel,
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /
-// stride + 1. Channels are a multiple of 8, arrays start at multiples of 16 bytes. Every sum is in the order tap row, tap
-// column, channel, 16 products at a time, with any tile.
+// stride + 1. Channels are a multiple of 8, arrays start at multiples of 16 bytes.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, and WHOLE: kernel *
-// channels is a multiple of 64, so that a step of k ends in no row of a window.
+// Order of every sum, by the shape alone, 16 products at a time: where 64 divides the channels, a slab of 64 channels after the
+// other, in it tap row, tap column, channel, as conv2d_halo.cu has it; otherwise tap row, tap column, channel.
+//
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, and WHOLE: 64 divides the
+// channels, so that a step of k is of one tap.
 // Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N)), 384 (TILE_M + TILE_N) bytes of
-// dynamic shared memory.
-//   128 x 128, 64 x 64 a warp   128 threads, for at least 96 such tiles
-//   64 x 64, 32 x 32 a warp     128 threads
-//   128 x 16, 32 x 16 a warp    128 threads, for at most 16 filters
+// dynamic shared memory; for shapes of which conv2d_halo.cu has no tile that takes less. Each tile has 128 threads:
+//   128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In
-// its loop on sm_90 128 of 248 instructions are products, 32 load fragments for them and 16 copy; in that of the small one 32
-// of 115 are products.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s; copies of
-// 32 KB for each 2.1 MFLOP from level 2 at 5,120 bytes a clock, 30 us.
+// its loop of three steps on sm_90 384 of 718 instructions are products, 96 load fragments for them and 48 copy; in that of the
+// 64 x 64 tile 96 of 322 are products.
+// Predicted, not measured, for 64 images of 16x16x64 -> 128 filters, 1x1 (268 MFLOP): memory, 2.4 us.
 // Measured: not measured.
 #include "gpu_bf16/windows.cuh"
 

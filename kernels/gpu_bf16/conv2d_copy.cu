@@ -12,7 +12,7 @@
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, upsampled (1.2 GFLOP): 5 us, 5 MB in place of 9.
 // Measured: not measured.
 #include "gpu_bf16/copies.cuh"
-#include "gpu_bf16/windows.cuh"
+#include "gpu_bf16/loop.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,

@@ -16,7 +16,7 @@
 // Bound: as conv2d.cu.
 // Measured: not measured.
 #include "gpu_bf16/copies.cuh"
-#include "gpu_bf16/windows.cuh"
+#include "gpu_bf16/loop.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,

@@ -12,7 +12,7 @@
 // Bound: as conv2d.cu.
 // Measured: not measured.
 #include "gpu_bf16/copies.cuh"
-#include "gpu_bf16/windows.cuh"
+#include "gpu_bf16/loop.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_pool(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,

@@ -1,16 +1,31 @@
-// Results of a convolution (results.cuh) in bfloat16, as the next convolution, or the one before it, reads them.
+// Results of a convolution (epilogue.cuh) in bfloat16, as the next convolution, or the one before it, reads them.
 //
 // The sums go to shared memory, where the steps of the loop were, as lines of filters side by side. Threads then take cells of
 // eight filters each, and write 16 bytes at once.
 #pragma once
-#include "gpu_bf16/results.cuh"
+#include "gpu_bf16/chunk.cuh"
+#include "gpu_bf16/epilogue.cuh"
+
+// Bias, then ReLU if `relu`.
+__device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int filters,
+                                         int first_filter, int relu) {
+#pragma unroll
+    for (int j = 0; j < Tile::N_THREAD; j++) {
+        int filter = first_filter + Tile::n_of(j);
+        float shift = filter < filters ? bias[filter] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::M_THREAD; i++) {
+            float value = sum[i][j] + shift;
+            sum[i][j] = relu && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
+        }
+    }
+}
 
 // The tile's sums in shared memory. Rows are 8 banks apart, for stores of fragments; every second 32 numbers change places by
 // fours, for loads of eight neighbours by each thread.
 struct Held {
-    static constexpr int PITCH = Tile::N + 8, CELLS = WINDOWS ? Tile::M / 4 : Tile::M, LINES = WINDOWS ? 4 : 1;
-    static constexpr int ACROSS = Tile::N / CHUNK;   // chunks
-    static_assert(Tile::N % 64 == 0 && 4 * Tile::M * PITCH <= 2 * K * (Tile::M + Tile::N) * Tile::STAGES, "fits the stages");
+    static constexpr int PITCH = Tile::N + 8, CELLS = Tile::M / CELL_LINES, ACROSS = Tile::N / CHUNK;   // ACROSS: chunks
+    static_assert(Tile::N % 64 == 0, "eight threads read a line");
     float* at;
 
     static __device__ __forceinline__ int place(int line, int column) { return line * PITCH + (column ^ column / 32 % 2 * 4); }
@@ -41,11 +56,11 @@ struct Held {
         store(at + place(line, column + 4), high);
     }
     // Call use(cell, its number in the tile, column) for eight columns of every cell, the calls shared among the threads.
-    template <class Use>
-    static __device__ __forceinline__ void each(const Lines& lines, int columns, Use use) {
+    template <class Pixels, class Use>
+    static __device__ __forceinline__ void each(const Pixels& pixels, int columns, Use use) {
         for (int number = threadIdx.x; number < CELLS * ACROSS; number += Tile::THREADS) {
             int column = number % ACROSS * CHUNK;
-            Cell cell = lines.cell(number / ACROSS);
+            Cell cell = pixels.cell(number / ACROSS);
             if (cell.there && column < columns) use(cell, number / ACROSS, column);
         }
     }
@@ -78,14 +93,15 @@ struct ToCopy {
     bfloat16* copy;
     int relu, times, padding;
 
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Lines& lines, int filters,
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
                                            int first_filter) const {
-        ToImage::add_bias(sum, bias, filters, first_filter, relu);
+        add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to{copy, lines.height, lines.width, filters, times, padding};
-        Held::each(lines, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        Padded to{copy, pixels.height, pixels.width, filters, times, padding};
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
-            held.get(values, number, column);
+            held.get(values, pixels.line(number, 0), column);
             uint4 words = rounded_chunk(values);
             to.put(cell, first_filter + column, [&](int, int) { return words; });
         });
@@ -99,19 +115,20 @@ struct ToPooledCopy {
     unsigned char* index;
     int relu, padding;
 
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Lines& lines, int filters,
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
                                            int first_filter) const {
-        ToImage::add_bias(sum, bias, filters, first_filter, relu);
+        add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to{copy, lines.height / 2, lines.width / 2, filters, 1, padding};
-        Held::each(lines, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        Padded to{copy, pixels.height / 2, pixels.width / 2, filters, 1, padding};
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
             float largest[CHUNK];
             int place[CHUNK] = {};
-            held.get(largest, 4 * number, column);
+            held.get(largest, pixels.line(number, 0), column);
 #pragma unroll
             for (int i = 1; i < 4; i++) {
                 float values[CHUNK];
-                held.get(values, 4 * number + i, column);
+                held.get(values, pixels.line(number, i), column);
 #pragma unroll
                 for (int e = 0; e < CHUNK; e++)
                     if (values[e] > largest[e] || values[e] != values[e])   // NaN wins, so that it is not lost
@@ -132,37 +149,38 @@ struct ToGradient {
     float* totals;
     const unsigned char* index;   // nullptr: not pooled
     int relu, kept_padding, padding;
-    static constexpr int SIDE = WINDOWS ? 2 : 1, CELLS_OF_TOTAL = 64 / Held::LINES;
+    static constexpr int CELLS_OF_TOTAL = 64 / CELL_LINES;
 
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Lines& lines, int filters,
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
                                            int first_filter) const {
         Held held(sum);
-        int down = lines.height / SIDE, across = lines.width / SIDE;
+        int down = pixels.height / CELL_SIDE, across = pixels.width / CELL_SIDE;
         Padded to{rounded, down, across, filters, index ? 2 : 1, padding};
-        Held::each(lines, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
-            held.get(values, Held::LINES * number, column);
+            held.get(values, pixels.line(number, 0), column);
 #pragma unroll
-            for (int i = 1; i < Held::LINES; i++) {
+            for (int i = 1; i < CELL_LINES; i++) {
                 float more[CHUNK];
-                held.get(more, Held::LINES * number + i, column);
+                held.get(more, pixels.line(number, i), column);
 #pragma unroll
                 for (int e = 0; e < CHUNK; e++) values[e] += more[e];
             }
             if (relu) {
-                int row = (cell.image * down * SIDE + cell.image * 2 * kept_padding) + SIDE * cell.row + kept_padding;
-                int pixel = row * (across * SIDE + 2 * kept_padding) + SIDE * cell.column + kept_padding;
+                int row = (cell.image * down * CELL_SIDE + cell.image * 2 * kept_padding) + CELL_SIDE * cell.row + kept_padding;
+                int pixel = row * (across * CELL_SIDE + 2 * kept_padding) + CELL_SIDE * cell.column + kept_padding;
                 mask(values, *reinterpret_cast<const uint4*>(kept + pixel * filters + channel));
             }
-            held.put(values, Held::LINES * number, column);
+            held.put(values, pixels.line(number, 0), column);
             uint4 words = rounded_chunk(values);
             if (index)
                 load_chunk(place, index + ((cell.image * down + cell.row) * across + cell.column) * filters + channel);
             to.put(cell, channel, [&](int i, int j) { return index ? only(words, place, 2 * i + j) : words; });
         });
         __syncthreads();
-        add(held, lines, filters, first_filter);
+        add(held, pixels, filters, first_filter);
     }
 
     // Zeros where what was kept is not above zero.
@@ -181,14 +199,15 @@ struct ToGradient {
         };
         return make_uint4(words.x & kept(0), words.y & kept(2), words.z & kept(4), words.w & kept(6));
     }
-    __device__ __forceinline__ void add(const Held& held, const Lines& lines, int filters, int first_filter) const {
+    template <class Pixels>
+    __device__ __forceinline__ void add(const Held& held, const Pixels& pixels, int filters, int first_filter) const {
         for (int number = threadIdx.x; number < Tile::M / 64 * Tile::N; number += Tile::THREADS) {
             int group = number / Tile::N, column = number % Tile::N, first = group * CELLS_OF_TOTAL;
-            if (first_filter + column >= filters || !lines.cell(first).there) continue;
+            if (first_filter + column >= filters) continue;
             float total = 0.0f;
-            for (int cell = first; cell < first + CELLS_OF_TOTAL && lines.cell(cell).there; cell++)
-                total += held.at[Held::place(Held::LINES * cell, column)];
-            totals[(lines.first_total() + group) * filters + first_filter + column] = total;
+            for (int cell = first; cell < first + CELLS_OF_TOTAL; cell++)
+                if (pixels.cell(cell).there) total += held.at[Held::place(pixels.line(cell, 0), column)];
+            totals[(pixels.first_total() + group) * filters + first_filter + column] = total;
         }
     }
 };

@@ -1,14 +1,15 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. The copies of a weight are written by the launch that
-updates it. Convolutions whose channels fit no copies (`has_copies`), and dense layers, round operands when they load them, as
-gpu_tf32 does. Weights, activations, gradients and sums stay float32.
+others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
+keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
+image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
+no copies (`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
+gradients, and sums stay float32.
 """
 
 import dataclasses
 import functools
-import math
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
@@ -18,15 +19,28 @@ from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding,
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
+
+@dataclasses.dataclass(frozen=True)
+class Rectangle(TensorTile):
+    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_bf16/conv2d_halo.cu)."""
+
+    columns: int
+
+
 LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
 FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
-LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
+PIXEL_TILES = FEW_COLUMNS, SQUARE, TensorTile(128, 64, 64, 32), LARGE   # of equal time the one of most blocks
+RECTANGLES = (Rectangle(256, 16, 64, 16, 16), Rectangle(64, 64, 32, 32, 8), Rectangle(128, 64, 64, 32, 16),
+              Rectangle(128, 128, 64, 64, 16))
+HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
+MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
+MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
-LINES_OF_TOTAL = 64           # of the products of which a gradient is made, in a total: results.cuh
+LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: copies.cuh
 SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
@@ -112,17 +126,19 @@ def _result(build, group, x):
     if last.kind == "maxpool2d":
         index = {"index": build.mask(last)}
     if build.training and build.wants_gradient(last.name):
-        build.receivers[last.name] = _received(build, group, x, image, **index)
+        build.receivers[last.name] = _received(build, group, x, reader, image, **index)
     return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {
         "times": times, "padding": reader.attributes["padding"]}
 
 
-def _received(build, group, x, image, index=None):
+def _received(build, group, x, reader, image, index=None):
     """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
+    filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
+    shape = Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
     conv, filters = group[0], group[0].attributes["filters"]
     padding = _gradient_padding(build, conv, x)
     rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (blocks(math.prod(image[:3]), LINES_OF_TOTAL), filters))
+    totals = build.kept(f"{conv.name}.dy.totals", (_totals_of(pixel_tile(shape, stored=False), shape), filters))
     return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
 
 
@@ -318,17 +334,80 @@ def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
     """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
-    tile = tile or pixel_tile(pixels, filters)
-    return (Launch(f"gpu_bf16/{entry}.cu", entry, (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
+    shape = Sums(batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels, filters, kernel, stride)
+    stored = entry == "conv2d"
+    tile = tile or pixel_tile(shape, stored)
+    halo = isinstance(tile, Rectangle)
+    entry = "conv2d_halo" if halo and stored else entry
+    in_loop, held = _halo_bytes(tile, shape) if halo else _shared_bytes(tile), 0 if stored else 4 * tile.m * (tile.n + 8)
+    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % STEP == 0}
+    pixels = batch * shape.height * shape.width
+    return (Launch(f"gpu_bf16/{entry}.cu", entry, (_blocks(tile, shape),), (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
-                   _shared_bytes(tile), tile.defines(WHOLE=kernel * channels % STEP == 0, **flags)),)
+                   max(in_loop, held), tile.defines(**flags, **form)),)
 
 
-def pixel_tile(pixels, columns):
-    if columns <= FEW_COLUMNS.n:
-        return FEW_COLUMNS
-    return LARGE if blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES else SQUARE
+@dataclasses.dataclass(frozen=True)
+class Sums:
+    """The products of a convolution: height and width are the output's, channels those of the copy that is read."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel: int
+    stride: int
+
+
+def pixel_tile(shape, stored=True):
+    """The tile that multiplies in the fewest clocks, on average over GPUs; stored: y is in float32 (copies.cuh)."""
+    def clocks(tile):
+        return _clocks(tile, shape) * sum(blocks(_blocks(tile, shape), multiprocessors) for multiprocessors in MULTIPROCESSORS)
+
+    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if _fits(tile, shape))
+    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=clocks)
+
+
+def _fits(tile, shape):
+    """Whether a halo in shared memory serves all taps."""
+    return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
+            and _halo_bytes(tile, shape) <= MOST_SHARED)
+
+
+def _blocks(tile, shape):
+    return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n)
+
+
+def _pixel_tiles(tile, shape):
+    if isinstance(tile, Rectangle):
+        return shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns)
+    return blocks(shape.batch * shape.height * shape.width, tile.m)
+
+
+def _totals_of(tile, shape):
+    """Rows of totals that a gradient leaves: of its tiles' lines."""
+    return _pixel_tiles(tile, shape) * tile.m // LINES_OF_TOTAL
+
+
+def _clocks(tile, shape):
+    """Of a step of a block: wavefronts of shared memory and lines of global memory, 128 bytes each, or of tensor cores."""
+    lines = tile.n + (_halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m)
+    return max(2 * lines + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+
+
+def _halo_pixels(tile, shape):
+    return (tile.m // tile.columns + shape.kernel - 1) * (tile.columns + shape.kernel - 1)
+
+
+def _halo_bytes(tile, shape):
+    """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
+    return 2 * STEP * (_stages(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
+
+
+def _stages(kernel):
+    """Of weights in conv2d_halo.cu, which divide the taps."""
+    return 4 if kernel == 2 else kernel
 
 
 def weight_tile(filters, columns):

@@ -41,13 +41,18 @@ class Body:
 
 def bodies(cubin):
     """{kernel: Body} of machine code; raises UserError without the disassembler."""
+    return {name: body(lines) for name, lines in _sections(text(cubin)).items()}
+
+
+def text(cubin):
+    """The instructions of machine code; raises UserError without the disassembler."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         run = subprocess.run([_program(), "-c", file.name], capture_output=True, text=True, check=False)
     if run.returncode:
         raise UserError(f"nvdisasm failed: {run.stderr}")
-    return {name: body(text) for name, text in _sections(run.stdout).items()}
+    return run.stdout
 
 
 def installed():

@@ -401,12 +401,12 @@ static void release_barrier() {
             elsewhere = &thread;
     }
     unsigned total = threads.size();
-    current = at_phase ? at_phase : at_warpgroup ? at_warpgroup : at_warp ? at_warp : at_barrier;
+    current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
     Place place = at(current->site);
-    if (at_phase)
-        report(describe("deadlock", place, "%s", why_waiting().c_str()));
-    else if (at_warpgroup)
+    if (at_warpgroup)
         report(describe("divergent warpgroup operation", place, "waits for products with threads that never come"));
+    else if (at_phase)
+        report(describe("deadlock", place, "%s", why_waiting().c_str()));
     else if (at_warp)
         report(describe("divergent warp operation", place,
                         "waits in a warp operation (mask %08x) for lanes that never come; %u of %u "

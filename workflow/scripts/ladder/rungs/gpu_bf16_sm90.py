@@ -234,10 +234,11 @@ def arrange_image(step, build):
 def arrange_weight(step, build):
     weight = step.reads["weight"]
     filters, kernel, _, channels = build.shape(weight)
+    entries = {"tiles": "arrange_weight", "reversed": "arrange_reversed_weight"}
     return tuple(
-        Launch("gpu_bf16_sm90/arrange.cu", entry, (blocks(elements(build, step.writes[role]) // (SLAB // CHUNKS), 256),), (256,),
-               (weight, step.writes[role], *integers(filters, kernel * kernel, channels, build.shape(step.writes[role])[3])))
-        for role, entry in (("tiles", "arrange_weight"), ("reversed", "arrange_reversed_weight")) if role in step.writes)
+        Launch("gpu_bf16_sm90/arrange.cu", entries[role], (blocks(elements(build, tiles) // (SLAB // CHUNKS), 256),), (256,),
+               (weight, tiles, *integers(filters, kernel * kernel, channels, build.shape(tiles)[3])))
+        for role, tiles in step.writes.items())
 
 
 def arrange_gradient(step, build):
@@ -261,10 +262,10 @@ def weight_grad(step, build):
     splits, per_split = _split(kernel * slabs * blocks(filters, tile), stored // STEP)
     partials = build.workspace(f"{step.layer}.partials", (splits, elements(build, dweight)))
     rows = span_of_taps(image, kernel, stride)
+    sizes = integers(height, width, channels, filters, stride, pixels, image_pixels, stored, per_split, rows)
     return (
         Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
-               (128 * kernel + 128,), (x, dy, partials, *integers(height, width, channels, filters, stride, pixels, image_pixels,
-                                                                  stored, per_split, rows)), weight_grad_bytes(tile, rows),
+               (128 * kernel + 128,), (x, dy, partials, *sizes), weight_grad_bytes(tile, rows),
                (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}")),
         Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(elements(build, dweight) // 4 + filters, 128),), (128,),
                (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits,

@@ -59,7 +59,8 @@ def compile_file(path, architecture, defines=()):
 
 def options(path, architecture, defines=()):
     """All compiler options for `path`."""
-    return [f"--gpu-architecture={architecture}{SPECIFIC.get(architecture, '')}", *OPTIONS, *(f"-D{define}" for define in defines),
+    return [f"--gpu-architecture={architecture}{SPECIFIC.get(architecture, '')}", *OPTIONS,
+            *(f"-D{define}" for define in defines),
             *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
 
 

@@ -18,7 +18,9 @@ from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_bf16
+from ladder.network.optimizers import AVERAGES
+from ladder.rungs import gpu_bf16, gpu_opt_v1
+from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step, training_plan
@@ -78,12 +80,16 @@ def rounded_gradient(dy, padding):
 
 def rounded_weight(weight, flip=True):
     """[copy, flipped]."""
-    filters, kernel, _, channels = weight.shape
-    copies = {"rounded": poisoned(weight.shape, np.uint16)}
-    if flip:
-        copies["flipped"] = poisoned((channels, kernel, kernel, filters + -filters % 8), np.uint16)
-    run_step(gpu_bf16.round_weight, {"weight": weight}, copies)
+    copies, attribute = copies_of("w", weight.shape, flip)
+    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies=attribute)
     return list(copies.values())
+
+
+def copies_of(name, shape, flip=True):
+    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
+    shapes = gpu_bf16._copies_of_weight(shape, flip)
+    return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
+            {name: {role: f"{name}.{role}" for role in shapes}})
 
 
 @pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
@@ -122,6 +128,33 @@ def test_copies_of_weights_are_rounded_and_flipped(shape):
         assert np.array_equal(numbers(copy), to_bfloat16(weight))
     flipped = to_bfloat16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0)
     assert np.array_equal(numbers(rounded_weight(weight)[1]), padded(flipped, 0))
+
+
+SIZES = {"few.bias": (7,), "both.weight": (20, 3, 3, 40), "one.weight": (33, 1, 1, 48), "dense.weight": (5, 1, 1, 300)}
+
+
+@pytest.mark.parametrize("rule", AVERAGES)
+def test_the_update_is_gpu_opt_v1s_and_leaves_copies_of_the_new_weights(rule):
+    gradients = {f"{name}.gradient": normal(*shape) for name, shape in SIZES.items()}
+    places = {name: Gradient(f"{name}.gradient") for name in SIZES}
+    reads = {**gradients, "learning_rates": np.full(4, 0.25), "counters": np.array([3, 0, 0], np.int64)}
+    given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {}), "gradients": places}
+
+    def updated(function, copied, **more):
+        writes = {role: np.abs(normal(*shape)) for name, shape in SIZES.items()
+                  for role in (name, *(f"{name}.{average}" for average in AVERAGES[rule]))}
+        run_step(function, reads, {**writes, **copied}, operation=f"{rule}_update", **given, **more)
+        return writes
+
+    both, of_both = copies_of("both.weight", SIZES["both.weight"])
+    one, of_one = copies_of("one.weight", SIZES["one.weight"], flip=False)
+    wanted = updated(gpu_opt_v1.update, {})
+    found = updated(gpu_bf16.update, {**both, **one}, copies={**of_both, **of_one})
+    for role, value in wanted.items():
+        assert found[role].tobytes() == value.tobytes(), role
+    for name, copies in (("both.weight", both), ("one.weight", one)):
+        again = rounded_weight(found[name], flip=len(copies) == 2)
+        assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in again], name
 
 
 def forward(conv, relu, tile=None):
@@ -223,18 +256,19 @@ def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_ord
 def test_copies_are_made_of_what_is_read_again():
     """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use."""
     def entries(made):
-        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches if "round" in launch.entry}
+        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches if "round" in launch.entry} | {
+            name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
 
     settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
     dataset = plan.Dataset(4, "uint8")
     trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
     frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
     inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
-    assert trained - frozen == {("b", "round_gradient"), ("c", "round_and_flip_weight")}
-    assert trained == {(layer, entry) for layer in "bcdf" for entry in ("round_image", "round_gradient")} | {
-        ("b", "round_weight"), *((layer, "round_and_flip_weight") for layer in "cdef"),
-        ("e", "round_image"), ("e", "round_gradient")}
-    assert inferred == {(layer, entry) for layer in "bcdef" for entry in ("round_image", "round_weight")}
+    assert trained - frozen == {("b", "round_gradient"), "c.weight.flipped"}
+    assert inferred == {("b", "round_image"), *((layer, "round_image") for layer in "cdef"),
+                        *(f"{layer}.weight.bfloat16" for layer in "bcdef")}
+    assert trained - inferred == {*((layer, "round_gradient") for layer in "bcdef"),
+                                  *(f"{layer}.weight.flipped" for layer in "cdef")}
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
@@ -263,7 +297,7 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * (resources.most_threads or 256) <= 65536, name
-    if source != "gpu_bf16/round.cu":
+    if source not in ("gpu_bf16/round.cu", "gpu_bf16/weight_update.cu"):
         tile = EVERY[source, defines]
         down, across, steps = tile.warp_m // 16, tile.warp_n // 8, gpu_bf16.STEP // 16
         assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps

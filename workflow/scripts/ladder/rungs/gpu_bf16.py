@@ -1,11 +1,14 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. Convolutions whose channels fit no copies
-(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and
-sums stay float32.
+others are multiplied; an upsampled image has no other form than its copy. The copies of a weight are written by the launch that
+updates it. Convolutions whose channels fit no copies (`has_copies`), and dense layers, round operands when they load them, as
+gpu_tf32 does. Weights, activations, gradients and sums stay float32.
 """
 
+import functools
+
+from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
@@ -21,6 +24,7 @@ CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
+SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
 def conv_block(build, group):
@@ -51,11 +55,10 @@ def _convolution_of_copies(build, group, x, upsample=None):
     image = batch, times * height, times * width, channels
     # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
     flips = build.training and build.wants_gradient(x) and slide["stride"] == 1
-    copies = _copies(build, conv, image, weight, flips)
-    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"], times=times)
-    build.step("conv2d_round_weight", group, {"weight": weight},
-               {role: copies[role] for role in ("rounded", "flipped") if role in copies})
-    build.step("rounded_conv2d_forward", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
+    copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
+    copy = build.kept(f"{conv.name}.x.bfloat16", _padded(image, slide["padding"]), "uint16")
+    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
+    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, {"y": y},
                flop=flop, stride=slide["stride"], relu=relu)
 
     def backward():
@@ -78,7 +81,7 @@ def _convolution_of_copies(build, group, x, upsample=None):
             if upsample:
                 build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
                            relu=gpu_opt_v1.reader_applies_relu(build.network, x))
-        build.step("rounded_conv2d_weight_grad", group, {"x": copies["x"], "dy": rounded, "totals": totals},
+        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": rounded, "totals": totals},
                    weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
 
     return backward
@@ -93,13 +96,10 @@ def has_copies(build, conv):
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
-def _copies(build, conv, image, weight, flips):
-    """{role: buffer} of the copies of a convolution's input, of shape `image`, and weight."""
-    filters, kernel, _, channels = build.shape(weight)
-    shapes = {"x": _padded(image, conv.attributes["padding"]), "rounded": build.shape(weight)}
-    if flips:
-        shapes["flipped"] = channels, kernel, kernel, _whole_chunks(filters)
-    return {role: build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16") for role, shape in shapes.items()}
+def _copies_of_weight(shape, flips):
+    """{role: shape}; flips: whether there is one for the input gradient."""
+    filters, kernel, _, channels = shape
+    return {"bfloat16": shape, **({"flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else {})}
 
 
 def _padded(shape, padding):
@@ -133,16 +133,36 @@ def round_gradient(step, build):
                                                    PIXELS_OF_TOTAL))),)
 
 
-def round_weight(step, build):
-    weight, rounded = step.reads["weight"], step.writes["rounded"]
-    filters, kernel, _, channels = build.shape(weight)
-    if "flipped" not in step.writes:
-        count = elements(build, weight)
-        return (Launch("gpu_bf16/round.cu", "round_weight", (blocks(count // CHUNK, 256),), (256,),
-                       (weight, rounded, *integers(count))),)
-    threads = blocks(filters, CHUNK) * kernel * kernel * channels
-    return (Launch("gpu_bf16/round.cu", "round_and_flip_weight", (blocks(threads, 256),), (256,),
-                   (weight, rounded, step.writes["flipped"], *integers(filters, kernel * kernel, channels))),)
+def copy_weights(step, build):
+    """All copies in one launch."""
+    copies = step.attributes["copies"]
+    rows = [((name, 0, 0, 0), _blocks_of(copies, build, name), _words_of_copies(copies, build, name)) for name in copies]
+    table, grid = gpu_opt_v1.update_table(step, build, rows)
+    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
+
+
+def update(step, build):
+    """All parameters and the copies of weights in one launch."""
+    copies = step.attributes.get("copies")
+    if not copies:
+        return gpu_opt_v1.update(step, build)
+    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu", functools.partial(_words_of_copies, copies),
+                             functools.partial(_blocks_of, copies))
+
+
+def _words_of_copies(copies, build, name, gradient=None):
+    """The further words of a parameter's row of the table: addresses of its copies (0: none), filters, taps, channels."""
+    if name not in copies:
+        return 0, 0, 0, 0, 0
+    filters, kernel, _, channels = build.shape(name)
+    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels
+
+
+def _blocks_of(copies, build, name):
+    if name not in copies:
+        return blocks(elements(build, name))
+    filters, kernel, _, channels = build.shape(name)
+    return blocks(filters, SIDE) * kernel * kernel * blocks(channels, SIDE)
 
 
 def forward(step, build, tile=None):
@@ -224,7 +244,8 @@ PATTERNS = (
 LAUNCHES = {
     **gpu_3xtf32.launches("bfloat16"),
     "conv2d_round_input": round_input,
-    "conv2d_round_weight": round_weight,
+    "copy_weights": copy_weights,
+    **{f"{rule}_update": update for rule in AVERAGES},
     "conv2d_round_gradient": round_gradient,
     "rounded_conv2d_forward": forward,
     "rounded_conv2d_input_grad": input_grad,

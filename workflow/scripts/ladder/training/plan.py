@@ -53,6 +53,7 @@ DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense",
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
             "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
+            "copy": "weights",
             "shared": "activations and gradients in turn"}
 SHARED = "shared memory"   # the buffer in which others have places (recompute.py); no layer can have this name
 EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
@@ -60,9 +61,9 @@ EXECUTOR = "workspace of the executor"   # what the plan does not know: memory t
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived, workspace or shared.
+    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask, derived, workspace or shared.
 
-    Activations are NHWC.
+    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to step.
     """
 
     name: str
@@ -107,6 +108,8 @@ def numpy_view(memory, offset, buffer):
 class Plan:
     """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
 
+    first: steps that an executor runs before the first of a row of steps (`run`, `run_many`): they make the copies of the
+    parameters, which the update keeps up to date within the row. Whatever else changes a parameter does so between two rows.
     kernels: (layers of a group, operation of their forward pass), in order; places: buffer -> its offset in the buffer SHARED,
     for those that have no memory of their own because they are not in use at the same time.
     """
@@ -118,6 +121,7 @@ class Plan:
     steps: tuple
     kernels: tuple
     output: str
+    first: tuple = ()
     places: Mapping = dataclasses.field(default_factory=dict)
 
     @property
@@ -338,6 +342,7 @@ class Builder:
         self.output = INPUT
         self._pass = "load"     # of the steps that are appended
         self._left_in_parts = {}        # parameter -> patterns.Gradient
+        self._copies = {}               # parameter -> {role: buffer} of its copies
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # function of each group, in order
@@ -360,9 +365,23 @@ class Builder:
         return found
 
     def plan(self):
-        steps = self.steps if self.launches is None else [
-            dataclasses.replace(step, launches=self._launches_of(step)) for step in self.steps]
-        return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
+        return Plan(self.network, self.variant, self.batch, self.buffers, self._launched(self.steps), tuple(self.kernels),
+                    self.output, self._launched(self._first()))
+
+    def _first(self):
+        if not self._copies:
+            return []
+        return [Step("copy_weights", "", {name: name for name in self._copies}, self._copies_of(self._copies),
+                     {"copies": self._copies}, pass_="load")]
+
+    def _copies_of(self, names):
+        """{role of an operand: buffer} of the copies of these parameters."""
+        return {f"{name}.{role}": buffer for name in names for role, buffer in self._copies.get(name, {}).items()}
+
+    def _launched(self, steps):
+        if self.launches is None:
+            return tuple(steps)
+        return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 
     def _launches_of(self, step):
         launches = self.launches[step.operation](step, self)
@@ -462,7 +481,9 @@ class Builder:
             for name in names:
                 averages = self._averages(name, optimizer)
                 writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages.items()}}
-            self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)}, writes, gradients=gradients,
+            copies = {"copies": self._copies} if self._copies else {}
+            self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)},
+                         {**writes, **self._copies_of(names)}, gradients=gradients, **copies,
                          **optimizers.attributes(optimizer))
             return
         for name, gradient in gradients.items():
@@ -561,6 +582,11 @@ class Builder:
 
     def parameter(self, name):
         return self._buffer(name, self.network.parameters[name], self.dtype, "parameter")
+
+    def copies(self, name, shapes):
+        """{role: buffer} of copies of a parameter in 16-bit words, which the rung's update keeps up to date (Plan.first)."""
+        self._copies[name] = {role: self._buffer(f"{name}.{role}", shape, "uint16", "copy") for role, shape in shapes.items()}
+        return self._copies[name]
 
     def parameter_gradient(self, name):
         return self._buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")

@@ -224,6 +224,20 @@ def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_slabs()
                           for direction in ("forward", "input_grad", "weight_grad")}
 
 
+@pytest.mark.parametrize("image, kernel, stride", [((400, 7, 5), 3, 1), ((300, 9, 9), 2, 2), ((130, 10, 10), 3, 1)], ids=str)
+def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, kernel, stride):
+    """And the most are needed, up to a multiple of 8: by those of all blocks, one after the other."""
+    batch, height, width = image
+    places = np.array([(number * height + row) * width + column for number in range(batch)
+                       for row in range(0, height - kernel + 1, stride) for column in range(0, width - kernel + 1, stride)])
+    needed = max(places[first:first + 64].max() + (kernel - 1) * (width + 1) + 1 - places[first] // 8 * 8
+                 for first in range(0, len(places), 64))
+    assert rung.span(64, image, kernel, stride) == -(-needed // 8) * 8
+    needed = max(places[first:first + 64].max() + row * width + kernel - (places[first] + row * width) // 8 * 8
+                 for first in range(0, len(places), 64) for row in range(kernel))
+    assert rung.span_of_taps(image, kernel, stride) == -(-needed // 8) * 8
+
+
 def test_what_a_block_has_no_memory_for_is_gpu_bf16s():
     """An image whose windows span more rows than fit, as wide ones do with a large stride."""
     assert rung._forward_bytes((64, 18, 18), 128, 3, 1) < rung.SHARED < rung._forward_bytes((64, 1000, 1000), 128, 4, 4)

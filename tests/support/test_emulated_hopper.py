@@ -177,7 +177,7 @@ def wanted():
 
 
 def streamed(tmp_path, text, tiles=TILES_OF_B, stored=in_rows):
-    path = tmp_path / "stream.cu"
+    path = tmp_path / f"stream{len(list(tmp_path.iterdir()))}.cu"   # a loaded file is not read again
     path.write_text(text)
     memory = np.concatenate([stored(tile.T, 128) for tile in tiles])
     c = np.zeros((128, 32), np.float32)
@@ -202,6 +202,7 @@ MISUSES = {
                                                  "bad barrier"),
     "a stage released before its products": ("        wgmma_commit();\n", "        wgmma_commit();\n"
                                              "        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);\n", "race"),
+    "one lane releases for others": ("        __syncwarp();\n", "", "race"),
     "one warp releases for all": ("if (threadIdx.x % 32 == 0) barrier_arrive(read + stage)",
                                   "if (threadIdx.x == 0) for (int i = 0; i < 4; i++) barrier_arrive(read + stage)", "race"),
     "barriers that the copy engine does not see": ("        barriers_visible();\n", "", "missing fence"),

@@ -3,9 +3,9 @@
 // arrives when no thread can go on without it, and products are made when their registers are waited for; until then NaN is in
 // their place.
 //
-// What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, and what a copy has
-// brought is known to the warps that waited for its barrier. A warp knows moments: of every warp, and of the copies, the last one
-// that happened before. A barrier orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
+// What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
+// they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. A warp
+// knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
 #include "runtime.h"
 
 #include <algorithm>
@@ -130,7 +130,6 @@ void arrive(Site site, void* address, int bytes) {
     if (!barrier.missing)
         fail(describe("bad barrier", at(site), "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
                       barrier.count, static_cast<long long>(barrier.bytes)));
-    known[warp()].of[warp()] = ++moment;
     barrier.arriving.join(known[warp()]);
     barrier.bytes += bytes;
     barrier.missing--;
@@ -289,6 +288,10 @@ void pass_barrier_hopper() {
     Moments all;
     for (unsigned w = 0; w < known.size(); w++) known[w].of[w] = ++moment, all.join(known[w]);
     for (Moments& one : known) one = all;
+}
+
+void pass_warp_hopper() {
+    if (in_use) known[warp()].of[warp()] = ++moment;
 }
 
 void end_thread_hopper() {

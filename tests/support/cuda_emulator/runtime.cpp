@@ -280,6 +280,7 @@ static void pass_warp_epoch(Operand** of_lane) {
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
         if (!of_lane[l]) return;
     warp_epoch[current->linear / WARP]++;
+    pass_warp_hopper();
 }
 
 static void count_votes(Operand** of_lane) {

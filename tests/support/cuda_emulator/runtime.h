@@ -86,6 +86,7 @@ float tensor_sum(const double* terms, int count);
 // hopper.cpp
 void begin_hopper(unsigned threads);
 void pass_barrier_hopper();
+void pass_warp_hopper();
 void end_thread_hopper();
 void end_block_hopper();
 bool copy_arrives();

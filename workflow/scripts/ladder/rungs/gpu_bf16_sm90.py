@@ -6,6 +6,7 @@ shared memory than a block has, are gpu_bf16's.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -185,12 +186,17 @@ def span_of_taps(image, kernel, stride):
 
 
 def _windows(together, image, kernel, stride):
-    """Where the windows of the first and the last of each so many pixels begin."""
+    """Where the windows of the first and the last of each so many pixels begin.
+
+    Not of all in a large batch: where a block begins in an image, and the image after a multiple of 8 pixels, repeats.
+    """
     batch, height, width = image
     down, across = ((size - kernel) // stride + 1 for size in (height, width))
-    pixel = np.arange(batch * down * across)
-    starts = (pixel // across // down * height + pixel // across % down * stride) * width + pixel % across * stride
-    return starts[::together], starts[np.minimum(pixel[::together] + together, len(pixel)) - 1]
+    repeats = CHUNKS * together // math.gcd(together, down * across)
+    pixels = down * across * min(batch, repeats + blocks(together, down * across))
+    first = np.arange(0, pixels, together)
+    return [(pixel // across // down * height + pixel // across % down * stride) * width + pixel % across * stride
+            for pixel in (first, np.minimum(first + together, pixels) - 1)]
 
 
 def _rows(first, last):

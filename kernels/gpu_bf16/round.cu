@@ -6,23 +6,14 @@
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, times height + 2 padding, times width
 // + 2 padding, channels up to the next multiple of 8), zero outside the image and in further channels; times is 2 for an image
 // that is to be upsampled, else 1; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split of
-// the rounded image, in order within a thread and then over the threads. Channels of x are a multiple of 8; arrays start at
-// multiples of 16 bytes.
+// the rounded image, in order within a thread and then over the threads. Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
 //
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
-#include "common/tensor_cores.cuh"
-#include "common/vector.cuh"
-
-using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;   // numbers of a thread: 16 bytes of bfloat16
-
-__device__ __forceinline__ void store_rounded(bfloat16* to, const float (&x)[CHUNK]) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
-}
+#include "gpu_bf16/chunk.cuh"
 
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 
@@ -50,13 +41,13 @@ __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* 
     for (int e = 0; e < CHUNK; e++) chunk[e] = 0.0f;
     if (i >= 0 && i < times * height && j >= 0 && j < times * width)
         load_chunk(chunk, x + ((image * height + i / times) * width + j / times) * channels + channel, channel, channels);
-    store_rounded(rounded + pixel * whole_chunks(channels) + channel, chunk);
+    *reinterpret_cast<uint4*>(rounded + pixel * whole_chunks(channels) + channel) = rounded_chunk(chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
                                                               int pixels, int height, int width, int channels, int padding,
                                                               int times) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = channels / CHUNK, pixel = number / chunks;
+    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = whole_chunks(channels) / CHUNK, pixel = number / chunks;
     if (pixel >= pixels) return;
     float chunk[CHUNK];
     round_chunk(chunk, x, rounded, pixel, number % chunks * CHUNK, height, width, channels, padding, times);

@@ -2,7 +2,8 @@
 //
 // Rung: gpu_bf16. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
-// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in bfloat16; flipped bfloat16 (channels, kernel,
+// Layouts: weight float32 (filters, kernel, kernel, channels), its copy the same in bfloat16, with channels up to the next
+// multiple of 8, zeros; flipped bfloat16 (channels, kernel,
 // kernel, filters up to the next multiple of 8), zero for further filters, with rows and columns of taps in reverse order: the
 // input gradient is the convolution of the gradient with these filters.
 // table int64, as common/update.cuh has it, and in each row: the addresses of the copy and of the flipped one (0 where there is
@@ -15,12 +16,11 @@
 // Bound: memory. Of a weight with both copies 4 bytes more than without.
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.
-#include "common/tensor_cores.cuh"
 #include "common/update.cuh"
+#include "gpu_bf16/chunk.cuh"
 
 enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS };
-using bfloat16 = unsigned short;
-constexpr int SIDE = 16, CHUNK = 8;
+constexpr int SIDE = 16;
 
 // This block's part of a weight and of its copies; renew(i): the weight's element i, as it is from now on.
 template <class Renew>
@@ -31,11 +31,11 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     int first_filter = block / across / taps * SIDE, first_channel = block % across * SIDE;
     int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow, channel = first_channel + fast;
     bfloat16* copy = reinterpret_cast<bfloat16*>(address(row[COPY]));
-    held[slow][fast] = 0;
-    if (filter < filters && channel < channels) {
-        int i = (filter * taps + tap) * channels + channel;
-        copy[i] = held[slow][fast] = bf16x2(renew(i), 0.0f) & 0xffff;
-    }
+    int place = filter * taps + tap, in_copy = (channels + CHUNK - 1) / CHUNK * CHUNK;
+    bool there = filter < filters && channel < channels;
+    bfloat16 value = there ? bf16x2(renew(place * channels + channel), 0.0f) & 0xffff : 0;
+    if (filter < filters && channel < in_copy) copy[place * in_copy + channel] = value;
+    held[slow][fast] = value;
     if (row[FLIPPED] == 0) return;
     __syncthreads();
     bfloat16* flipped = reinterpret_cast<bfloat16*>(address(row[FLIPPED]));

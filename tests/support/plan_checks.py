@@ -19,7 +19,13 @@ GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of b
 
 
 def launches(plan):
+    """Of a step."""
     return [launch for step in plan.steps for launch in step.launches]
+
+
+def every_launch(plan):
+    """Also those that begin a row of steps."""
+    return [launch for step in (*plan.first, *plan.steps) for launch in step.launches]
 
 
 # ---- limits of a GPU

@@ -343,6 +343,8 @@ class Builder:
         self._pass = "load"     # of the steps that are appended
         self._left_in_parts = {}        # parameter -> patterns.Gradient
         self._copies = {}               # parameter -> {role: buffer} of its copies
+        self.receivers = {}             # value -> what a rung's patterns tell its reader about where its gradient belongs
+        self._unstored = {}             # value that no buffer holds as it is -> its shape
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # function of each group, in order
@@ -407,7 +409,7 @@ class Builder:
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
-            if fits and (self.multipliers.exact or not pattern.exact_only):
+            if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
@@ -543,6 +545,17 @@ class Builder:
         self.output = self._values[layer.name] = layer.name
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
+    def unstored(self, layer):
+        """The layer's output is a value that its reader has in a form of its own, and no other layer reads."""
+        self.output = self._values[layer.name] = layer.name
+        self._unstored[layer.name] = (self.batch, *layer.output_shape)
+
+    def sole_reader(self, name):
+        """The layer that follows layer `name`, if it alone reads it; else None."""
+        names = [layer.name for layer in self.layers]
+        following = self.layers[names.index(name) + 1:][:1]
+        return following[0] if following and self._readers[name] == 1 and following[0].inputs == (name,) else None
+
     def unchanged(self, layer):
         """The layer's output is its first input, without a step."""
         self.output = self._values[layer.name] = self.value(layer.inputs[0])
@@ -614,7 +627,8 @@ class Builder:
         return self._buffer(name, shape, dtype, "workspace")
 
     def shape(self, name):
-        return self.buffers[name].shape
+        """Of a buffer, or of a value that is not stored."""
+        return self.buffers[name].shape if name in self.buffers else self._unstored[name]
 
     def _permutation(self, dataset):
         return self._control("permutation", (dataset.rows,), "int64")

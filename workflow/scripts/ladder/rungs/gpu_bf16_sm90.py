@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ladder.rungs import gpu_bf16, gpu_opt_v1
+from ladder.rungs import gpu_bf16, gpu_opt_v1, gpu_tf32
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.gpu_bf16 import UPDATES_TOGETHER
 from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_gradients
@@ -21,7 +21,7 @@ SLAB, ROW, CHUNKS = 64, 128, 8   # channels in a row, its bytes, chunks of 16 by
 FEWEST = 33                      # channels and filters from which on half of a row has work
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
-LARGE_TILES = gpu_bf16.LARGE_TILES
+LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 
 
 STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
@@ -69,19 +69,17 @@ def rows_of_tiles(filters):
 
 def conv_block(build, group):
     """conv2d, then optionally ReLU; as gpu_bf16.conv_block where there are no slabs."""
-    x = build.source(group[0])
-    if not has_slabs(build, group[0], build.shape(x)):
-        return gpu_bf16.conv_block(build, group)
-    return _convolution_of_slabs(build, group, x)
+    if not has_slabs(build, group[0]):
+        return gpu_bf16.conv_block(build, group, _reads_copy)
+    return _convolution_of_slabs(build, group, build.source(group[0]))
 
 
 def upsample_block(build, group):
     """upsample2d, conv2d, then optionally ReLU: the slabs are of the larger image, of which there is no other."""
     upsample, *others = group
+    if not has_slabs(build, others[0]):
+        return gpu_bf16.upsample_block(build, group, _reads_copy)
     x = build.source(upsample)
-    batch, height, width, channels = build.shape(x)
-    if not has_slabs(build, others[0], (batch, 2 * height, 2 * width, channels)):
-        return gpu_bf16.upsample_block(build, group)
     build.unchanged(upsample)
     return _convolution_of_slabs(build, others, x, upsample)
 
@@ -139,11 +137,19 @@ def _convolution_of_slabs(build, group, x, upsample=None):
     return backward
 
 
-def has_slabs(build, conv, image):
-    """Whether a convolution of an image of this shape is this rung's: rows are filled, and its tiles fit shared memory."""
-    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
-    if not gpu_bf16.has_copies(build, conv) or filters < FEWEST or kernel > MOST_KERNEL:
+def _reads_copy(build, conv):
+    """Whether a convolution reads copies as gpu_bf16 makes them."""
+    return gpu_bf16.has_copies(build, conv) and not has_slabs(build, conv)
+
+
+def has_slabs(build, conv):
+    """Whether a convolution is this rung's: rows are filled, and its tiles fit shared memory."""
+    if not gpu_bf16.has_copies(build, conv):
         return False
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
+        return False
+    image = build.batch, *conv.input_shapes[0]
     stride, padding = conv.attributes["stride"], conv.attributes["padding"]
     needed = [_forward_bytes(_slabs(image, padding)[1:4], filters, kernel, stride)]
     if build.training:
@@ -273,9 +279,10 @@ def weight_grad(step, build):
         Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
                (128 * kernel + 128,), (x, dy, partials, *sizes), weight_grad_bytes(tile, rows),
                (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}")),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(elements(build, dweight) // 4 + filters, 128),), (128,),
-               (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits,
-                                                            build.shape(totals)[0]))),
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts",
+               (blocks(elements(build, dweight), 512) + blocks(filters, 8),), (128,),
+               (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits, build.shape(totals)[0],
+                                                            channels, channels))),
     )
 
 
@@ -299,7 +306,7 @@ PATTERNS = (
     Pattern(("upsample2d", "conv2d"), upsample_block),
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
-    *gpu_bf16.PATTERNS,
+    *gpu_tf32.PATTERNS,
 )
 LAUNCHES = {
     **gpu_bf16.LAUNCHES,

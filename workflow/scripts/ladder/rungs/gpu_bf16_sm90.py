@@ -279,10 +279,10 @@ def weight_grad(step, build):
         Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
                (128 * kernel + 128,), (x, dy, partials, *sizes), weight_grad_bytes(tile, rows),
                (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}")),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts",
-               (blocks(elements(build, dweight), 512) + blocks(filters, 8),), (128,),
-               (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits, build.shape(totals)[0],
-                                                            channels, channels))),
+        Launch("gpu_bf16_sm90/add_parts.cu", "conv2d_add_parts",
+               (blocks(elements(build, dweight), 512) + blocks(filters, 4),), (128,),
+               (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits,
+                                                            build.shape(totals)[0]))),
     )
 
 

@@ -44,28 +44,25 @@ LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: cop
 SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
-def conv_block(build, group, reads_copy=None):
-    """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies.
-
-    reads_copy(build, conv): whether a convolution reads such copies; without it, has_copies.
-    """
+def conv_block(build, group):
+    """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
     if not has_copies(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
-    return _convolution_of_copies(build, group, build.source(group[0]), reads_copy=reads_copy)
+    return _convolution_of_copies(build, group, build.source(group[0]))
 
 
-def upsample_block(build, group, reads_copy=None):
+def upsample_block(build, group):
     """upsample2d, conv2d, then optionally ReLU: the copy is of the larger image, of which there is no other."""
     upsample, *others = group
     if not has_copies(build, others[0]):
-        parts = gpu_opt_v1.resize_block(build, (upsample,)), conv_block(build, others, reads_copy)
+        parts = gpu_opt_v1.resize_block(build, (upsample,)), conv_block(build, others)
         return lambda: [part() for part in reversed(parts) if part]
     x = build.source(upsample)
     build.unchanged(upsample)
-    return _convolution_of_copies(build, others, x, upsample, reads_copy)
+    return _convolution_of_copies(build, others, x, upsample)
 
 
-def _convolution_of_copies(build, group, x, upsample=None, reads_copy=None):
+def _convolution_of_copies(build, group, x, upsample=None):
     """x: the input, or that of the upsampling before it."""
     conv = group[0]
     _, weight, bias = convolution(build, conv)
@@ -77,7 +74,7 @@ def _convolution_of_copies(build, group, x, upsample=None, reads_copy=None):
     written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, image)
     if not written:
         build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
-    y, writes, form = _result(build, group, x, reads_copy or has_copies)
+    y, writes, form = _result(build, group, x)
     build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
                flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
 
@@ -116,10 +113,10 @@ def _flips(build, conv, x):
     return build.training and build.wants_gradient(x) and conv.attributes["stride"] == 1
 
 
-def _result(build, group, x, reads_copy):
+def _result(build, group, x):
     """(value, writes, attributes) of the forward pass: a convolution that alone reads the value has it as its copy."""
     last, index = group[-1], {}
-    reader, times = copying_reader(build, group, x, reads_copy)
+    reader, times = copying_reader(build, group, x)
     if not reader:
         y = build.activation(last)
         return y, {"y": y}, {}
@@ -145,7 +142,7 @@ def _received(build, group, x, reader, image, index=None):
     return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
 
 
-def copying_reader(build, group, x, reads_copy=None):
+def copying_reader(build, group, x):
     """(convolution, times): the one on copies that alone reads the output of a group, upsampled if times is 2.
 
     (None, 1) if there is none. Where gradients are wanted, both it and the group's must be convolutions on copies; x: the
@@ -154,7 +151,8 @@ def copying_reader(build, group, x, reads_copy=None):
     reader, times = build.sole_reader(group[-1].name), 1
     if reader and reader.kind == "upsample2d":
         reader, times = build.sole_reader(reader.name), 2
-    if not reader or not (reads_copy or has_copies)(build, reader) or group[0].attributes["filters"] % CHUNK:
+    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
+    if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
         return None, 1
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)

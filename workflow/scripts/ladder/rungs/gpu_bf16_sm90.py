@@ -70,7 +70,7 @@ def rows_of_tiles(filters):
 def conv_block(build, group):
     """conv2d, then optionally ReLU; as gpu_bf16.conv_block where there are no slabs."""
     if not has_slabs(build, group[0]):
-        return gpu_bf16.conv_block(build, group, _reads_copy)
+        return gpu_bf16.conv_block(build, group)
     return _convolution_of_slabs(build, group, build.source(group[0]))
 
 
@@ -78,7 +78,7 @@ def upsample_block(build, group):
     """upsample2d, conv2d, then optionally ReLU: the slabs are of the larger image, of which there is no other."""
     upsample, *others = group
     if not has_slabs(build, others[0]):
-        return gpu_bf16.upsample_block(build, group, _reads_copy)
+        return gpu_bf16.upsample_block(build, group)
     x = build.source(upsample)
     build.unchanged(upsample)
     return _convolution_of_slabs(build, others, x, upsample)
@@ -137,8 +137,8 @@ def _convolution_of_slabs(build, group, x, upsample=None):
     return backward
 
 
-def _reads_copy(build, conv):
-    """Whether a convolution reads copies as gpu_bf16 makes them."""
+def has_copies(build, conv):
+    """Whether a convolution reads copies as gpu_bf16 makes them: its convolutions before this one ask."""
     return gpu_bf16.has_copies(build, conv) and not has_slabs(build, conv)
 
 

@@ -92,7 +92,8 @@ struct Rectangle {
     }
     static __device__ __forceinline__ int line(int cell, int place) {
         if (!WINDOWS) return cell;
-        return TILE_COLUMNS == 16 ? cell / 8 * 32 + cell % 8 + place * 8 : cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
+        if (TILE_COLUMNS == 16) return cell / 8 * 32 + cell % 8 + place * 8;
+        return cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
     }
     __device__ __forceinline__ int first_total() const { return number * (Tile::M / 64); }
 };

@@ -6,10 +6,10 @@
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
 // filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
-// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples of
-// 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split
-// pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number depends on the
-// shape alone: it changes the result's bytes.
+// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples
+// of 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums
+// pixels_per_split pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number
+// depends on the shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.

@@ -1,4 +1,5 @@
-// The optimizers' updates of all parameters in one launch, which also writes the copies of weights in bfloat16; and these alone.
+// The optimizers' updates of all parameters in one launch, which also writes the copies of weights in bfloat16; and these
+// alone.
 //
 // Rung: gpu_bf16. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
@@ -10,9 +11,9 @@
 // none), and for a parameter with copies its filters, taps and channels.
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
-// Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order, or with copies
-// of ceil(filters / 16) taps ceil(channels / 16): a block has 16 x 16 weights of a tap, so that it writes 32 bytes side by side
-// of a flipped copy too.
+// Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order, or with
+// copies of ceil(filters / 16) taps ceil(channels / 16): a block has 16 x 16 weights of a tap, so that it writes 32 bytes side
+// by side of a flipped copy too.
 // Bound: memory. Of a weight with both copies 4 bytes more than without.
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.

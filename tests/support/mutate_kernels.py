@@ -33,7 +33,7 @@ import cuda_emulator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARALLEL = 2
 # Of rungs without kernels of their own.
-FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16"), "gpu_opt_v1/conv2d_*.cu")
+FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32"), "gpu_opt_v1/conv2d_*.cu")
 BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [
@@ -87,7 +87,7 @@ def equivalent(root, rung=None):
 
 
 def copy_project(source, target):
-    for part in ("kernels", "tests", "workflow/scripts"):
+    for part in ("kernels", "tests", "workflow/scripts", "benchmarks"):
         shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "pyproject.toml", target)
 

@@ -151,7 +151,8 @@ def copying_reader(build, group, x):
     reader, times = build.sole_reader(group[-1].name), 1
     if reader and reader.kind == "upsample2d":
         reader, times = build.sole_reader(reader.name), 2
-    if not reader or not has_copies(build, reader) or group[0].attributes["filters"] % CHUNK:
+    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
+    if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
         return None, 1
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)

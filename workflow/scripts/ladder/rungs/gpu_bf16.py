@@ -408,9 +408,14 @@ def _totals_of(tile, shape):
 
 
 def _clocks(tile, shape):
-    """Of a step of a block: wavefronts of shared memory and lines of global memory, 128 bytes each, or of tensor cores."""
-    lines = tile.n + (_halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m)
-    return max(2 * lines + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+    """Of a step of a block."""
+    of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
+    return _clocks_of_lines(tile, of_a_step, tile.n)
+
+
+def _clocks_of_lines(tile, m, n):
+    """Of a step that copies m + n lines: of shared and global memory, 128 bytes of a line each, or of tensor cores."""
+    return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
 
 
 def _halo_pixels(tile, shape):
@@ -428,9 +433,11 @@ def _stages(kernel):
 
 
 def weight_tile(filters, columns):
-    if filters <= FEW_ROWS.m:
-        return FEW_ROWS
-    return LARGE if filters >= LARGE.m and columns >= LARGE.n else SQUARE
+    """The tile of the fewest clocks; the split fills a GPU with any."""
+    def clocks(tile):
+        return blocks(filters, tile.m) * blocks(columns, tile.n) * _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+
+    return min((FEW_ROWS, SQUARE, LARGE), key=clocks)
 
 
 def weight_grad(step, build, tile=None):
@@ -474,8 +481,12 @@ def _split(tile, filters, columns, pixels):
 
 def _shared_bytes(tile, rows_of_k=False):
     """rows_of_k: the lines lie side by side, always 64 of them."""
-    m, n = (64 * blocks(lines, 64) if rows_of_k else lines for lines in (tile.m, tile.n))
+    m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
     return STAGES * 2 * STEP * (m + n)
+
+
+def _whole_rows(lines):
+    return 64 * blocks(lines, 64)
 
 
 PATTERNS = (

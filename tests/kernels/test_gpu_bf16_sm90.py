@@ -283,6 +283,32 @@ def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source,
                                       or bool({"KERNEL=3", "KERNEL=4"} & set(defines)))
 
 
+def counted(layer, operation):
+    """What a block of a launch of the autoencoder's step asks for: {place: counts}, in whole."""
+    launch = next(step for step in PLAN.steps if (step.layer, step.operation) == (layer, operation)).launches[0]
+    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    return emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 10)
+
+
+def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_conflicts():
+    """Of the first 128 of 64 images of 16x16x256, eight rows of one image, and 128 filters of 3x3."""
+    found = counted("enc2", "arranged_conv2d_forward")
+    rows = 9 * 18 + 18   # the last pixel of y has its window's last row two below
+    assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
+    assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
+    loads = found["shared_loads"]
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # a lane that just arrived apart
+
+
+def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
+    """64 images of 16x16 in 11 splits of 24 steps: 4 rows of 16 pixels, under one row of taps."""
+    found = counted("enc2", "arranged_conv2d_weight_grad")
+    assert found["bulk_copies"]["requests"] == 24 * 3
+    assert found["operands"] == {"requests": 3 * 24 * 4, "bytes": 3 * 24 * 4 * 128 * 32}
+    assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"]
+
+
 MISUSES = {
     "no fence before products": ("conv2d.cu", "        wgmma_fence();\n", "", "missing wgmma fence"),
     "one set of fragments": ("conv2d.cu", "        warp.load(odd);\n        warp.add(sum, odd);",

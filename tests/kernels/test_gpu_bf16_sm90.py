@@ -298,7 +298,7 @@ def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_confl
     assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
     assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
     loads = found["shared_loads"]
-    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # a lane that just arrived apart
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # lanes that arrive are apart
 
 
 def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():

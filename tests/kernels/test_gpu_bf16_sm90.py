@@ -99,7 +99,7 @@ def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding, tim
     assert np.array_equal(numbers(slabs.reshape(wanted.shape)), wanted, equal_nan=True)
 
 
-@pytest.mark.parametrize("shape, padding", [((3, 9, 8, 67), 2), ((2, 8, 8, 40), 0), ((1, 3, 5, 130), 1)], ids=str)
+@pytest.mark.parametrize("shape, padding", [((3, 9, 8, 67), 2), ((2, 8, 8, 40), 0), ((9, 3, 5, 130), 2)], ids=str)
 def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
     dy = normal(*shape)
     made = gradient_of(dy, padding)
@@ -281,6 +281,32 @@ def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source,
     assert len(re.findall(r"\bUBLKCP", text)) == (3 if "KERNEL" in str(defines) and "TILE_N=128" in defines else 2)
     assert ("USETMAXREG" in text) == (source.endswith("conv2d.cu") and "TILE_M=128" in defines
                                       or bool({"KERNEL=3", "KERNEL=4"} & set(defines)))
+
+
+def counted(layer, operation):
+    """What a block of a launch of the autoencoder's step asks for: {place: counts}, in whole."""
+    launch = next(step for step in PLAN.steps if (step.layer, step.operation) == (layer, operation)).launches[0]
+    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    return emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 10)
+
+
+def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_conflicts():
+    """Of the first 128 of 64 images of 16x16x256, eight rows of one image, and 128 filters of 3x3."""
+    found = counted("enc2", "arranged_conv2d_forward")
+    rows = 9 * 18 + 18   # the last pixel of y has its window's last row two below
+    assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
+    assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
+    loads = found["shared_loads"]
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # lanes that arrive are apart
+
+
+def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
+    """64 images of 16x16 in 11 splits of 24 steps: 4 rows of 16 pixels, under one row of taps."""
+    found = counted("enc2", "arranged_conv2d_weight_grad")
+    assert found["bulk_copies"]["requests"] == 24 * 3
+    assert found["operands"] == {"requests": 3 * 24 * 4, "bytes": 3 * 24 * 4 * 128 * 32}
+    assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"]
 
 
 MISUSES = {

@@ -594,7 +594,7 @@ MISUSES = {
     "no barrier after the wait for a tap": (HALO, "                __syncthreads();\n", "", "race"),
     "too few stages of weights": (HALO, "(stage + STAGES - 1) % STAGES;", "(stage + STAGES - 1) % (STAGES - 1);",
                                   "missing cp.async wait"),
-    "one slab's place": (HALO, "slab % 2 * Halo::BYTES", "0 * Halo::BYTES", "missing cp.async wait"),
+    "one slab's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
 }
 
 

@@ -42,6 +42,7 @@ MUTATIONS = [
     (r" < ", [" <= "]), (r" >= ", [" > "]), (r" <= ", [" < "]), (r" > ", [" >= "]), (r" == ", [" != "]), (r" \|\| ", [" && "]),
     (r" && ", [" || "]), (r"\bmax\(", ["min("]), (r"\bmin\(", ["max("]), (r"\b0\b(?![.x])", ["1"]), (r"\b1\b(?![.x])", ["2"]),
     (r"\b2\b(?![.x])", ["1"]), (r"__syncthreads\(\);", [""]), (r"__syncwarp\(\);", [""]), (r"cp_async_wait<\d+>\(\);", [""]),
+    (r"wgmma_(fence|commit|wait<\d>)\(\);", [""]), (r"barrier(s_visible|_wait|_arrive|_expect)\(.*?\);", [""]),
     (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
     (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
     (r"\bdouble\b", ["float"]), (r"\b(?=(?:exp|log|pow)f\()", ["__"]),

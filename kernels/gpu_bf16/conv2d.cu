@@ -19,8 +19,8 @@
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which
 // takes 768 clocks at 128 bytes each, and 512 products 512 clocks at the peak of an H200; warps of 64 x 32 would read 96 KB. In
-// its loop of three steps on sm_90 384 of 718 instructions are products, 96 load fragments for them and 48 copy; in that of the
-// 64 x 64 tile 96 of 322 are products.
+// its loop of three steps on sm_90 384 of 722 instructions are products, 96 load fragments for them and 48 copy; in that of the
+// 64 x 64 tile 96 of 326 are products.
 // Predicted, not measured, for 64 images of 16x16x64 -> 128 filters, 1x1 (268 MFLOP): memory, 2.4 us.
 // Measured: not measured.
 #include "gpu_bf16/windows.cuh"

@@ -17,13 +17,13 @@
 // Launches:
 //   conv2d_weight_grad   block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384
 //                        (TILE_M + TILE_N) bytes of dynamic shared memory
-//     128 x 128, 64 x 64 a warp   128 threads, for at least 128 filters and columns
-//     64 x 64, 32 x 32 a warp     128 threads
-//     16 x 128, 16 x 32 a warp    128 threads, for at most 16 filters; 384 (64 + TILE_N) bytes of dynamic shared memory
+//     128 threads, in the tile that takes the fewest clocks: 128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;
+//     16 x 128, 16 x 32, with 384 (64 + TILE_N) bytes of dynamic shared memory
 //   conv2d_add_parts     block (128), grid (ceil(weights / 512) + ceil(filters / 8))
 //
-// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 269 instructions are
-// products, in that of the small one 32 of 129; conv2d_add_parts: memory.
+// Bound: shared memory and tensor cores, as conv2d.cu; conv2d_add_parts: memory. In the loop of three steps of the large tile on
+// sm_90 384 of 750 instructions are products, in that of 64 x 64 96 of 342, in that of 16 x 128 48 of 348. Every tap copies its
+// pixels of x again: for 64 images of 34x34x256, border included, and 3 filters level 2 gives 326 MB, where x has 38.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 8 us
 // for adding 14 splits of 1.2 MB.
 // Measured: not measured.

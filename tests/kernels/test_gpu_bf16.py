@@ -355,6 +355,13 @@ def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
     assert gpu_bf16.pixel_tile(gpu_bf16.Sums(*shape)) == CHOSEN[shape]
 
 
+@pytest.mark.parametrize("filters, columns, tile", [
+    (128, 2304, gpu_bf16.LARGE), (256, 72, gpu_bf16.LARGE), (64, 576, gpu_bf16.SQUARE), (40, 40, gpu_bf16.SQUARE),
+    (3, 2304, gpu_bf16.FEW_ROWS), (16, 40, gpu_bf16.SQUARE)])
+def test_the_tile_of_a_weight_gradient_is_that_of_the_fewest_clocks(filters, columns, tile):
+    assert gpu_bf16.weight_tile(filters, columns) == tile
+
+
 # (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
 # the last number
 READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 9, 12, 40, 40, 2, 0), 1, 1),
@@ -619,7 +626,7 @@ MISUSES = {
     "no barrier after the wait for a tap": (HALO, "                __syncthreads();\n", "", "race"),
     "too few stages of weights": (HALO, "(stage + STAGES - 1) % STAGES;", "(stage + STAGES - 1) % (STAGES - 1);",
                                   "missing cp.async wait"),
-    "one slab's place": (HALO, "slab % 2 * Halo::BYTES", "0 * Halo::BYTES", "missing cp.async wait"),
+    "one slab's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
 }
 
 

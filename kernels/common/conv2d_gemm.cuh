@@ -28,8 +28,9 @@ __device__ __forceinline__ bool within(int i, int size) { return static_cast<uns
 
 // ---- operands along k
 
-// A of forward, and of the input gradient (`transposed`). image: x, or dy; rows of A: pixels of y, or of dx.
-template <class Tile, bool transposed, bool wide>
+// A of forward, and of the input gradient (`transposed`). image: x, or dy; rows of A: pixels of y, or of dx. strided: whether
+// the stride of a gradient may be another than 1.
+template <class Tile, bool transposed, bool wide, bool strided>
 struct Windows {
     using Share = AlongK<Tile, Tile::M>;
     const float* image;
@@ -62,7 +63,7 @@ struct Windows {
     // The row or column of `image` at tap t, outside the image if there is none.
     __device__ __forceinline__ int under(int place, int t) const {
         if (!transposed) return place + t;
-        if (stride == 1) return place - t;
+        if (!strided) return place - t;
         return (place - t) % stride == 0 ? (place - t) / stride : NOWHERE;
     }
     __device__ __forceinline__ void advance(int& i, int& j, int& c, int by) const {
@@ -289,7 +290,7 @@ __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x,
     static_assert(FITS_REGISTERS<Tile, wide>, "the large tile would spill registers");
     int tiles_across = (conv.filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
     int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
-    Windows<Tile, false, wide> a(x, conv, first_pixel);
+    Windows<Tile, false, wide, true> a(x, conv, first_pixel);
     Filters<Tile, wide> b(weight, conv, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.channels + Tile::K - 1) / Tile::K, sum);
@@ -308,13 +309,13 @@ __device__ __forceinline__ void conv2d_forward_tile(const float* __restrict__ x,
 }
 
 // Grid: ceil(pixels of dx / M) * ceil(channels / N) blocks.
-template <class Tile, bool wide_dy, bool wide_weight>
+template <class Tile, bool wide_dy, bool wide_weight, bool strided>
 __device__ __forceinline__ void conv2d_input_grad_tile(const float* __restrict__ dy, const float* __restrict__ weight,
                                                        float* __restrict__ dx, const Convolution& conv) {
     static_assert(FITS_REGISTERS<Tile, wide_dy && wide_weight>, "the large tile would spill registers");
     int tiles_across = (conv.channels + Tile::N - 1) / Tile::N;
     int first_pixel = blockIdx.x / tiles_across * Tile::M, first_channel = blockIdx.x % tiles_across * Tile::N;
-    Windows<Tile, true, wide_dy> a(dy, conv, first_pixel);
+    Windows<Tile, true, wide_dy, strided> a(dy, conv, first_pixel);
     Taps<Tile, wide_weight> b(weight, conv, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (conv.kernel * conv.kernel * conv.filters + Tile::K - 1) / Tile::K, sum);

@@ -31,12 +31,16 @@ struct FloatStep {
 // A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
 template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
-    static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
+    // Fewer and longer steps where a thread's registers can hold its share of them: fewer waits, and whole lines of memory.
+    static constexpr int K = M_THREAD * N_THREAD < 64 && (M + N) * 8 <= THREADS * 8 ? 16 : 8;
     template <int lines, bool along_k>
     using Step = FloatStep<K, lines, 4, along_k>;   // padded against bank conflicts of the quads along k
-    static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 for simulated products.
-    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? 512 : 256) / THREADS;
+    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64, and where the sums and what is
+    // held of the next step leave too few of these), or 255 for simulated products.
+    static constexpr int HELD = (M + N) * K / THREADS, THREADS_RESIDENT = M_THREAD * N_THREAD + HELD > 72 ? 384 : 512;
+    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? THREADS_RESIDENT : 256) / THREADS;
     // A warp covers 4 x 8 threads if the tile is large enough: few different words per shared access.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;

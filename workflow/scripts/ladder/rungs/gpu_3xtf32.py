@@ -6,9 +6,8 @@ those of float32 too narrow for a warp, are gpu_gemm's.
 
 import dataclasses
 
-from ladder.rungs import gpu_gemm, gpu_opt_v1
-from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.gpu_gemm import LARGE_TILES, PATTERNS, UPDATES_TOGETHER
+from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
+from ladder.rungs.gpu_gemm import PATTERNS, UPDATES_TOGETHER
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
@@ -36,16 +35,17 @@ LARGE = TensorTile(128, 128, 32, 64)
 SQUARE = TensorTile(64, 64, 32, 32)
 NARROW = TensorTile(64, 32, 32, 16)
 FEW_COLUMNS, FEW_ROWS = TensorTile(128, 16, 32, 16), TensorTile(16, 128, 16, 32)
+TIMES = {LARGE: 1.0, SQUARE: 0.4}   # as tiles.TIMES
 NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
 
 
-def pixel_tile(pixels, columns, wide):
+def pixel_tile(pixels, columns, wide, multiprocessors):
     """As gpu_opt_v1.pixel_tile."""
     if columns < NARROWEST:
-        return gpu_gemm.pixel_tile(pixels, columns, wide)
-    if wide and columns > LARGE.n // 2 and blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES:
-        return LARGE
-    return NARROW if columns <= NARROW.n else SQUARE
+        return gpu_gemm.pixel_tile(pixels, columns, wide, multiprocessors)
+    if columns <= NARROW.n:
+        return NARROW
+    return tiles.quickest(TIMES, pixels, columns, multiprocessors) if wide else SQUARE
 
 
 def weight_tile(filters, columns, wide):
@@ -57,9 +57,9 @@ def weight_tile(filters, columns, wide):
     return NARROW if columns <= NARROW.n else SQUARE
 
 
-def rounded_pixel_tile(pixels, columns, wide):
+def rounded_pixel_tile(pixels, columns, wide, multiprocessors):
     """As pixel_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
-    return FEW_COLUMNS if columns < NARROWEST else pixel_tile(pixels, columns, wide)
+    return FEW_COLUMNS if columns < NARROWEST else pixel_tile(pixels, columns, wide, multiprocessors)
 
 
 def rounded_weight_tile(filters, columns, wide):

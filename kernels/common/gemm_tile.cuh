@@ -33,8 +33,9 @@ template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // Fewer and longer steps where a thread's registers can hold its share of them: fewer waits, and whole lines of memory.
-    static constexpr int K = M_THREAD * N_THREAD < 64 && (M + N) * 8 <= THREADS * 8 ? 16 : 8;
+    // Fewer and longer steps where a thread's registers can hold its share, two quads of each operand: fewer waits, and more of a
+    // line of memory at once.
+    static constexpr int K = M_THREAD * N_THREAD < 64 && M * 2 == THREADS && N * 2 == THREADS ? 16 : 8;
     template <int lines, bool along_k>
     using Step = FloatStep<K, lines, 4, along_k>;   // padded against bank conflicts of the quads along k
     // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64, and where the sums and what is
@@ -103,6 +104,7 @@ struct AlongLines {
     static constexpr int ACROSS = lines / 4, QUADS = Tile::K * ACROSS, PASSES = (QUADS + Tile::THREADS - 1) / Tile::THREADS;
     static constexpr int K_PER_PASS = Tile::THREADS < QUADS ? Tile::THREADS / ACROSS : Tile::K;
     static_assert(Tile::THREADS % ACROSS == 0, "a thread must keep its lines");
+    static_assert(Tile::K % K_PER_PASS == 0, "the passes must end with the step");
     static __device__ __forceinline__ bool active() { return Tile::THREADS <= QUADS || threadIdx.x < QUADS; }
     static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
     static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }   // in pass 0; K_PER_PASS more in each after

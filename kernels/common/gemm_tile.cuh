@@ -89,6 +89,11 @@ struct AlongK {
     static __device__ __forceinline__ bool active(int pass) { return QUADS % Tile::THREADS == 0 || slot(pass) < QUADS; }
     static __device__ __forceinline__ int line(int pass) { return slot(pass) / ACROSS; }
     static __device__ __forceinline__ int k() { return threadIdx.x % ACROSS * 4; }
+    // Element e of a pass in shared memory.
+    template <class Step>
+    static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
+        return step.place(line(pass), k() + e);
+    }
     template <class Step>
     static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
 #pragma unroll
@@ -105,9 +110,13 @@ struct AlongLines {
     static constexpr int K_PER_PASS = Tile::THREADS < QUADS ? Tile::THREADS / ACROSS : Tile::K;
     static_assert(Tile::THREADS % ACROSS == 0, "a thread must keep its lines");
     static_assert(Tile::K % K_PER_PASS == 0, "the passes must end with the step");
-    static __device__ __forceinline__ bool active() { return Tile::THREADS <= QUADS || threadIdx.x < QUADS; }
+    static __device__ __forceinline__ bool active(int pass = 0) { return Tile::THREADS <= QUADS || threadIdx.x < QUADS; }
     static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
     static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }   // in pass 0; K_PER_PASS more in each after
+    template <class Step>
+    static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
+        return step.place(line() + e, k() + pass * K_PER_PASS);
+    }
     template <class Step>
     static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
         if (active())

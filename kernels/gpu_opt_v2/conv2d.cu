@@ -32,8 +32,10 @@
 #define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
-// An input gradient of single channels needs more registers for their addresses than these blocks leave.
+// An input gradient of single channels needs more registers for their addresses than these blocks leave; of the kernels with
+// nothing fused the compiler keeps more alive on sm_86.
 constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
+constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
 // Maxima of the 2x2 windows that this thread holds, then ReLU, which equals the maximum of ReLUs.
 __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
@@ -108,9 +110,9 @@ __device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy,
                                            int height, int width, int channels, int kernel, int padding) {
     int pixels = batch * height * width, filters = dy.channels, pad = kernel - 1 - padding;
     int first_pixel = blockIdx.x * Tile::M, first_channel = blockIdx.y * Tile::N;
-    const float* last_tap = weight + (kernel * kernel - 1) * channels;
+    int last_tap = (kernel * kernel - 1) * channels;
     Filters<WIDE_CHANNELS> turned = {
-        last_tap, filters, channels, kernel, kernel * kernel * channels, -kernel * channels, -channels};
+        weight, filters, channels, kernel, kernel * kernel * channels, -kernel * channels, -channels, last_tap};
     WindowRows<Tile, Tile::M, kind, WIDE_FILTERS, false> a(dy, {kernel, 1, pad, pad}, height, width, first_pixel, pixels);
     FilterColumns<Tile, Tile::N, WIDE_CHANNELS> b(turned, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
@@ -118,7 +120,7 @@ __device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy,
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, GRADIENT_BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, PLAIN_BLOCKS)
     conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch,
                       int height, int width, int channels, int filters, int kernel, int padding) {
     int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;

@@ -86,9 +86,14 @@ struct Images {
     __device__ __forceinline__ bool hold(int row, int column) const {
         return within(static_cast<unsigned>(row) / SCALE, height) && within(static_cast<unsigned>(column) / SCALE, width);
     }
-    // Where the channels of a pixel (or of its 2x2 window) begin.
-    __device__ __forceinline__ int start(int first_row, unsigned row, unsigned column) const {
-        return ((first_row + row / SCALE) * width + column / SCALE) * channels;
+    // What is the same for all taps of the window that begins at (top, left): the place of its first tap, or of the image's rows.
+    __device__ __forceinline__ int origin(unsigned image, int top, int left) const {   // of no use where top is OUTSIDE
+        return kind == BEHIND_POOL ? image * height : ((image * height + top) * width + left) * channels;
+    }
+    // Where the channels of its tap at (row, column), or of that one's 2x2 window, begin.
+    __device__ __forceinline__ int start(int origin, const Tap& tap, unsigned row, unsigned column) const {
+        if (kind == BEHIND_POOL) return ((origin + row / SCALE) * width + column / SCALE) * channels;
+        return origin + (tap.row * width + tap.column) * channels;
     }
     static __device__ __forceinline__ int place(int row, int column) { return row % 2 * 2 + column % 2; }
 
@@ -105,12 +110,12 @@ struct Images {
         return kept ? values[from] : 0.0f;
     }
     // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left); zeros outside.
-    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int first_row, int top, int left) const {
+    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int origin, int top, int left) const {
         float values[4] = {};
         if constexpr (wide) {
             int row = top + tap.row, column = left + tap.column;
             if (tap.row < size && hold(row, column))
-                fetch(quad, start(first_row, row, column) + tap.channel, place(row, column));
+                fetch(quad, start(origin, tap, row, column) + tap.channel, place(row, column));
             else
                 quad.set(values);
         } else {
@@ -118,7 +123,7 @@ struct Images {
             for (int e = 0; e < 4; e++) {
                 int row = top + tap.row, column = left + tap.column;
                 if (tap.row < size && hold(row, column))
-                    values[e] = one(start(first_row, row, column) + tap.channel, place(row, column));
+                    values[e] = one(start(origin, tap, row, column) + tap.channel, place(row, column));
                 tap.advance(1, size, channels);
             }
             quad.set(values);
@@ -132,8 +137,8 @@ struct WindowRows {
     using Share = AlongK<Tile, lines>;
     const Images<kind, wide> images;
     const int size;
-    int first_row[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // of each image; where each window begins
-    Tap tap = {0, 0, 0};                                                     // of this thread's first k
+    int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // of each window
+    Tap tap = {0, 0, 0};                                                  // of this thread's first k
     Quad<kind> held[Share::PASSES];
 
     __device__ __forceinline__ WindowRows(const Images<kind, wide>& images, const Window& window, int height, int width,
@@ -143,16 +148,16 @@ struct WindowRows {
         for (int pass = 0; pass < Share::PASSES; pass++) {
             int m = first + Share::line(pass);
             Pixel pixel = pixel_of<by_window>(m, height, width);
-            first_row[pass] = pixel.image * images.height;
             top[pass] = Share::active(pass) && m < pixels ? pixel.row * window.stride - window.row_padding : OUTSIDE;
             left[pass] = pixel.column * window.stride - window.column_padding;
+            origin[pass] = images.origin(pixel.image, top[pass], left[pass]);
         }
         tap.advance(Share::k(), size, images.channels);
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++)
-            images.fetch(held[pass], tap, size, first_row[pass], top[pass], left[pass]);
+            images.fetch(held[pass], tap, size, origin[pass], top[pass], left[pass]);
         tap.advance(Tile::K, size, images.channels);
     }
     template <class Step>
@@ -170,7 +175,7 @@ struct WindowRows {
 template <bool wide>
 struct Filters {
     const float* first;
-    int count, channels, size, apart, row_step, column_step;
+    int count, channels, size, apart, row_step, column_step, offset = 0;
 };
 
 template <class Tile, int lines, bool wide>
@@ -227,7 +232,7 @@ struct FilterColumns {
         : filters(filters), channel(first + Share::line()), filter(Share::k() % filters.count) {
         int tap = Share::k() / filters.count;
         taps = Share::active() && channel < filters.channels ? filters.size * filters.size - tap : 0;
-        start = filter * filters.apart + tap * filters.column_step + channel;
+        start = filters.offset + filter * filters.apart + tap * filters.column_step + channel;
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
@@ -350,7 +355,7 @@ struct WindowColumns {
             bool there = pixel + pass * Share::K_PER_PASS < last_pixel;
             int top = there ? at[pass].row * window.stride - window.row_padding : OUTSIDE;
             int left = at[pass].column * window.stride - window.column_padding;
-            images.fetch(held[pass], tap, window.size, at[pass].image * images.height, top, left);
+            images.fetch(held[pass], tap, window.size, images.origin(at[pass].image, top, left), top, left);
             move_on(at[pass]);
         }
         pixel += Tile::K;

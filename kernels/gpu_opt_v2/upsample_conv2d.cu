@@ -27,8 +27,10 @@
 #define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
-// An input gradient of single channels needs more registers for their addresses than these blocks leave.
+// An input gradient of single channels needs more registers for their addresses than these blocks leave; of the kernels with
+// nothing fused the compiler keeps more alive on sm_86.
 constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
+constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
 // Taps of the 3x3 filter summed in collapsed tap 0 to 3: 2; 1 and 2; 0 and 1; 0.
 __device__ __forceinline__ int first_tap(int t) { return max(0, 2 - t); }
@@ -88,7 +90,7 @@ __device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy,
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, GRADIENT_BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, PLAIN_BLOCKS)
     upsample_conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ collapsed, float* __restrict__ dx,
                                int batch, int height, int width, int channels, int filters) {
     input_grad<PLAIN>({dy, nullptr, nullptr, 2 * height, 2 * width, filters}, collapsed, dx, batch, height, width,

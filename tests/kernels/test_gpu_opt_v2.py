@@ -497,7 +497,10 @@ def test_every_gpu_can_run_it_as_the_rung_claims(file, defines, architecture):
         if file in PRODUCTS and name not in ("collapse_weight", "upsample_conv2d_add_taps"):
             loads, stores = nvrtc.wide_accesses(made.ptx, name)
             assert loads >= 2 and stores > 0, name
-            assert resources.registers <= 128 and 0 < resources.static_shared_bytes <= 32 << 10, name   # two blocks of 256
+            few_blocks = name.endswith("input_grad") or ("input_grad" in name and "WIDE_CHANNELS=0" in defines)
+            most = 255 if few_blocks else 168 if "TILE=128,64,8,8" in defines else 128   # elsewhere two blocks of 256
+            assert resources.registers <= most, name
+            assert 0 < resources.static_shared_bytes <= 32 << 10, name
     if file in PRODUCTS:
         assert "ld.shared.v4.f32" in made.ptx
 

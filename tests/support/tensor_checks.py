@@ -155,9 +155,10 @@ def compiled_launches(rung, launches, name):
 
 
 def check_compiled(source, defines, architecture, instruction, products, by_matrices=False):
-    """No spills, two blocks of 256 threads on a multiprocessor, and in a step the instructions that the tile needs.
+    """No spills, two blocks on a multiprocessor, and in a step the instructions that the tile needs.
 
-    products: of a pair of fragments; by_matrices: whether ldmatrix reads the fragments, four 8x8 matrices at a time.
+    products: of a pair of fragments for the step's values of k; by_matrices: whether ldmatrix reads all fragments, in place of
+    those whose values of k are neighbours.
     """
     made = compiled(source, defines, architecture)
     sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", " ".join(defines))}
@@ -165,7 +166,11 @@ def check_compiled(source, defines, architecture, instruction, products, by_matr
     pairs = down * across
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {name}"
-        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
-    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == pairs * products
-    assert made.ptx.count("mma.sync") == pairs * products
-    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2 if by_matrices else 0)
+        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks must fit"
+    depth = 1 if by_matrices else gpu_3xtf32.STEPS["exact" if products == 3 else "tf32"] // 8
+    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == made.ptx.count("mma.sync") == pairs * products * depth
+    fragments = {"forward": down + across // 2, "input_grad": down, "weight_grad": 0}
+    (along_k,) = (count for direction, count in fragments.items() if direction in source)
+    matrices = down + across // 2 if by_matrices else along_k * depth
+    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == matrices
+    assert ("cp.async.c" in made.ptx) == (not by_matrices)

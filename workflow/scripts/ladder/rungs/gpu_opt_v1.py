@@ -102,7 +102,7 @@ def weight_tile(filters, columns, wide):
 
 def split(tile, filters, columns, pixels):
     """(number of splits, pixels per split) of a weight gradient."""
-    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
+    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.shares
     splits = max(1, min(SPLIT_WARPS // warps, pixels // SPLIT_PIXELS, SPLITS))
     size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
     return blocks(pixels, size), size
@@ -118,7 +118,7 @@ def conv2d_forward(step, build, tile_for=pixel_tile):
     arguments = (reads["x"], reads["weight"], reads["bias"], y, *_shape(step, build, reads["x"], reads["weight"]),
                  *integers(step.attributes["relu"]))
     return (Launch("gpu_opt_v1/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
-                   (tile.threads,), arguments, defines=tile.defines(WIDE=wide)),)
+                   (tile.threads,), arguments, tile.shared_bytes, tile.defines(WIDE=wide)),)
 
 
 def conv2d_input_grad(step, build, tile_for=pixel_tile):
@@ -130,7 +130,8 @@ def conv2d_input_grad(step, build, tile_for=pixel_tile):
     arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
     return (Launch("gpu_opt_v1/conv2d_input_grad.cu", "conv2d_input_grad",
                    (blocks(pixels, tile.m) * blocks(channels, tile.n),), (tile.threads,), arguments,
-                   defines=tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1)),)
+                   tile.shared_bytes,
+                   tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1)),)
 
 
 def conv2d_weight_grad(step, build, tile_for=weight_tile):
@@ -147,7 +148,7 @@ def conv2d_weight_grad(step, build, tile_for=weight_tile):
     source = "gpu_opt_v1/conv2d_weight_grad.cu"
     return (
         Launch(source, "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), defines=defines),
+               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), tile.shared_bytes, defines),
         Launch(source, "conv2d_add_splits", (blocks(per_split // 4, 128),), (128,),
                (partials, dweight, dbias, *integers(weights, filters, splits)), defines=defines),
     )

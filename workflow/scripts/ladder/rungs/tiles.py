@@ -21,9 +21,16 @@ class Tile:
     thread_m: int
     thread_n: int
 
+    shared_bytes = 0   # of dynamic shared memory
+
     @property
     def threads(self):
         return self.m // self.thread_m * (self.n // self.thread_n)
+
+    @property
+    def shares(self):
+        """What it counts when the splits of a weight gradient are chosen: its warps."""
+        return self.threads // 32
 
     def defines(self, **wide):
         """wide: {macro: what else is fixed when the kernel is compiled, as that an operand is read 16 bytes at a time}."""

@@ -41,9 +41,9 @@ __device__ __forceinline__ float clipped_and_decayed(float gradient, float param
 }
 
 // Element i, as optimizers.py states it. As in gpu_basic/update.cu, weight decay, velocity and weight are rounded after every
-// operation, the last product and the subtraction in float64.
+// operation, the last product and the subtraction in float64. Returns the new value.
 template <Rule rule>
-__device__ __forceinline__ void update(const long long* row, int i, float gradient, const Settings& settings) {
+__device__ __forceinline__ float update(const long long* row, int i, float gradient, const Settings& settings) {
     float *values = address(row[VALUES]), w = values[i], g = clipped_and_decayed(gradient, w, settings), direction = g;
     if constexpr (rule == MOMENTUM) {
         float* velocity = address(row[FIRST]);
@@ -62,5 +62,5 @@ __device__ __forceinline__ void update(const long long* row, int i, float gradie
         float s_corrected = s / -expm1f(settings.step * -0.00100050034f);   // log(0.999)
         direction = m_corrected / (sqrtf(s_corrected) + 1e-8f);
     }
-    values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
+    return values[i] = __dadd_rn(w, -__dmul_rn(settings.rate, direction));
 }

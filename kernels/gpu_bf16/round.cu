@@ -1,31 +1,19 @@
-// Operands of convolutions rounded to bfloat16, in copies that conv2d.cu and weight_grad.cu read.
+// Images and gradients rounded to bfloat16, in copies that conv2d.cu and weight_grad.cu read.
 //
 // Rung: gpu_bf16, over gpu_tf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, times height + 2 padding, times width
 // + 2 padding, channels up to the next multiple of 8), zero outside the image and in further channels; times is 2 for an image
-// that is to be upsampled, else 1; weight float32 (filters, kernel, kernel, channels), rounded the same in bfloat16, flipped
-// (channels, kernel, kernel, filters up to the next multiple of 8) with rows and columns of taps in reverse order: the input
-// gradient is the convolution of the gradient with these filters. totals (splits, channels): the sums of the gradient, not
-// rounded, over the pixels of a split of the rounded image, in order within a thread and then over the threads. Channels of x
-// and weight are multiples of 8; arrays start at multiples of 16 bytes.
+// that is to be upsampled, else 1; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split of
+// the rounded image, in order within a thread and then over the threads. Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
-//           round_weight        block (256), grid (ceil(weights / 2048)); round_and_flip_weight the same
 //
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
-#include "common/tensor_cores.cuh"
-#include "common/vector.cuh"
-
-using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;   // numbers of a thread: 16 bytes of bfloat16
-
-__device__ __forceinline__ void store_rounded(bfloat16* to, const float (&x)[CHUNK]) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
-}
+#include "gpu_bf16/chunk.cuh"
 
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 
@@ -53,13 +41,13 @@ __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* 
     for (int e = 0; e < CHUNK; e++) chunk[e] = 0.0f;
     if (i >= 0 && i < times * height && j >= 0 && j < times * width)
         load_chunk(chunk, x + ((image * height + i / times) * width + j / times) * channels + channel, channel, channels);
-    store_rounded(rounded + pixel * whole_chunks(channels) + channel, chunk);
+    *reinterpret_cast<uint4*>(rounded + pixel * whole_chunks(channels) + channel) = rounded_chunk(chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
                                                               int pixels, int height, int width, int channels, int padding,
                                                               int times) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = channels / CHUNK, pixel = number / chunks;
+    int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = whole_chunks(channels) / CHUNK, pixel = number / chunks;
     if (pixel >= pixels) return;
     float chunk[CHUNK];
     round_chunk(chunk, x, rounded, pixel, number % chunks * CHUNK, height, width, channels, padding, times);
@@ -90,31 +78,4 @@ extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __
     float sum = 0.0f;
     for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
     totals[blockIdx.x * channels + channel] = sum;
-}
-
-extern "C" __global__ void __launch_bounds__(256) round_weight(const float* __restrict__ weight, bfloat16* __restrict__ rounded,
-                                                               int weights) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * CHUNK;
-    if (first >= weights) return;
-    float chunk[CHUNK];
-    load_chunk(chunk, weight + first, first, weights);
-    store_rounded(rounded + first, chunk);
-}
-
-// A thread has eight filters' weights of one tap and channel.
-extern "C" __global__ void __launch_bounds__(256) round_and_flip_weight(
-    const float* __restrict__ weight, bfloat16* __restrict__ rounded, bfloat16* __restrict__ flipped, int filters, int taps,
-    int channels) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, of_filter = taps * channels;
-    int filter = number / of_filter * CHUNK, place = number % of_filter;
-    if (filter >= filters) return;
-    float chunk[CHUNK];
-#pragma unroll
-    for (int e = 0; e < CHUNK; e++) {
-        int from = (filter + e) * of_filter + place;
-        chunk[e] = filter + e < filters ? weight[from] : 0.0f;
-        if (filter + e < filters) rounded[from] = bf16x2(chunk[e], 0.0f) & 0xffff;
-    }
-    int to = (place % channels * taps + taps - 1 - place / channels) * whole_chunks(filters) + filter;
-    store_rounded(flipped + to, chunk);
 }

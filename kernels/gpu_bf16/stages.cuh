@@ -16,11 +16,13 @@
 #include "common/shared_memory.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/warp_tile.cuh"
+#include "gpu_bf16/chunk.cuh"
 
-using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;                    // numbers in 16 bytes
 constexpr int K = 64, CHUNKS = K / CHUNK;   // of a step: a row of 128 bytes in shared memory
 constexpr int ROW = 16 * CHUNKS;            // bytes
+
+// Keep an address in a register: the compiler would compute many again in every step.
+__device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
 
 // Byte of a chunk. A row's chunks are swapped by its number: a chunk of eight neighbouring rows is in eight groups of banks.
 __device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
@@ -56,6 +58,8 @@ struct Fragments {
         for (int s = 0; s < SWIZZLES; s++)
             at[s] = panel + (Panel::TRANSPOSED ? Panel::place(line + 16 * s, k + in_matrix)
                                                : Panel::place(line + in_matrix, k + 16 * s));
+#pragma unroll
+        for (int s = 0; s < SWIZZLES; s++) keep(at[s]);
     }
     // Of fragment i, which begins 16 i lines further, for k from 16 step on.
     __device__ __forceinline__ void load(unsigned (&to)[4], const unsigned char* shared, int i, int step) const {
@@ -63,10 +67,6 @@ struct Fragments {
             ldmatrix_trans(to, shared + at[i] + step * 16 * ROW);
         else
             ldmatrix(to, shared + at[step] + i * 16 * ROW);
-    }
-    __device__ __forceinline__ void move(int bytes) {
-#pragma unroll
-        for (int s = 0; s < SWIZZLES; s++) at[s] += bytes;
     }
 };
 
@@ -78,17 +78,17 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     static __device__ __forceinline__ int chunk() { return threadIdx.x % CHUNKS; }
     static __device__ __forceinline__ int row(int pass) { return threadIdx.x / CHUNKS + pass * ROWS; }
 
-    // sum += the products of one step.
+    // sum += the products of one step, whose fragments begin at a_from and b_from.
     template <class A, class B>
-    static __device__ __forceinline__ void add_step(const unsigned char* shared, const Fragments<A>& a_at,
-                                                    const Fragments<B>& b_at, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
+    static __device__ __forceinline__ void add_step(const unsigned char* a_from, const A& a_at, const unsigned char* b_from,
+                                                    const B& b_at, float (&sum)[Warp::M_THREAD][Warp::N_THREAD]) {
 #pragma unroll
         for (int step = 0; step < K / 16; step++) {
             unsigned a[Warp::M_FRAGMENTS][4], b[Warp::N_FRAGMENTS / 2][4];   // b: two fragments each
 #pragma unroll
-            for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_at.load(a[i], shared, i, step);
+            for (int i = 0; i < Warp::M_FRAGMENTS; i++) a_at.load(a[i], a_from, i, step);
 #pragma unroll
-            for (int j = 0; j < Warp::N_FRAGMENTS / 2; j++) b_at.load(b[j], shared, j, step);
+            for (int j = 0; j < Warp::N_FRAGMENTS / 2; j++) b_at.load(b[j], b_from, j, step);
 #pragma unroll
             for (int i = 0; i < Warp::M_FRAGMENTS; i++)
 #pragma unroll
@@ -100,46 +100,32 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     }
 };
 
-// One stage after the other, then the first again.
-template <int bytes, int stages>
-struct Ring {
-    int stage = 0;
-    // Go to the next stage; the bytes to it.
-    __device__ __forceinline__ int next() {
-        bool last = stage == stages - 1;
-        stage = last ? 0 : stage + 1;
-        return last ? -(stages - 1) * bytes : bytes;
-    }
-};
-
 // sum += the first K * steps products of the operands, for the elements of C that this thread keeps. The launch gives the block
 // STAGES * K * 2 * (M + N) bytes of dynamic shared memory.
 template <class Tile, class Operands>
 __device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
     using A = typename Operands::APanel;
     using B = typename Operands::BPanel;
+    constexpr int STAGES = Tile::STAGES, BYTES = A::BYTES + B::BYTES;
     DYNAMIC_SHARED(unsigned char, shared);
     int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
     Fragments<A> a(0, Tile::first_row() + low, high);
     Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
-    Ring<A::BYTES + B::BYTES, Tile::STAGES> copied, multiplied;
     int to = swizzled(Tile::row(0), Tile::chunk());
-    auto copy = [&](int step) {
-        if (step < steps) {
-            operands.copy(shared + to, shared + to + A::BYTES);
-            to += copied.next();
-        }
+    auto copy = [&](int step, int stage) {
+        if (step < steps) operands.copy(shared + stage * BYTES + to, shared + stage * BYTES + to + A::BYTES);
         cp_async_commit();
     };
 #pragma unroll
-    for (int step = 0; step < Tile::STAGES - 1; step++) copy(step);
-    for (int step = 0; step < steps; step++) {
-        cp_async_wait<Tile::STAGES - 2>();
-        __syncthreads();
-        copy(step + Tile::STAGES - 1);
-        Tile::add_step(shared, a, b, sum);
-        int ahead = multiplied.next();
-        a.move(ahead);
-        b.move(ahead);
+    for (int stage = 0; stage < STAGES - 1; stage++) copy(stage, stage);
+    for (int first = 0; first < steps; first += STAGES) {
+#pragma unroll
+        for (int stage = 0; stage < STAGES; stage++) {   // unrolled, so that a stage's addresses are constants
+            if (first + stage >= steps) break;
+            cp_async_wait<STAGES - 2>();
+            __syncthreads();
+            copy(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
+            Tile::add_step(shared + stage * BYTES, a, shared + stage * BYTES, b, sum);
+        }
     }
 }

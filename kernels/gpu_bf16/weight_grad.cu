@@ -1,14 +1,15 @@
 // Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
 //
-// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros (round.cu), which no thread holds in
-// registers (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that round.cu leaves.
+// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
+// (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that are left with the copy of dy.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
 // filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
-// (filters, kernel, kernel, channels); dbias (filters). Channels are multiples of 8, and so are dy_channels, the filters and up
-// to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split pixels of y, a multiple of 64, in order, 16
-// products at a time; the splits are added in order. Their number depends on the shape alone: it changes the result's bytes.
+// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples of
+// 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split
+// pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number depends on the
+// shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
@@ -18,7 +19,7 @@
 //     128 x 128, 64 x 64 a warp   128 threads, for at least 128 filters and columns
 //     64 x 64, 32 x 32 a warp     128 threads
 //     16 x 128, 16 x 32 a warp    128 threads, for at most 16 filters; 384 (64 + TILE_N) bytes of dynamic shared memory
-//   conv2d_add_parts     block (128), grid (ceil((weights / 4 + filters) / 128))
+//   conv2d_add_parts     block (128), grid (ceil(weights / 512) + ceil(filters / 8))
 //
 // Bound: shared memory and tensor cores, as conv2d.cu. In the loop of the large tile on sm_90 128 of 269 instructions are
 // products, in that of the small one 32 of 129; conv2d_add_parts: memory.
@@ -118,29 +119,57 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
 }
 
-// `width` neighbours of the sums of the rows of parts, added in order; a row is as long as `sums`.
-template <int width>
-__device__ __forceinline__ void add(const float* __restrict__ parts, float* __restrict__ sums, int first, int length,
-                                    int rows) {
-    float sum[width] = {};
+// Four neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
+__device__ __forceinline__ void add_parts(const float* __restrict__ parts, float (&sum)[4], int first, int length, int rows) {
 #pragma unroll 8
     for (int row = 0; row < rows; row++) {
-        float part[width];
+        float part[4];
         load(part, parts + row * length + first);
 #pragma unroll
-        for (int e = 0; e < width; e++) sum[e] += part[e];
+        for (int e = 0; e < 4; e++) sum[e] += part[e];
     }
-    store(sums + first, sum);
 }
 
-// dweight, four neighbours per thread, and dbias, one.
+// The sums of rows of totals for this block's filters: a thread adds every 16th row, then one per filter the 16 sums, in order.
+__device__ __forceinline__ void add_totals(const float* __restrict__ totals, float* __restrict__ dbias, int block, int filters,
+                                           int rows) {
+    constexpr int ACROSS = 8, DOWN = 128 / ACROSS;
+    __shared__ float held[DOWN][ACROSS];
+    int column = threadIdx.x % ACROSS, filter = block * ACROSS + column;
+    float sum = 0.0f;
+    if (filter < filters)
+#pragma unroll 8
+        for (int row = threadIdx.x / ACROSS; row < rows; row += DOWN) sum += totals[row * filters + filter];
+    held[threadIdx.x / ACROSS][column] = sum;
+    __syncthreads();
+    if (threadIdx.x >= ACROSS || filter >= filters) return;
+    sum = 0.0f;
+    for (int i = 0; i < DOWN; i++) sum += held[i][column];
+    dbias[filter] = sum;
+}
+
+// dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the partials; there: those of
+// them that dweight has.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
                                                                    const float* __restrict__ totals,
                                                                    float* __restrict__ dweight, float* __restrict__ dbias,
-                                                                   int weights, int filters, int splits, int bias_splits) {
-    int thread = blockIdx.x * blockDim.x + threadIdx.x;
-    if (thread < weights / 4)
-        add<4>(partials, dweight, thread * 4, weights, splits);
-    else if (thread - weights / 4 < filters)
-        add<1>(totals, dbias, thread - weights / 4, filters, bias_splits);
+                                                                   int weights, int filters, int splits, int bias_splits,
+                                                                   int channels, int there) {
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
+    if (blockIdx.x >= of_weights) {
+        add_totals(totals, dbias, blockIdx.x - of_weights, filters, bias_splits);
+        return;
+    }
+    if (first >= weights) return;
+    float sum[4] = {};
+    add_parts(partials, sum, first, weights, splits);
+    if (there == channels) {
+        store(dweight + first, sum);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int channel = (first + e) % channels;
+        if (channel < there) dweight[(first + e) / channels * there + channel] = sum[e];
+    }
 }

@@ -18,10 +18,12 @@ from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_bf16
+from ladder.network.optimizers import AVERAGES
+from ladder.rungs import gpu_bf16, gpu_opt_v1
+from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
-from ladder.training import parity, plan
-from rung_checks import SMALL, Convolution, run_step, training_plan
+from ladder.training import parity, plan, recompute
+from rung_checks import SMALL, Convolution, passed, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -43,13 +45,14 @@ COPIED = [
 ]
 FEW_FILTERS = [((2, 6, 7, 40, 3, 3, 1), 1), ((1, 8, 8, 64, 10, 1, 0), 1), ((2, 9, 8, 40, 16, 3, 1), 2),
                ((3, 16, 11, 40, 20, 3, 1), 1)]
+FIRST = [((2, 9, 11, 3, 40, 3, 1), 1), ((1, 13, 14, 1, 136, 7, 3), 2), ((1, 6, 8, 12, 64, 2, 2), 1)]   # few channels
 LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
 
 
 class TestConvolutions(RoundedOperands):
     rung, name, rounded = gpu_bf16, "bfloat16", staticmethod(to_bfloat16)
     others, instruction = ("exact", "am16", "tf32"), "m16n8k16.row.col.f32.bf16"
-    by_matrices = True
+    by_matrices, network = True, networks.build("lenet_5", (28, 28, 1))
 
 
 def numbers(copy):
@@ -78,12 +81,16 @@ def rounded_gradient(dy, padding):
 
 def rounded_weight(weight, flip=True):
     """[copy, flipped]."""
-    filters, kernel, _, channels = weight.shape
-    copies = {"rounded": poisoned(weight.shape, np.uint16)}
-    if flip:
-        copies["flipped"] = poisoned((channels, kernel, kernel, filters + -filters % 8), np.uint16)
-    run_step(gpu_bf16.round_weight, {"weight": weight}, copies)
+    copies, attribute = copies_of("w", weight.shape, flip)
+    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies=attribute)
     return list(copies.values())
+
+
+def copies_of(name, shape, flip=True):
+    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
+    shapes = gpu_bf16._copies_of_weight(shape, flip)
+    return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
+            {name: {role: f"{name}.{role}" for role in shapes}})
 
 
 @pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
@@ -115,13 +122,42 @@ def test_channels_of_a_gradient_are_filled_with_zeros(channels):
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("shape", [(8, 1, 1, 8), (40, 3, 3, 24), (3, 2, 2, 40)], ids=str)
+@pytest.mark.parametrize("shape", [(8, 1, 1, 8), (40, 3, 3, 24), (3, 2, 2, 40), (40, 3, 3, 3), (33, 1, 1, 20)], ids=str)
 def test_copies_of_weights_are_rounded_and_flipped(shape):
     weight = normal(*shape)
     for copy in (rounded_weight(weight, flip=False)[0], rounded_weight(weight)[0]):
-        assert np.array_equal(numbers(copy), to_bfloat16(weight))
+        assert np.array_equal(numbers(copy), padded(to_bfloat16(weight), 0))
     flipped = to_bfloat16(weight)[:, ::-1, ::-1].transpose(3, 1, 2, 0)
     assert np.array_equal(numbers(rounded_weight(weight)[1]), padded(flipped, 0))
+
+
+SIZES = {"few.bias": (7,), "first.weight": (40, 3, 3, 3), "both.weight": (20, 3, 3, 40), "one.weight": (33, 1, 1, 48),
+         "dense.weight": (5, 1, 1, 300)}
+
+
+@pytest.mark.parametrize("rule", AVERAGES)
+def test_the_update_is_gpu_opt_v1s_and_leaves_copies_of_the_new_weights(rule):
+    gradients = {f"{name}.gradient": normal(*shape) for name, shape in SIZES.items()}
+    places = {name: Gradient(f"{name}.gradient") for name in SIZES}
+    reads = {**gradients, "learning_rates": np.full(4, 0.25), "counters": np.array([3, 0, 0], np.int64)}
+    given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {}), "gradients": places}
+
+    def updated(function, copied, **more):
+        writes = {role: np.abs(normal(*shape)) for name, shape in SIZES.items()
+                  for role in (name, *(f"{name}.{average}" for average in AVERAGES[rule]))}
+        run_step(function, reads, {**writes, **copied}, operation=f"{rule}_update", **given, **more)
+        return writes
+
+    both, of_both = copies_of("both.weight", SIZES["both.weight"])
+    one, of_one = copies_of("one.weight", SIZES["one.weight"], flip=False)
+    first, of_first = copies_of("first.weight", SIZES["first.weight"], flip=False)
+    wanted = updated(gpu_opt_v1.update, {})
+    found = updated(gpu_bf16.update, {**both, **one, **first}, copies={**of_both, **of_one, **of_first})
+    for role, value in wanted.items():
+        assert found[role].tobytes() == value.tobytes(), role
+    for name, copies in (("both.weight", both), ("one.weight", one), ("first.weight", first)):
+        again = rounded_weight(found[name], flip=len(copies) == 2)
+        assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in again], name
 
 
 def forward(conv, relu, tile=None):
@@ -142,7 +178,7 @@ def input_grad(conv, tile=None):
 
 def weight_grad(conv, tile=None):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-    padding = conv.kernel - 1 - conv.padding if conv.stride == 1 else 0
+    padding = max(0, conv.kernel - 1 - conv.padding) if conv.stride == 1 else 0
     dy, totals = rounded_gradient(conv.dy, padding)
     run_step(lambda step, build: gpu_bf16.weight_grad(step, build, tile),
              {"x": rounded_input(conv.x, conv.padding), "dy": dy, "totals": totals}, {"dweight": dweight, "dbias": dbias},
@@ -153,8 +189,9 @@ def weight_grad(conv, tile=None):
 def check(shape, stride, tile=None):
     """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums."""
     conv = Convolution(shape, integers, stride)
+    gives_back = stride == 1 and conv.padding < conv.kernel
     assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
-    if stride == 1:
+    if gives_back:
         assert np.array_equal(input_grad(conv, tile), conv.input_grad(conv.dy, conv.weight))
     dweight, dbias = weight_grad(conv, tile)
     assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
@@ -164,7 +201,7 @@ def check(shape, stride, tile=None):
     exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
     y = exact.forward(exact.x, exact.weight, conv.bias)
     close(forward(conv, True, tile), np.maximum(y, 0))
-    if stride == 1:
+    if gives_back:
         close(input_grad(conv, tile), exact.input_grad(exact.dy, exact.weight))
     dweight, dbias = weight_grad(conv, tile)
     close(dweight, exact.weight_grad(exact.x, exact.dy))
@@ -201,57 +238,297 @@ def test_products_of_copies_with_few_filters(shape, stride):
     check(shape, stride)
 
 
+@pytest.mark.parametrize("shape, stride", FIRST, ids=str)
+def test_products_of_copies_with_few_channels(shape, stride):
+    check(shape, stride)
+
+
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
 def test_products_of_copies_in_large_tiles(shape, stride):
     check(shape, stride, gpu_bf16.LARGE)
 
 
+# shape, tile of gpu_bf16.RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer slabs
+# than two, and more; filters that end within a tile; of all but one also the input gradient, the others' channels being too few
+FEW, NARROW, TALL, WIDEST = gpu_bf16.RECTANGLES
+IN_RECTANGLES = [
+    ((1, 8, 8, 64, 64, 3, 1), NARROW),
+    ((2, 7, 7, 128, 72, 3, 1), NARROW),
+    ((1, 14, 15, 192, 8, 2, 1), NARROW),
+    ((1, 6, 7, 64, 40, 5, 2), NARROW),
+    ((1, 9, 28, 64, 128, 3, 0), TALL),
+    ((1, 8, 18, 128, 72, 3, 1), WIDEST),
+    ((2, 17, 15, 64, 3, 3, 1), FEW),
+    ((1, 18, 33, 128, 10, 2, 0), FEW),
+    ((1, 17, 16, 64, 16, 5, 2), FEW),
+]
+
+
 @pytest.mark.usefixtures("sums")
-@pytest.mark.parametrize("frozen", [(), ("a",)], ids=["all", "not a"])
-def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(frozen):
-    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
-    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+@pytest.mark.parametrize("shape, tile", IN_RECTANGLES, ids=str)
+def test_products_of_copies_in_rectangles(shape, tile):
+    conv = Convolution(shape, integers)
+    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
+    conv = Convolution(shape, normal)
+    y = conv.forward(to_bfloat16(conv.x), to_bfloat16(conv.weight), conv.bias)
+    close(forward(conv, True, tile), np.maximum(y, 0))
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 8, 40, 64, 3, 1), (2, 7, 8, 8, 128, 3, 0), (1, 6, 5, 72, 192, 2, 1)], ids=str)
+def test_input_gradients_in_rectangles(shape):
+    conv = Convolution(shape, integers)
+    assert np.array_equal(input_grad(conv, NARROW), conv.input_grad(conv.dy, conv.weight))
+
+
+@pytest.mark.parametrize("shape, tiles", [
+    ((2, 9, 8, 128, 72, 3, 1), (gpu_bf16.LARGE, gpu_bf16.SQUARE, NARROW, TALL, WIDEST)),
+    ((1, 6, 7, 192, 3, 2, 1), (gpu_bf16.FEW_COLUMNS, gpu_bf16.SQUARE, FEW)),
+    ((1, 9, 7, 128, 8, 5, 2), (gpu_bf16.FEW_COLUMNS, FEW, NARROW)),
+], ids=str)
+def test_the_tile_changes_no_byte(shape, tiles):
+    conv = Convolution(shape, normal)
+    found = [forward(conv, True, tile) for tile in tiles]
+    assert len({one.tobytes() for one in found}) == 1
+
+
+def test_a_rectangle_beyond_the_edges_of_its_image_takes_nothing_from_the_next_one():
+    conv = Convolution((2, 7, 7, 64, 16, 3, 1), normal)
+    y = forward(conv, False, NARROW)
+    conv.x[1] = np.nan
+    assert np.array_equal(forward(conv, False, NARROW)[0], y[0])
+
+
+# (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then those without a halo.
+CHOSEN = {
+    (64, 16, 16, 256, 128, 3, 1): WIDEST,
+    (64, 8, 8, 128, 128, 3, 1): NARROW,
+    (64, 16, 16, 128, 256, 3, 1): WIDEST,
+    (64, 32, 32, 256, 3, 3, 1): FEW,
+    (64, 32, 32, 8, 256, 3, 1): gpu_bf16.LARGE,
+    (64, 16, 16, 64, 128, 1, 1): gpu_bf16.LARGE,
+    (64, 8, 8, 128, 128, 3, 2): gpu_bf16.SQUARE,
+    (64, 4, 4, 512, 512, 3, 1): gpu_bf16.SQUARE,
+    (64, 32, 32, 48, 16, 3, 1): gpu_bf16.FEW_COLUMNS,
+    (64, 16, 16, 64, 128, 7, 1): gpu_bf16.LARGE,
+    (64, 16, 16, 128, 128, 5, 1): gpu_bf16.LARGE,
+    (64, 16, 16, 64, 16, 5, 1): FEW,
+    (64, 14, 14, 64, 64, 3, 1): TALL,
+    (64, 28, 28, 64, 64, 3, 1): TALL,
+    (16, 8, 8, 64, 64, 2, 1): NARROW,
+}
+
+
+@pytest.mark.parametrize("shape", CHOSEN, ids=str)
+def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
+    assert gpu_bf16.pixel_tile(gpu_bf16.Sums(*shape)) == CHOSEN[shape]
+
+
+# (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
+# the last number
+READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 9, 12, 40, 40, 2, 0), 1, 1),
+        ((2, 9, 13, 40, 136, 3, 1), 2, 1)]
+POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 12, 16, 40, 136, 3, 1), 2, 1)]
+# 64 channels, in rectangles of which some end beyond the image
+READ_IN_RECTANGLES = [((2, 6, 10, 64, 72, 3, 1), 1, 2), ((1, 12, 18, 64, 136, 2, 0), 1, 1)]
+TILES_OF_COPIES = tuple(tile for tile in gpu_bf16.PIXEL_TILES if tile.n % 64 == 0)
+RECTANGLES_OF_COPIES = NARROW, TALL, WIDEST
+BY_TILE = [*((case, tile) for case in READ for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+           *((case, tile) for case in READ_IN_RECTANGLES for tile in RECTANGLES_OF_COPIES)]
+POOLED_BY_TILE = [*((case, tile) for case in POOLED for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+                  *((READ_IN_RECTANGLES[0], tile) for tile in RECTANGLES_OF_COPIES)]
+
+
+def with_border(copy_of, times, padding):
+    """An unwritten copy of an image, of which `copy_of` is an array of that shape, `times` times each way."""
+    batch, height, width, channels = copy_of.shape
+    return poisoned((batch, times * height + 2 * padding, times * width + 2 * padding, channels), np.uint16)
+
+
+def copied(x, times, padding):
+    """What a launch of its own makes of the float32 image."""
+    copy = with_border(x, times, padding)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding, times=times)
+    return copy
+
+
+def operands(conv):
+    return {"x": rounded_input(conv.x, conv.padding), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
+
+
+def with_a_nan(conv):
+    conv.x[-1, -1, -1, 0] = np.nan
+    return conv
+
+
+@pytest.mark.parametrize("case, tile", BY_TILE, ids=str)
+def test_a_copy_that_the_convolution_writes_is_that_of_its_result(case, tile):
+    shape, stride, padding = case
+    conv = with_a_nan(Convolution(shape, normal, stride))
+    for relu, times in ((True, 1), (False, 2)):
+        copy = with_border(conv.dy, times, padding)
+        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
+                 relu=relu, times=times, padding=padding)
+        y = forward(conv, relu, tile)
+        assert np.isnan(y).any() and copy.tobytes() == copied(y, times, padding).tobytes()
+
+
+@pytest.mark.parametrize("case, tile", POOLED_BY_TILE, ids=str)
+@pytest.mark.parametrize("values", [normal, integers])   # integers: windows with equal values
+def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, values):
+    shape, stride, padding = case
+    conv = with_a_nan(Convolution(shape, values, stride))
+    batch, height, width, filters = conv.output
+    pooled = poisoned((batch, height // 2, width // 2, filters))
+    index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
+    for relu in (True, False):
+        copy = with_border(pooled, 1, padding)
+        run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
+                 stride=stride, relu=relu, times=1, padding=padding)
+        run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
+                 ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
+        assert found.tobytes() == index.tobytes() and copy.tobytes() == copied(pooled, 1, padding).tobytes()
+
+
+# As READ, with the border of the copy of the gradient; dy is that of a convolution with stride 1.
+GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0), ((3, 6, 10, 72, 40, 3, 1), 2), ((2, 8, 12, 136, 40, 2, 1), 1)]
+GIVEN_BACK_BY_TILE = [*((case, tile) for case in GIVEN_BACK for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+                      *((((2, 6, 18, 72, 64, 3, 1), 2), tile) for tile in RECTANGLES_OF_COPIES)]
+
+
+def led_back(conv, relu, padding, tile, kind):
+    """(copy, totals, float32 gradient of the value, which separate launches give) of the value that a convolution read.
+
+    kind: of the layer between: '', 'upsample2d' or 'maxpool2d', where conv.x is what it put out.
+    """
+    side, values = (2 if kind else 1), np.maximum(conv.x, 0)
+    if kind == "upsample2d":
+        values = values[:, ::2, ::2].repeat(2, axis=1).repeat(2, axis=2)
+    kept, dx, batch, height, width, channels = rounded_input(values, conv.padding), input_grad(conv, tile), *conv.x.shape
+    if kind == "upsample2d":
+        small = values[:, ::2, ::2].copy()
+        wanted = poisoned(small.shape)
+        run_step(gpu_opt_v1.upsample2d_backward, {"dy": dx, "x": small}, {"dx": wanted}, ("forward",), relu=relu)
+    elif kind == "maxpool2d":
+        index = np.random.default_rng(5).integers(0, 4, conv.x.shape).astype(np.uint8)
+        wanted = poisoned((batch, side * height, side * width, channels))
+        run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dx, "index": index, "y": values}, {"dx": wanted}, ("forward",),
+                 window=2, stride=2, padding=0, relu=relu)
+    else:
+        wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
+    shape = gpu_bf16.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
+    totals = poisoned((gpu_bf16._totals_of(tile, shape), channels))
+    copy = with_border(wanted, 1, padding)
+    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+             {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
+              "kept": kept, **({"index": index} if kind == "maxpool2d" else {})}, {"rounded": copy, "totals": totals},
+             relu=relu, windows=kind == "upsample2d", kept_padding=conv.padding, padding=padding)
+    return copy, totals, wanted
+
+
+@pytest.mark.parametrize("kind", ["", "upsample2d", "maxpool2d"])
+@pytest.mark.parametrize("case, tile", GIVEN_BACK_BY_TILE, ids=str)
+def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile, kind):
+    shape, padding = case
+    for values, relu in ((normal, True), (integers, True), (integers, False)):
+        copy, found, wanted = led_back(Convolution(shape, values), relu, padding, tile, kind)
+        assert copy.tobytes() == copied(wanted, 1, padding).tobytes()
+        error = np.abs(found.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+        assert (error <= (values is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ())],
+                         ids=["wide", "wide, not a", "deep"])
+def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
              for order in ("forward", "forward", "reverse", "random")]
     learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
-    deviations = parity.deviations(zoo.WIDE, found[0], learning)
+    deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
         assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
+def test_copies_of_weights_outlast_what_shares_memory(monkeypatch):
+    monkeypatch.setattr(recompute, "recomputed", recompute.checkpointed)
+    protocol, settings = parity.protocols(zoo.DEEP)["momentum"], {"multipliers": PRECISIONS["bfloat16"]}
+    kept, again = (parity.train(zoo.DEEP, RUNG, emulator_executor.Executor(), protocol, recompute=one, **settings)
+                   for one in (False, True))
+    for name, value in kept.items():
+        assert np.asarray(again[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
 def test_copies_are_made_of_what_is_read_again():
-    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use."""
+    """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use.
+
+    Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones.
+    """
     def entries(made):
-        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches if "round" in launch.entry}
+        return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
+                if step.layer and launch.source.startswith("gpu_bf16/") and "weight_grad" not in launch.source} | {
+            name for name, buffer in made.buffers.items() if buffer.kind == "copy"}
 
     settings = {"network": zoo.WIDE, "variant": RUNG, "batch_size": 2, "multipliers": PRECISIONS["bfloat16"]}
     dataset = plan.Dataset(4, "uint8")
     trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
     frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
     inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
-    assert trained - frozen == {("b", "round_gradient"), ("c", "round_and_flip_weight")}
-    assert trained == {(layer, entry) for layer in "bcdf" for entry in ("round_image", "round_gradient")} | {
-        ("b", "round_weight"), *((layer, "round_and_flip_weight") for layer in "cdef"),
-        ("e", "round_image"), ("e", "round_gradient")}
-    assert inferred == {(layer, entry) for layer in "bcdef" for entry in ("round_image", "round_weight")}
+    copies = {("a", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("f", "conv2d"),
+              *(f"{layer}.weight.bfloat16" for layer in "abcdef")}
+    alone = {("a", "conv2d"), ("b", "round_image"), ("a", "round_gradient"), ("b", "conv2d"), ("c", "round_image"),
+             ("b", "round_gradient"), ("c", "conv2d"), "c.weight.flipped"}
+    assert inferred == copies | {("a", "conv2d_pool"), ("b", "conv2d_copy")}
+    assert frozen == inferred | {("f", "round_gradient"), *((layer, "conv2d_gradient") for layer in "def"),
+                                 *(f"{layer}.weight.flipped" for layer in "def")}
+    assert trained == frozen - {("a", "conv2d_pool"), ("b", "conv2d_copy")} | alone
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
-TILES = {"gpu_bf16/conv2d.cu": (gpu_bf16.LARGE, gpu_bf16.SQUARE, gpu_bf16.FEW_COLUMNS),
+BOTH = False, True
+TILES = {"gpu_bf16/conv2d.cu": gpu_bf16.PIXEL_TILES,
          "gpu_bf16/weight_grad.cu": (gpu_bf16.LARGE, gpu_bf16.SQUARE, gpu_bf16.FEW_ROWS)}
-FLAGS = {"gpu_bf16/conv2d.cu": ("WHOLE",), "gpu_bf16/weight_grad.cu": ("WHOLE", "WHOLE_ROWS")}
-EVERY = {(source, tile.defines(**dict(zip(flags, values, strict=True)))): tile for source, flags in FLAGS.items()
-         for tile in TILES[source] for values in itertools.product((False, True), repeat=len(flags))}
+FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
+         "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
+         "gpu_bf16/conv2d_gradient.cu": {"WINDOWS": BOTH, "WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
+
+
+def every(source, tiles, flags):
+    return {(source, tile.defines(**dict(zip(flags, values, strict=True)))): tile
+            for tile in tiles for values in itertools.product(*flags.values())}
+
+
+EVERY = {}
+for _source, _flags in FLAGS.items():
+    EVERY |= every(_source, TILES.get(_source, TILES_OF_COPIES), _flags)
+for _tile, _kernel in itertools.product(gpu_bf16.RECTANGLES, gpu_bf16.HALO_KERNELS):
+    if gpu_bf16._fits(_tile, gpu_bf16.Sums(64, 16, 16, gpu_bf16.STEP, 64, _kernel, 1)):
+        _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
+        EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
+        for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
+            if _source.startswith("gpu_bf16/conv2d_"):
+                EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
-SHARES = {gpu_bf16.LARGE: 0.46, gpu_bf16.SQUARE: 0.24, gpu_bf16.FEW_COLUMNS: 0.16, gpu_bf16.FEW_ROWS: 0.12}
+SHARES = {gpu_bf16.LARGE: 0.50, gpu_bf16.SQUARE: 0.27, gpu_bf16.FEW_COLUMNS: 0.16, gpu_bf16.FEW_ROWS: 0.12,
+          WIDEST: 0.59, TALL: 0.47, NARROW: 0.40, FEW: 0.36}
 
 
-def test_the_autoencoders_convolutions_of_many_channels_have_copies():
+def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
+    made = training_plan(RUNG, zoo.DEEP, batch=2)
+    assert [(step.layer, launch.entry) for step in made.steps for launch in step.launches
+            if launch.source.startswith("gpu_bf16/") and step.layer and "weight_grad" not in launch.source] == [
+        ("a", "round_image"), ("a", "conv2d_copy"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("d", "conv2d"),
+        ("d", "round_gradient"), ("d", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d_gradient")]
+    unstored = {"a_relu", "b_relu", "b_pool", "c_relu", "c_up"}
+    assert not (unstored | {f"{name}.gradient" for name in unstored}) & made.buffers.keys()
+
+
+def test_the_autoencoders_convolutions_have_copies():
     layers = {step.layer for step in PLAN.steps if step.operation.startswith("rounded_conv2d_")}
-    assert layers == {"enc2", "dec1", "dec2", "dec3"}
+    assert layers == {"enc1", "enc2", "dec1", "dec2", "dec3"}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -263,18 +540,21 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * (resources.most_threads or 256) <= 65536, name
-    if source != "gpu_bf16/round.cu":
-        tile = EVERY[source, defines]
-        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, gpu_bf16.STEP // 16
+    if source not in ("gpu_bf16/round.cu", "gpu_bf16/weight_update.cu"):
+        tile, halo = EVERY[source, defines], any(define.startswith("KERNEL=") for define in defines)
+        stages = gpu_bf16._stages(int(defines[-2].removeprefix("KERNEL="))) if halo else gpu_bf16.STAGES   # each in the code
+        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, stages * gpu_bf16.STEP // 16
         assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2) * steps
-        copied = gpu_bf16._shared_bytes(tile, rows_of_k="weight_grad" in source)
-        assert made.ptx.count("cp.async.cg.shared.global") == copied // 16 // tile.threads
+        copied = gpu_bf16._shared_bytes(tile, rows_of_k="weight_grad" in source) // gpu_bf16.STAGES // 16 // tile.threads
+        if not halo:   # stages - 1 before the loop
+            assert made.ptx.count("cp.async.cg.shared.global") == copied * (2 * stages - 1)
 
 
 @pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("source, defines", sorted(one for one in OWN if one[1]), ids=str)
+@pytest.mark.parametrize("source, defines", sorted(
+    {one for one in OWN if one[1]} | {one for one in EVERY if "halo" in one[0] and "KERNEL=3" in one[1]}), ids=str)
 def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
     bodies = disassembly.bodies(nvrtc.compile_file(KERNELS / source, architecture, defines).cubin)
     found = max(bodies.values(), key=lambda one: one.products)
@@ -293,30 +573,40 @@ def test_fragments_are_read_without_bank_conflicts(layer):
     assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
 
 
+STAGED, HALO = "stages.cuh", "halo.cuh"
 MISUSES = {
-    "no commit": ("        cp_async_commit();\n", "", "missing cp.async wait"),
-    "a wait that leaves the step under way": ("cp_async_wait<Tile::STAGES - 2>", "cp_async_wait<Tile::STAGES - 1>",
+    "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
+    "a wait that leaves the step under way": (STAGED, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
                                               "missing cp.async wait"),
-    "no barrier after the wait": ("        __syncthreads();\n", "", "race"),
-    "too few stages": ("Tile::STAGES> copied", "Tile::STAGES - 1> copied", "missing cp.async wait"),
+    "no barrier after the wait": (STAGED, "            __syncthreads();\n", "", "race"),
+    "too few stages": (STAGED, "(stage + STAGES - 1) % STAGES);", "(stage + STAGES - 1) % (STAGES - 1));",
+                       "missing cp.async wait"),
+    "no commit of a halo": (HALO, "                cp_async_commit();\n", "", "missing cp.async wait"),
+    "a wait that leaves the tap under way": (HALO, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
+                                             "missing cp.async wait"),
+    "no barrier after the wait for a tap": (HALO, "                __syncthreads();\n", "", "race"),
+    "too few stages of weights": (HALO, "(stage + STAGES - 1) % STAGES;", "(stage + STAGES - 1) % (STAGES - 1);",
+                                  "missing cp.async wait"),
+    "one slab's place": (HALO, "slab % 2 * Halo::BYTES", "0 * Halo::BYTES", "missing cp.async wait"),
 }
 
 
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse_of_the_copies_is_noticed(name, tmp_path):
-    old, new, kind = MISUSES[name]
-    text = (KERNELS / "gpu_bf16/stages.cuh").read_text()
-    assert text.count(old) == 1
-    (tmp_path / "gpu_bf16").mkdir()
-    (tmp_path / "gpu_bf16/stages.cuh").write_text(text.replace(old, new))
-    tile_text = (KERNELS / "gpu_bf16/tile.cuh").read_text()
-    (tmp_path / "gpu_bf16/tile.cuh").write_text(tile_text.replace("gpu_bf16/stages.cuh", "stages.cuh"))   # the one beside it
-    (tmp_path / "conv2d.cu").write_text((KERNELS / "gpu_bf16/conv2d.cu").read_text())
-    tile = gpu_bf16.SQUARE
-    kernel = load(tmp_path / "conv2d.cu", tuple(f"-D{define}" for define in tile.defines(WHOLE=True))).get_function("conv2d")
-    x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
-        ((1, 8, 8, 256), np.uint16), ((64, 1, 1, 256), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
+    file, old, new, kind = MISUSES[name]
+    for path in (KERNELS / "gpu_bf16").iterdir():
+        text = path.read_text().replace('"gpu_bf16/', '"')   # the headers beside it
+        if path.name == file:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / path.name).write_text(text)
+    conv = Convolution((1, 8, 8, 256, 64, 3, 1), lambda *size, seed=0: np.zeros(size, np.float32))
+    arrays = {"x": rounded_input(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
+    y = poisoned(conv.output)
+    (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else gpu_bf16.SQUARE), arrays,
+                         {"y": y}, (), stride=1, relu=False)
+    kernel = load(tmp_path / launch.source.rpartition("/")[2], tuple(f"-D{define}" for define in launch.defines))
+    arguments = [passed(argument, {**arrays, "y": y}) for argument in launch.arguments]
     with pytest.raises(KernelFault) as fault:
-        kernel.watched((1,), (tile.threads,), (x, weight, bias, y, *map(np.int32, (8, 8, 256, 64, 1, 1, 64, 0))),
-                       gpu_bf16._shared_bytes(tile))
+        kernel.get_function(launch.entry).watched(launch.grid, launch.block, arguments, launch.shared_bytes)
     assert fault.value.kind == kind

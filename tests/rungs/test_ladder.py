@@ -229,7 +229,7 @@ def compiled_all(sources, architecture):
     (rung, architecture) for rung in RUNGS for architecture in nvrtc.ARCHITECTURES
     if int(architecture.removeprefix("sm_")) >= VARIANTS[rung].oldest])
 def test_every_launch_of_every_plan_is_one_that_the_gpu_accepts(rung, architecture):
-    launches = {launch: made for made in plans(rung) for launch in plan_checks.launches(made)}
+    launches = {launch: made for made in plans(rung) for launch in plan_checks.every_launch(made)}
     binaries = compiled_all(sorted({(launch.source, launch.defines) for launch in launches}), architecture)
     for launch, made in launches.items():
         resources = binaries[launch.source, launch.defines].kernels[launch.entry]
@@ -258,14 +258,14 @@ def test_launches_of_the_largest_batch_are_ones_that_a_gpu_accepts(rung):
         with pytest.raises(UserError, match=f"set batch_size to {most} or less"):
             made(batch=most + 1)
         largest = made(batch=most)
-        for launch in plan_checks.launches(largest):
+        for launch in plan_checks.every_launch(largest):
             assert not plan_checks.refusals(launch, largest, ANY, "sm_90"), f"batch {most}, {launch}"
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_launch_of_every_plan_matches_its_kernels_parameters(rung):
     for made in plans(rung):
-        for launch in plan_checks.launches(made):
+        for launch in plan_checks.every_launch(made):
             assert not plan_checks.wrong_arguments(launch, made), launch
 
 
@@ -331,7 +331,7 @@ def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_share
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_every_kernel_of_the_rungs_folder_is_launched_by_some_plan(rung):
-    launched = {(launch.source, launch.entry) for made in plans(rung) for launch in plan_checks.launches(made)}
+    launched = {(launch.source, launch.entry) for made in plans(rung) for launch in plan_checks.every_launch(made)}
     folder = kernel_folder(rung)
     held = {(f"{folder}/{path.name}", entry) for path in (KERNELS / folder).glob("*.cu") for entry in load(path).names}
     assert held and held <= launched

@@ -87,7 +87,7 @@ def verdicts(rung):
 
 def compiles(rung):
     """NVRTC compiles, without spilling, and every GPU accepts the launches."""
-    launches = {launch: made for made in plans(rung) for launch in plan_checks.launches(made)}
+    launches = {launch: made for made in plans(rung) for launch in plan_checks.every_launch(made)}
     for launch, made in launches.items():
         if wrong := plan_checks.wrong_arguments(launch, made):
             return Verdict(False, "wrong arguments", f"{launch.entry} of {launch.source}: {wrong[0]}")

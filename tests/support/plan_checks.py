@@ -19,7 +19,13 @@ GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of b
 
 
 def launches(plan):
+    """Of a step."""
     return [launch for step in plan.steps for launch in step.launches]
+
+
+def every_launch(plan):
+    """Also those that begin a row of steps."""
+    return [launch for step in (*plan.first, *plan.steps) for launch in step.launches]
 
 
 # ---- limits of a GPU
@@ -100,8 +106,8 @@ def undeclared_writes(plan):
 
     The executor orders streams by these lists.
     """
-    return [(step.operation, name) for step in plan.steps for launch in step.launches for name in sorted(writes(launch))
-            if name not in step.writes.values() and plan.buffers[name].kind != "workspace"]
+    return [(step.operation, name) for step in (*plan.first, *plan.steps) for launch in step.launches
+            for name in sorted(writes(launch)) if name not in step.writes.values() and plan.buffers[name].kind != "workspace"]
 
 
 def hazards(plan, waits):
@@ -112,6 +118,8 @@ def hazards(plan, waits):
     end of each run of a plan.
     """
     found, done, last = [], [], {}   # last: of each stream
+    given = {name for name, buffer in plan.buffers.items() if buffer.kind in GIVEN}
+    given = given.union(*(writes(launch) for step in plan.first for launch in step.launches))
     for number, launch in enumerate(launches(plan)):
         before = {*waits[number], *last.get(launch.stream, ())}
         before = before.union(*(done[other].before for other in before))
@@ -119,7 +127,7 @@ def hazards(plan, waits):
         this = _Done(launch, reads(launch), writes(launch), before)
         place = f"{number} ({launch.entry})"
         for name in sorted(this.reads):
-            if plan.buffers[name].kind not in GIVEN and not any(name in done[other].writes for other in before):
+            if name not in given and not any(name in done[other].writes for other in before):
                 found.append(f"launch {place} reads {name}, which nothing before it writes")
         for other in set(range(number)) - before:
             shared = this.writes & (done[other].reads | done[other].writes) | this.reads & done[other].writes

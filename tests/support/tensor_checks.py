@@ -96,10 +96,10 @@ class RoundedOperands:
     """Tests of a rung of gpu_opt_v1's convolution kernels on tensor cores with rounded operands; its test file has a subclass.
 
     rung: its module; name: the multiplier that its products are of; rounded: the operands of it; others: multipliers whose
-    products are those of gpu_gemm; instruction, by_matrices: as check_compiled.
+    products are those of gpu_gemm; instruction, by_matrices: as check_compiled; network: one that it runs in these kernels.
     """
 
-    others, by_matrices = (), False
+    others, by_matrices, network = (), False, NETWORK
 
     @pytest.mark.usefixtures("sums")
     @pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
@@ -129,7 +129,7 @@ class RoundedOperands:
         assert {source for source, _, _ in self._compiled()} == set(FILES)
 
     def _compiled(self):
-        return compiled_launches(self.rung.__name__.rpartition(".")[2], self.rung.LAUNCHES, self.name)
+        return compiled_launches(self.rung.__name__.rpartition(".")[2], self.rung.LAUNCHES, self.name, self.network)
 
 
 def same_launches(one, other, shape, name):
@@ -141,13 +141,13 @@ def same_launches(one, other, shape, name):
     return [launch.defines for launch in made[0]] == [launch.defines for launch in made[1]]
 
 
-def compiled_launches(rung, launches, name):
-    """(source, defines, architecture) of what a rung compiles for tensor cores: all that the autoencoder launches for each
+def compiled_launches(rung, launches, name, network=NETWORK):
+    """(source, defines, architecture) of what a rung compiles for tensor cores: all that the network launches for each
     architecture, and the other tiles of CONVOLUTIONS for the newest, where they take most registers.
     """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    trained = {(launch.source, launch.defines) for launch in training_plan(rung, NETWORK).launches if launch.source in FILES}
+    trained = {(launch.source, launch.defines) for launch in training_plan(rung, network).launches if launch.source in FILES}
     others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found

@@ -83,8 +83,13 @@ FORKED = networks.resolve("forked", (10, 12, 3), (
 # Convolutions of many channels, which gpu_bf16 copies: behind a pooling, with a stride, behind upsamplings, of few filters.
 WIDE = networks.resolve("wide", (8, 12, 3), (
     conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), conv2d("b", 48, stride=2, bias=False), relu("b_relu"),
-    upsample2d("b_up"), conv2d("c", 40, kernel=1, padding=0), relu("c_relu"), conv2d("d", 72, kernel=2, padding=0),
+    upsample2d("b_up"), conv2d("c", 40, kernel=1, padding=0), relu("c_relu"), conv2d("d", 64, kernel=2, padding=0),
     relu("d_relu"), conv2d("e", 40, kernel=2), upsample2d("e_up"), conv2d("f", 3)), "a_pool", "mse")
+
+# Convolutions of many channels one after the other, pooled and upsampled between: each writes what only the next one reads.
+DEEP = networks.resolve("deep", (8, 12, 3), (
+    conv2d("a", 40), relu("a_relu"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"), conv2d("c", 40), relu("c_relu"),
+    upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
 
 
 def _resnet(name, input_shape, form, bottleneck):

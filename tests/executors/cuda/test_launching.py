@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fake_cupy
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.data import normalization
 from ladder.executors.cuda import clock, launching
 from ladder.executors.cuda import executor as cuda_executor
@@ -199,6 +200,81 @@ def test_a_training_asks_for_the_steps_between_two_looks_at_once(pretend, monkey
     for monitor in (0, 5):
         run.run_epoch(monitor=monitor)
     assert asked == [(2, 1), (2, 3), (2, 3), (2, 4), (1, 1), (2, 2), (2, 1), (2, 5), (2, 1), (2, 2), (1, 1)]
+
+
+# ---- copies of weights
+
+COPIED = networks.resolve("copied", (4, 4, 2), (
+    layers.conv2d("a", 40), layers.relu("a_relu"), layers.conv2d("b", 40), layers.relu("b_relu"), layers.conv2d("c", 2)),
+    "a_relu", "mse")
+ROUNDED = {"network": COPIED, "variant": "gpu_bf16", "multipliers": PRECISIONS["bfloat16"]}
+
+
+def rounded(array):
+    return (to_bfloat16(array).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def assert_copied(executor, placed, arrays):
+    for name in ("b.weight", "c.weight"):
+        weight = rounded(executor.fetch(placed[name]))
+        assert np.array_equal(executor.fetch(arrays[f"{name}.bfloat16"]), weight), name
+        flipped = weight[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+        assert np.array_equal(executor.fetch(arrays[f"{name}.flipped"])[..., :len(weight)], flipped), name
+
+
+def test_the_copies_of_weights_are_those_of_the_weights_before_each_step(pretend):
+    """A row of one step makes all copies; in longer ones the updates do."""
+    pretend()
+    wanted = trained(cuda_executor.Executor(1), STEPS * (1,), **ROUNDED)
+    for calls in ((STEPS,), (4, 4, 3)):
+        assert trained(cuda_executor.Executor(1), calls, **ROUNDED) == wanted
+
+
+def test_copies_follow_weights_that_are_given(pretend):
+    pretend()
+    executor, given = cuda_executor.Executor(1), parity.initial(COPIED)
+    placed, made, arrays = bound(executor, **ROUNDED)
+    after = []
+    for _ in range(2):
+        executor.run_many(made, arrays, 7)
+        assert_copied(executor, placed, arrays)
+        after.append({name: executor.fetch(placed[name]).tobytes() for name in given})
+        for name, value in {**given, "counters": [0, 0, 0]}.items():
+            executor.fill(placed[name], value)
+    assert after[0] == after[1]
+    executor.run_many(made, arrays, 0)
+    assert_copied(executor, placed, arrays)
+
+
+def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(pretend, tmp_path):
+    """The last batch of an epoch has a plan of its own, whose update writes other copies; so has inference."""
+    pretend()
+    settings = plan.Settings(batch_size=BATCH, epochs=2, **ROUNDED)
+    made = [training.Training(settings, IMAGES, normalization.measure("unit", IMAGES), weights.initialize(COPIED, 0), 1)
+            for _ in range(3)]
+    whole, single, resumed = made
+    single.executor.together = 1
+    for run in (whole, single):
+        run.run_epoch()
+        run.save(tmp_path / "checkpoint")
+        run.run_epoch()
+    assert resumed.restore(tmp_path / "checkpoint")
+    resumed.run_epoch()
+    for run in (single, resumed):
+        assert {name: value.tobytes() for name, value in run.values.items()} == {
+            name: value.tobytes() for name, value in whole.values.items()}
+
+    executor = whole.executor
+    for values in (whole.values, weights.initialize(COPIED, 1)):
+        placed = executor.place({**values, "images": IMAGES, "permutation": np.arange(ROWS), "counters": np.zeros(3, np.int64),
+                                 "scale": np.ones(2, np.float32), "offset": np.zeros(2, np.float32)})
+        steps = plan.inference_plan(COPIED, "gpu_bf16", BATCH, plan.Dataset(ROWS, "uint8"),
+                                    multipliers=PRECISIONS["bfloat16"])
+        arrays = executor.allocate(steps, placed)
+        executor.run(steps, arrays)
+        executor.fill(placed["b.weight"], values["b.weight"] + 1)
+        executor.run(steps, arrays)
+        assert np.array_equal(executor.fetch(arrays["b.weight.bfloat16"]), rounded(values["b.weight"] + 1))
 
 
 # ---- where a capture is refused

@@ -192,9 +192,9 @@ template <class... A> void signature(void (*)(A...), char* text) {
 template <auto kernel> struct Entry;
 template <class... A, void (*kernel)(A...)> struct Entry<kernel> {
     static void run(void** arguments) { unpack(arguments, std::index_sequence_for<A...>()); }
-    // Not watched: the arguments themselves are the launcher's memory.
+    // Not watched: the arguments themselves are the launcher's memory. noipa: `run`, which is watched, must not read them for it.
     template <size_t... I>
-    __attribute__((no_sanitize("thread", "undefined"))) static void unpack([[maybe_unused]] void** arguments,
+    __attribute__((no_sanitize("thread", "undefined"), noipa)) static void unpack([[maybe_unused]] void** arguments,
                                                                            std::index_sequence<I...>) {
         kernel(*static_cast<A*>(arguments[I])...);
     }

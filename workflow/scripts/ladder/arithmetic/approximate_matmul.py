@@ -7,6 +7,8 @@ B is stored in panels of at most 256 columns. Numba compiles one loop nest for e
 columns at once on the bit patterns of the numbers; values that depend only on A's element are computed once per row of a panel.
 In nearly all cases no product can overflow and all numbers are finite; this follows from the largest magnitudes, so the loops
 need no test for it. Otherwise a slower loop nest handles all special cases.
+
+The formats of `precision`, TF32 and bfloat16, have no loop nest: their products are those of BLAS, of operands rounded before.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from ladder.arithmetic.multipliers import Table, find, to_bfloat16, to_tf32
+from ladder.arithmetic.multipliers import Table, find
 
 PANEL = 256    # columns per panel of B
 DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
@@ -141,7 +143,7 @@ def _halves(b):
 
 
 _NO_TABLE = (np.zeros((1, 1), np.uint32), 0)
-OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves, "tf32": to_tf32, "bfloat16": to_bfloat16}
+OPERANDS = {"acc16": _cut_normal, "mit16": _cut, "am16": _cut_odd, "fp16": _halves}
 
 
 # ---- products of bit patterns, int32: left(a) once per element of A, times(left(a), b) for each element of B in its row
@@ -219,16 +221,6 @@ def _tf32(value):
 def _bfloat16(value):
     bits = _bits(value)
     return value if value != value else _float(np.int32((bits + np.int32(0x7fff) + ((bits >> 16) & ONE)) & UPPER))
-
-
-@compiled
-def _left_tf32(a, table):
-    return _tf32(_float(a))
-
-
-@compiled
-def _left_bfloat16(a, table):
-    return _bfloat16(_float(a))
 
 
 @compiled
@@ -376,6 +368,20 @@ def _any_table(a, b, table):
     return _ranged(a, b, np.uint32(a & EXPONENT) + np.uint32(b & EXPONENT) + words[np.uint32(row), np.uint32(column)])
 
 
+@kept
+def round_to_tf32(values, rounded):
+    """rounded = values in TF32 (see multipliers.to_tf32); flat float32 arrays."""
+    for i in range(values.size):
+        rounded[i] = _tf32(values[i])
+
+
+@kept
+def round_to_bfloat16(values, rounded):
+    """rounded = values in bfloat16 (see multipliers.to_bfloat16); flat float32 arrays."""
+    for i in range(values.size):
+        rounded[i] = _bfloat16(values[i])
+
+
 # ---- a single product, for loops that multiply one pair at a time
 
 CODES = {name: np.int64(code) for code, name in enumerate((
@@ -487,16 +493,6 @@ def _fp16_sums(table, a, panels, out):
 
 
 @kept
-def _tf32_sums(table, a, panels, out):
-    _sums(_add_products, _left_tf32, _times_exact, table, a, panels, out)
-
-
-@kept
-def _bfloat16_sums(table, a, panels, out):
-    _sums(_add_products, _left_bfloat16, _times_exact, table, a, panels, out)
-
-
-@kept
 def _acc16_sums(table, a, panels, out):
     _sums(_add_products, _left_acc16, _times_acc16, table, a, panels, out)
 
@@ -557,7 +553,6 @@ def _any_table_sums(table, a, panels, out):
 
 
 _LOOPS = {   # multiplier -> (loops for finite numbers without overflow, loops for all numbers; None: the same)
-    "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "tf32": (_tf32_sums, None),
-    "bfloat16": (_bfloat16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
+    "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
     "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),
     "am32": (_am32_sums, _any_am32_sums), "am16": (_am16_sums, _any_am16_sums), "table": (_table_sums, _any_table_sums)}

@@ -1,30 +1,51 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. Convolutions whose channels fit no copies
-(`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, activations, gradients and
-sums stay float32.
+others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
+keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
+image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
+no copies (`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
+gradients, and sums stay float32.
 """
 
+import dataclasses
+import functools
+
+from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_gradients
+from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
+
+@dataclasses.dataclass(frozen=True)
+class Rectangle(TensorTile):
+    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_bf16/conv2d_halo.cu)."""
+
+    columns: int
+
+
 LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
 FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
-LARGE_TILES = 96    # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
+PIXEL_TILES = FEW_COLUMNS, SQUARE, TensorTile(128, 64, 64, 32), LARGE   # of equal time the one of most blocks
+RECTANGLES = (Rectangle(256, 16, 64, 16, 16), Rectangle(64, 64, 32, 32, 8), Rectangle(128, 64, 64, 32, 16),
+              Rectangle(128, 128, 64, 64, 16))
+HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
+MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
+MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
 # Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
 SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
+LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: copies.cuh
+SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
 def conv_block(build, group):
-    """conv2d, then optionally ReLU; as gpu_opt_v1.conv_block where there are no copies."""
+    """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
     if not has_copies(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, build.source(group[0]))
@@ -42,64 +63,182 @@ def upsample_block(build, group):
 
 
 def _convolution_of_copies(build, group, x, upsample=None):
-    """x: buffer of the input, or of that of the upsampling before it."""
-    conv, last = group[0], group[-1]
+    """x: the input, or that of the upsampling before it."""
+    conv = group[0]
     _, weight, bias = convolution(build, conv)
-    y = build.activation(last)
-    slide, flop, relu, times = sliding(conv), 2 * conv.macs, last.kind == "relu", 2 if upsample else 1
+    slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
     batch, height, width, channels = build.shape(x)
     image = batch, times * height, times * width, channels
-    # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
-    flips = build.training and build.wants_gradient(x) and slide["stride"] == 1
-    copies = _copies(build, conv, image, weight, flips)
-    build.step("conv2d_round_input", group, {"x": x}, {"rounded": copies["x"]}, padding=slide["padding"], times=times)
-    build.step("conv2d_round_weight", group, {"weight": weight},
-               {role: copies[role] for role in ("rounded", "flipped") if role in copies})
-    build.step("rounded_conv2d_forward", group, {"x": copies["x"], "weight": copies["rounded"], "bias": bias}, {"y": y},
-               flop=flop, stride=slide["stride"], relu=relu)
+    flips = _flips(build, conv, x)
+    copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
+    written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, image)
+    if not written:
+        build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
+    y, writes, form = _result(build, group, x)
+    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
 
     def backward():
-        dy = build.gradient(y)
-        if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
-            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
-            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
-        padding = build.shape(weight)[1] - 1 - slide["padding"] if flips else 0
-        rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
-        totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
-        build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-        if build.wants_gradient(x):
+        dy = build.receivers.get(y) or _rounded_gradient(build, group, y, flips)
+        if flips:
+            _input_gradient(build, group, x, upsample, dy, {"copy": copy, "flipped": copies["flipped"]})
+        elif build.wants_gradient(x):
             dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
-            if flips:
-                zeros = build.zeros(f"{conv.name}.no_shift", image[3:])
-                build.step("rounded_conv2d_input_grad", group, {"dy": rounded, "flipped": copies["flipped"], "zeros": zeros},
-                           {"dx": dx}, flop=flop)
-            else:
-                build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            if upsample:
-                build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
-                           relu=gpu_opt_v1.reader_applies_relu(build.network, x))
-        build.step("rounded_conv2d_weight_grad", group, {"x": copies["x"], "dy": rounded, "totals": totals},
-                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=padding)
+            build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
+            _lead_back(build, upsample, dx, x)
+        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
+                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=dy.padding)
 
     return backward
 
 
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
+
+    rounded: the copy with borders of `padding`; totals: sums over pixels, not rounded; relu, index: of the layers behind the
+    convolution, for the one that writes it; whole: in float32, where there is that too.
+    """
+
+    rounded: str
+    totals: str
+    padding: int
+    relu: bool
+    index: str | None = None
+    whole: str | None = None
+
+
+def _flips(build, conv, x):
+    """Whether the input gradient is a convolution with a flipped weight; a strided one's has zeros between the pixels of dy."""
+    return build.training and build.wants_gradient(x) and conv.attributes["stride"] == 1
+
+
+def _result(build, group, x):
+    """(value, writes, attributes) of the forward pass: a convolution that alone reads the value has it as its copy."""
+    last, index = group[-1], {}
+    reader, times = copying_reader(build, group, x)
+    if not reader:
+        y = build.activation(last)
+        return y, {"y": y}, {}
+    build.unstored(last)
+    height, width, channels = last.output_shape
+    image = build.batch, times * height, times * width, channels
+    if last.kind == "maxpool2d":
+        index = {"index": build.mask(last)}
+    if build.training and build.wants_gradient(last.name):
+        build.receivers[last.name] = _received(build, group, x, reader, image, **index)
+    return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {
+        "times": times, "padding": reader.attributes["padding"]}
+
+
+def _received(build, group, x, reader, image, index=None):
+    """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
+    filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
+    shape = Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
+    conv, filters = group[0], group[0].attributes["filters"]
+    padding = _gradient_padding(build, conv, x)
+    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
+    totals = build.kept(f"{conv.name}.dy.totals", (_totals_of(pixel_tile(shape, stored=False), shape), filters))
+    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
+
+
+def copying_reader(build, group, x):
+    """(convolution, times): the one on copies that alone reads the output of a group, upsampled if times is 2.
+
+    (None, 1) if there is none. Where gradients are wanted, both it and the group's must be convolutions on copies; x: the
+    group's input.
+    """
+    reader, times = build.sole_reader(group[-1].name), 1
+    if reader and reader.kind == "upsample2d":
+        reader, times = build.sole_reader(reader.name), 2
+    if not reader or not has_copies(build, reader) or group[0].attributes["filters"] % CHUNK:
+        return None, 1
+    if build.training and build.wants_gradient(group[-1].name):
+        strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
+        if strided or reader.attributes["stride"] != 1:
+            return None, 1
+    return reader, times
+
+
+def pools_in_place(build, group):
+    """Whether conv2d, relu and maxpool2d are one operation."""
+    conv, _, pool = group
+    height, width, _ = conv.output_shape
+    return (has_copies(build, conv) and is_2x2(pool) and height % 2 == width % 2 == 0
+            and copying_reader(build, group, build.source(conv)) == (build.sole_reader(pool.name), 1))
+
+
+def _gradient_padding(build, conv, x):
+    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if _flips(build, conv, x) else 0
+
+
+def _rounded_gradient(build, group, y, flips):
+    """The Gradient of a value in float32, which is made by steps of its own."""
+    conv, last = group[0], group[-1]
+    dy, relu = build.gradient(y), last.kind == "relu"
+    if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
+        received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
+        build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+    padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if flips else 0
+    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
+    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
+    build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
+    return Gradient(rounded, totals, padding, relu, whole=dy)
+
+
+def _input_gradient(build, group, x, upsample, dy, copies):
+    """copies: of the convolution's input and of its flipped weight. The value x has a Gradient where its writer awaits one."""
+    conv, received = group[0], build.receivers.get(x)
+    reads, flop = {"dy": dy.rounded, "flipped": copies["flipped"]}, 2 * conv.macs
+    if received:
+        index = {"index": received.index} if received.index else {}
+        build.step("rounded_conv2d_input_grad", group, {**reads, "kept": copies["copy"], **index},
+                   {"rounded": received.rounded, "totals": received.totals}, flop=flop, relu=received.relu,
+                   windows=upsample is not None, kept_padding=conv.attributes["padding"], padding=received.padding)
+        return
+    batch, height, width, channels = build.shape(x)
+    dx = (build.workspace(f"{upsample.name}.gradient", (batch, 2 * height, 2 * width, channels)) if upsample
+          else build.gradient_part(x))
+    build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
+               {"dx": dx}, flop=flop)
+    _lead_back(build, upsample, dx, x)
+
+
+def _lead_back(build, upsample, dx, x):
+    """The gradient of an upsampling's input x from that of its output."""
+    if upsample:
+        build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
+                   relu=gpu_opt_v1.reader_applies_relu(build.network, x))
+
+
 def has_copies(build, conv):
-    """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes."""
+    """Whether a layer's operands are copied: a convolution in bfloat16 whose channels fill tiles and 16 bytes.
+
+    Where no input gradient is wanted, its filters must fill tiles, and channels are few: zeros fill the 16 bytes.
+    """
     if conv.kind != "conv2d" or any(getattr(build.multipliers, direction).name != "bfloat16"
                                     for direction in ("forward", "input_grad", "weight_grad")):
         return False
-    _, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    if not build.wants_gradient(conv.inputs[0]) and channels < FEWEST:
+        return filters >= FEWEST
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
-def _copies(build, conv, image, weight, flips):
-    """{role: buffer} of the copies of a convolution's input, of shape `image`, and weight."""
-    filters, kernel, _, channels = build.shape(weight)
-    shapes = {"x": _padded(image, conv.attributes["padding"]), "rounded": build.shape(weight)}
-    if flips:
-        shapes["flipped"] = channels, kernel, kernel, _whole_chunks(filters)
-    return {role: build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16") for role, shape in shapes.items()}
+def _copy_of_input(conv):
+    return f"{conv.name}.x.bfloat16"
+
+
+def _buffer_of_copy(build, conv, image):
+    """The buffer of the copy of a convolution's input, which has the shape `image`."""
+    return build.kept(_copy_of_input(conv), _padded(image, conv.attributes["padding"]), "uint16")
+
+
+def _copies_of_weight(shape, flips):
+    """{role: shape}; flips: whether there is one for the input gradient."""
+    filters, kernel, _, channels = shape
+    copies = {"bfloat16": (filters, kernel, kernel, _whole_chunks(channels))}
+    return {**copies, "flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else copies
 
 
 def _padded(shape, padding):
@@ -118,8 +257,9 @@ def _total_splits(padded):
 def round_input(step, build):
     x, rounded = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
-    pixels = elements(build, rounded) // channels
-    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(pixels * channels // CHUNK, 256),), (256,),
+    chunks = elements(build, rounded) // CHUNK
+    pixels = chunks // blocks(channels, CHUNK)
+    return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
                    (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"],
                                           step.attributes["times"]))),)
 
@@ -133,44 +273,141 @@ def round_gradient(step, build):
                                                    PIXELS_OF_TOTAL))),)
 
 
-def round_weight(step, build):
-    weight, rounded = step.reads["weight"], step.writes["rounded"]
-    filters, kernel, _, channels = build.shape(weight)
-    if "flipped" not in step.writes:
-        count = elements(build, weight)
-        return (Launch("gpu_bf16/round.cu", "round_weight", (blocks(count // CHUNK, 256),), (256,),
-                       (weight, rounded, *integers(count))),)
-    threads = blocks(filters, CHUNK) * kernel * kernel * channels
-    return (Launch("gpu_bf16/round.cu", "round_and_flip_weight", (blocks(threads, 256),), (256,),
-                   (weight, rounded, step.writes["flipped"], *integers(filters, kernel * kernel, channels))),)
+def copy_weights(step, build):
+    """All copies in one launch."""
+    copies = step.attributes["copies"]
+    rows = [((name, 0, 0, 0), _blocks_of(copies, build, name), _words_of_copies(copies, build, name)) for name in copies]
+    table, grid = gpu_opt_v1.update_table(step, build, rows)
+    return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
+
+
+def update(step, build):
+    """All parameters and the copies of weights in one launch."""
+    copies = step.attributes.get("copies")
+    if not copies:
+        return gpu_opt_v1.update(step, build)
+    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu", functools.partial(_words_of_copies, copies),
+                             functools.partial(_blocks_of, copies))
+
+
+def _words_of_copies(copies, build, name, gradient=None):
+    """The further words of a parameter's row of the table: addresses of its copies (0: none), filters, taps, channels."""
+    if name not in copies:
+        return 0, 0, 0, 0, 0
+    filters, kernel, _, channels = build.shape(name)
+    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels
+
+
+def _blocks_of(copies, build, name):
+    if name not in copies:
+        return blocks(elements(build, name))
+    filters, kernel, _, channels = build.shape(name)
+    return blocks(filters, SIDE) * kernel * kernel * blocks(channels, SIDE)
 
 
 def forward(step, build, tile=None):
     """tile: replaces the one that the shape asks for; likewise in the gradients."""
-    reads = step.reads
-    return _convolution(build, (reads["x"], reads["weight"], reads["bias"], step.writes["y"]), step.attributes["stride"],
-                        step.attributes["relu"], tile)
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
+    if "index" in writes:
+        return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]), (*numbers, attributes["padding"]),
+                            attributes["stride"], tile, WINDOWS=True)
+    if "copy" in writes:
+        numbers = *numbers, attributes["times"], attributes["padding"]
+        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), numbers, attributes["stride"], tile)
+    return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, attributes["stride"], tile)
 
 
 def input_grad(step, build, tile=None):
-    reads = step.reads
-    return _convolution(build, (reads["dy"], reads["flipped"], reads["zeros"], step.writes["dx"]), tile=tile)
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    arrays = reads["dy"], reads["flipped"]
+    if "dx" in writes:
+        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), 1, tile)
+    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"]
+    arrays = *arrays, reads["kept"], writes["rounded"], writes["totals"]
+    if "index" in reads:
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, 1, tile)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, 1, tile, WINDOWS=attributes["windows"])
 
 
-def _convolution(build, arrays, stride=1, relu=False, tile=None):
-    x, weight, _, y = arrays
-    (_, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    pixels = elements(build, y) // filters
-    tile = tile or pixel_tile(pixels, filters)
-    return (Launch("gpu_bf16/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * blocks(filters, tile.n),), (tile.threads,),
-                   (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, relu)), _shared_bytes(tile),
-                   tile.defines(WHOLE=kernel * channels % STEP == 0)),)
+def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
+    """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
+    x, weight, *_ = arrays
+    (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
+    shape = Sums(batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels, filters, kernel, stride)
+    stored = entry == "conv2d"
+    tile = tile or pixel_tile(shape, stored)
+    halo = isinstance(tile, Rectangle)
+    entry = "conv2d_halo" if halo and stored else entry
+    in_loop, held = _halo_bytes(tile, shape) if halo else _shared_bytes(tile), 0 if stored else 4 * tile.m * (tile.n + 8)
+    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % STEP == 0}
+    pixels = batch * shape.height * shape.width
+    return (Launch(f"gpu_bf16/{entry}.cu", entry, (_blocks(tile, shape),), (tile.threads,),
+                   (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
+                   max(in_loop, held), tile.defines(**flags, **form)),)
 
 
-def pixel_tile(pixels, columns):
-    if columns <= FEW_COLUMNS.n:
-        return FEW_COLUMNS
-    return LARGE if blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES else SQUARE
+@dataclasses.dataclass(frozen=True)
+class Sums:
+    """The products of a convolution: height and width are the output's, channels those of the copy that is read."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel: int
+    stride: int
+
+
+def pixel_tile(shape, stored=True):
+    """The tile that multiplies in the fewest clocks, on average over GPUs; stored: y is in float32 (copies.cuh)."""
+    def clocks(tile):
+        return _clocks(tile, shape) * sum(blocks(_blocks(tile, shape), multiprocessors) for multiprocessors in MULTIPROCESSORS)
+
+    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if _fits(tile, shape))
+    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=clocks)
+
+
+def _fits(tile, shape):
+    """Whether a halo in shared memory serves all taps."""
+    return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
+            and _halo_bytes(tile, shape) <= MOST_SHARED)
+
+
+def _blocks(tile, shape):
+    return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n)
+
+
+def _pixel_tiles(tile, shape):
+    if isinstance(tile, Rectangle):
+        return shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns)
+    return blocks(shape.batch * shape.height * shape.width, tile.m)
+
+
+def _totals_of(tile, shape):
+    """Rows of totals that a gradient leaves: of its tiles' lines."""
+    return _pixel_tiles(tile, shape) * tile.m // LINES_OF_TOTAL
+
+
+def _clocks(tile, shape):
+    """Of a step of a block: wavefronts of shared memory and lines of global memory, 128 bytes each, or of tensor cores."""
+    lines = tile.n + (_halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m)
+    return max(2 * lines + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+
+
+def _halo_pixels(tile, shape):
+    return (tile.m // tile.columns + shape.kernel - 1) * (tile.columns + shape.kernel - 1)
+
+
+def _halo_bytes(tile, shape):
+    """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
+    return 2 * STEP * (_stages(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
+
+
+def _stages(kernel):
+    """Of weights in conv2d_halo.cu, which divide the taps."""
+    return 4 if kernel == 2 else kernel
 
 
 def weight_tile(filters, columns):
@@ -194,8 +431,9 @@ def weight_grad(step, build, tile=None):
                (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, build.shape(dy)[3],
                                                             kernel, stride, step.attributes["padding"], per_split)),
                _shared_bytes(tile, rows_of_k=True), defines),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns // 4 + filters, 128),), (128,),
-               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0])),
+        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns, 512) + blocks(filters, 8),), (128,),
+               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0],
+                                                            channels, build.shape(dweight)[3])),
                defines=defines),
     )
 
@@ -215,6 +453,7 @@ def _shared_bytes(tile, rows_of_k=False):
 
 
 PATTERNS = (
+    Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),
     Pattern(("upsample2d", "conv2d", "relu"), upsample_block),
     Pattern(("upsample2d", "conv2d"), upsample_block),
     Pattern(("conv2d", "relu"), conv_block),
@@ -224,7 +463,8 @@ PATTERNS = (
 LAUNCHES = {
     **gpu_3xtf32.launches("bfloat16"),
     "conv2d_round_input": round_input,
-    "conv2d_round_weight": round_weight,
+    "copy_weights": copy_weights,
+    **{f"{rule}_update": update for rule in AVERAGES},
     "conv2d_round_gradient": round_gradient,
     "rounded_conv2d_forward": forward,
     "rounded_conv2d_input_grad": input_grad,

@@ -207,20 +207,35 @@ def cross_entropy(step, build):
     )
 
 
-def update(step, build, source="gpu_opt_v1/update.cu", more=lambda build, name, gradient: ()):
-    """All parameters in one launch. more(build, name, gradient): further words of a parameter's row of the table."""
-    rule, rows, first_block, of_blocks = step.operation.removesuffix("_update"), [], 0, []
+def update(step, build, source="gpu_opt_v1/update.cu", more=lambda build, name, gradient: (), blocks_of=None):
+    """All parameters in one launch. more(build, name, gradient): further words of a parameter's row of the table.
+
+    blocks_of(build, name): of a parameter, if not a thread an element.
+    """
+    rule, blocks_of = step.operation.removesuffix("_update"), blocks_of or _blocks_of
+    rows = []
     for name, gradient in step.attributes["gradients"].items():
         averages = [step.writes[f"{name}.{average}"] for average in AVERAGES[rule]]
-        rows.append((name, *averages, *(2 - len(averages)) * [0], gradient.buffer, elements(build, name), first_block,
-                     *more(build, name, gradient)))
-        of_blocks += blocks(elements(build, name)) * [len(rows) - 1]
-        first_block = len(of_blocks)
-    table = Table((*(len(of_blocks) + len(rows[0]) * row for row in of_blocks), *itertools.chain(*rows)),
-                  frozenset(step.writes.values()))
+        rows.append(((name, *averages, *(2 - len(averages)) * [0], gradient.buffer), blocks_of(build, name),
+                     more(build, name, gradient)))
+    table, grid = update_table(step, build, rows)
     settings = floats(*(step.attributes[name] for name in ("weight_decay", "clip", "momentum") if name in step.attributes))
-    return (Launch(source, step.operation, (len(of_blocks),), (256,),
+    return (Launch(source, step.operation, grid, (256,),
                    (table, step.reads["learning_rates"], step.reads["counters"], *settings)),)
+
+
+def update_table(step, build, rows):
+    """(the Table of kernels/common/update.cuh, the grid); rows: (the first words, number of blocks, further words)."""
+    words, of_blocks = [], []
+    for row, (first, count, more) in enumerate(rows):
+        words.append((*first, elements(build, first[0]), len(of_blocks), *more))
+        of_blocks += count * [row]
+    starts = (len(of_blocks) + len(words[0]) * row for row in of_blocks)
+    return Table((*starts, *itertools.chain(*words)), frozenset(step.writes.values())), (len(of_blocks),)
+
+
+def _blocks_of(build, name):
+    return blocks(elements(build, name))
 
 
 LAUNCHES = {

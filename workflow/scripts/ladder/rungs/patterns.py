@@ -13,12 +13,14 @@ class Pattern:
 
     emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and returns a function that
     appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
-    exact_only: valid for exact multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd).
+    fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
+    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd).
     """
 
     kinds: tuple
     emit: Callable
     accepts: Callable = lambda group: True
+    fits: Callable = lambda build, group: True
     exact_only: bool = False
 
 

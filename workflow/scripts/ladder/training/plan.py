@@ -54,6 +54,7 @@ DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense",
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
 PURPOSES = {"parameter": "weights", "state": "running statistics", "gradient": "gradients", "optimizer": "optimizer",
             "activation": "activations", "mask": "masks", "derived": "workspace", "workspace": "workspace",
+            "copy": "weights",
             "shared": "activations and gradients in turn"}
 SHARED = "shared memory"   # the buffer in which others have places (recompute.py); no layer can have this name
 EXECUTOR = "workspace of the executor"   # what the plan does not know: memory that the executor takes for itself
@@ -61,9 +62,9 @@ EXECUTOR = "workspace of the executor"   # what the plan does not know: memory t
 
 @dataclasses.dataclass(frozen=True)
 class Buffer:
-    """kind: dataset, control, parameter, state, gradient, optimizer, activation, mask, derived, workspace or shared.
+    """kind: dataset, control, parameter, copy, state, gradient, optimizer, activation, mask, derived, workspace or shared.
 
-    Activations are NHWC.
+    Activations are NHWC. A copy is one of a parameter, in another form, that lasts from step to step.
     """
 
     name: str
@@ -108,6 +109,8 @@ def numpy_view(memory, offset, buffer):
 class Plan:
     """Steps in order over buffers (name -> Buffer); output: the buffer of the network's output.
 
+    first: steps that an executor runs before the first of a row of steps (`run`, `run_many`): they make the copies of the
+    parameters, which the update keeps up to date within the row. Whatever else changes a parameter does so between two rows.
     kernels: (layers of a group, operation of their forward pass), in order; places: buffer -> its offset in the buffer SHARED,
     for those that have no memory of their own because they are not in use at the same time.
     """
@@ -119,6 +122,7 @@ class Plan:
     steps: tuple
     kernels: tuple
     output: str
+    first: tuple = ()
     places: Mapping = dataclasses.field(default_factory=dict)
 
     @property
@@ -342,6 +346,9 @@ class Builder:
         self.output = INPUT
         self._pass = "load"     # of the steps that are appended
         self._left_in_parts = {}        # parameter -> patterns.Gradient
+        self._copies = {}               # parameter -> {role: buffer} of its copies
+        self.receivers = {}             # value -> what a rung's patterns tell its reader about where its gradient belongs
+        self._unstored = {}             # value that no buffer holds as it is -> its shape
         self._values = {INPUT: INPUT}   # layer -> buffer of its output
         self._parts = {}                # value -> buffers whose sum is its gradient
         self._backward = []             # function of each group, in order
@@ -364,9 +371,23 @@ class Builder:
         return found
 
     def plan(self):
-        steps = self.steps if self.launches is None else [
-            dataclasses.replace(step, launches=self._launches_of(step)) for step in self.steps]
-        return Plan(self.network, self.variant, self.batch, self.buffers, tuple(steps), tuple(self.kernels), self.output)
+        return Plan(self.network, self.variant, self.batch, self.buffers, self._launched(self.steps), tuple(self.kernels),
+                    self.output, self._launched(self._first()))
+
+    def _first(self):
+        if not self._copies:
+            return []
+        return [Step("copy_weights", "", {name: name for name in self._copies}, self._copies_of(self._copies),
+                     {"copies": self._copies}, pass_="load")]
+
+    def _copies_of(self, names):
+        """{role of an operand: buffer} of the copies of these parameters."""
+        return {f"{name}.{role}": buffer for name in names for role, buffer in self._copies.get(name, {}).items()}
+
+    def _launched(self, steps):
+        if self.launches is None:
+            return tuple(steps)
+        return tuple(dataclasses.replace(step, launches=self._launches_of(step)) for step in steps)
 
     def _launches_of(self, step):
         launches = self.launches[step.operation](step, self)
@@ -392,7 +413,7 @@ class Builder:
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
-            if fits and (self.multipliers.exact or not pattern.exact_only):
+            if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
@@ -466,7 +487,9 @@ class Builder:
             for name in names:
                 averages = self._averages(name, optimizer)
                 writes |= {name: name, **{f"{name}.{average}": buffer for average, buffer in averages.items()}}
-            self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)}, writes, gradients=gradients,
+            copies = {"copies": self._copies} if self._copies else {}
+            self._append(f"{optimizer.name}_update", "", {**reads, **self._schedule(length)},
+                         {**writes, **self._copies_of(names)}, gradients=gradients, **copies,
                          **optimizers.attributes(optimizer))
             return
         for name, gradient in gradients.items():
@@ -526,6 +549,17 @@ class Builder:
         self.output = self._values[layer.name] = layer.name
         return self._buffer(layer.name, (self.batch, *layer.output_shape), self.dtype, "activation")
 
+    def unstored(self, layer):
+        """The layer's output is a value that its reader has in a form of its own, and no other layer reads."""
+        self.output = self._values[layer.name] = layer.name
+        self._unstored[layer.name] = (self.batch, *layer.output_shape)
+
+    def sole_reader(self, name):
+        """The layer that follows layer `name`, if it alone reads it; else None."""
+        names = [layer.name for layer in self.layers]
+        following = self.layers[names.index(name) + 1:][:1]
+        return following[0] if following and self._readers[name] == 1 and following[0].inputs == (name,) else None
+
     def unchanged(self, layer):
         """The layer's output is its first input, without a step."""
         self.output = self._values[layer.name] = self.value(layer.inputs[0])
@@ -566,6 +600,11 @@ class Builder:
     def parameter(self, name):
         return self._buffer(name, self.network.parameters[name], self.dtype, "parameter")
 
+    def copies(self, name, shapes):
+        """{role: buffer} of copies of a parameter in 16-bit words, which the rung's update keeps up to date (Plan.first)."""
+        self._copies[name] = {role: self._buffer(f"{name}.{role}", shape, "uint16", "copy") for role, shape in shapes.items()}
+        return self._copies[name]
+
     def parameter_gradient(self, name):
         return self._buffer(f"{name}.gradient", self.network.parameters[name], self.dtype, "gradient")
 
@@ -592,7 +631,8 @@ class Builder:
         return self._buffer(name, shape, dtype, "workspace")
 
     def shape(self, name):
-        return self.buffers[name].shape
+        """Of a buffer, or of a value that is not stored."""
+        return self.buffers[name].shape if name in self.buffers else self._unstored[name]
 
     def _permutation(self, dataset):
         return self._control("permutation", (dataset.rows,), "int64")

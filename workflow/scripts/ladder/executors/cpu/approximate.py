@@ -1,7 +1,8 @@
 """The cpu rung's convolutions with an approximate multiplier: as convolution.py, with approximate_matmul instead of BLAS.
 
 A dense layer is computed as a 1x1 convolution over (batch, 1, 1, inputs). Operands keep the order of the definition: x times
-weight, dy times weight, dy times x. A direction with exact multiplication has no `multiplier` attribute and uses BLAS.
+weight, dy times weight, dy times x. A direction with exact multiplication has no `multiplier` attribute and uses BLAS. So do
+the formats of `precision`, of which float32 holds every product of two rounded operands exactly.
 """
 
 import numpy as np
@@ -11,16 +12,18 @@ from ladder.executors.cpu import blocks, loops
 from ladder.executors.cpu.convolution import windows_of
 
 NARROW = 17   # columns
+ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16}   # of both operands, by multiplier
 
 
 def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, multiplier=None):
     windows = windows_of(x.shape, weight.shape, stride, padding)
-    factor, cut = _factor(windows.taken(executor, weight).T, multiplier), windows.cut(len(weight))
+    matrix = _taken(executor, "weight", windows.taken(executor, weight), multiplier)
+    factor, cut = _factor(matrix.T, multiplier), windows.cut(len(weight))
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             out = y[block].reshape(-1, len(weight))
-            _product(windows.of(worker, x[block]), factor, multiplier, out)
+            _product(windows.of(worker, _taken(worker, "x", x[block], multiplier)), factor, multiplier, out)
             out += bias
             worker.lap("convolution forward")
 
@@ -29,11 +32,12 @@ def approximate_conv2d_forward(executor, x, weight, bias, y, stride, padding, mu
 
 def approximate_conv2d_input_grad(executor, dy, weight, dx, stride, padding, multiplier=None):
     windows = windows_of(dx.shape, weight.shape, stride, padding)
-    factor, channels, cut = _factor(windows.taken(executor, weight), multiplier), dx.shape[3], windows.cut(len(weight))
+    matrix = _taken(executor, "weight", windows.taken(executor, weight), multiplier)
+    factor, channels, cut = _factor(matrix, multiplier), dx.shape[3], windows.cut(len(weight))
 
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
-            gradient = dy[block]
+            gradient = _taken(worker, "dy", dy[block], multiplier)
             columns = worker.workspace("windows", (*gradient.shape[:3], windows.size[0], windows.size[1] * channels), dx.dtype)
             _product(gradient.reshape(-1, len(weight)), factor, multiplier, columns.reshape(-1, windows.width))
             images = dx[block]
@@ -55,7 +59,8 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
     def work(worker, start, stop):
         for block in cut.blocks(start, stop):
             gradient = dy[block]
-            sums.add(worker, block, gradient.reshape(-1, filters).T, windows.of(worker, x[block]), multiply)
+            left, seen = (_taken(worker, name, part, multiplier) for name, part in (("dy", gradient), ("x", x[block])))
+            sums.add(worker, block, left.reshape(-1, filters).T, windows.of(worker, seen), multiply)
             sums.add_bias(block, gradient)
             worker.lap("convolution backward")
 
@@ -66,10 +71,24 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
 OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad)
 
 
+def _taken(worker, name, values, multiplier):
+    """`values` as the products take them: rounded, to a workspace of this name, where the multiplier is no more than that."""
+    rounding = multiplier and ROUNDING.get(multiplier.name)
+    if not rounding:
+        return values
+    rounded = worker.workspace(f"rounded {name}", values.shape, values.dtype)
+    rounding(values.reshape(-1), rounded.reshape(-1))
+    return rounded
+
+
+def _by_blas(multiplier):
+    return multiplier is None or multiplier.name in ROUNDING
+
+
 def _factor(matrix, multiplier):
     """The right factor, packed once for all threads; with few columns approximate.product transposes the product instead."""
-    return matrix if multiplier is None or matrix.shape[1] < NARROW else approximate.pack(matrix, multiplier)
+    return matrix if _by_blas(multiplier) or matrix.shape[1] < NARROW else approximate.pack(matrix, multiplier)
 
 
 def _product(a, b, multiplier, out=None):
-    return np.matmul(a, b, out=out) if multiplier is None else approximate.product(a, b, multiplier, out)
+    return np.matmul(a, b, out=out) if _by_blas(multiplier) else approximate.product(a, b, multiplier, out)

@@ -80,13 +80,14 @@ class Executor:
         arrays = Bound(placed, feed if isinstance(feed, Feed) else None)
         arrays |= self._arrays({name: (buffer.shape, buffer.dtype) for name, buffer in new.items()}, "the plan")
         arrays |= plan.views(arrays, self._view)
-        arrays.steps = self._bind(plan, arrays)
+        arrays.first, arrays.steps = self._bind(plan, arrays)
         return arrays
 
     def run(self, plan, arrays):
         self.run_many(plan, arrays, 1)
 
     def run_many(self, plan, arrays, count):
+        self._launcher.begin(arrays)
         while count:
             count -= self._run_some(plan, arrays, count)
 
@@ -178,18 +179,21 @@ class Executor:
     # Launching.
 
     def _bind(self, plan, arrays):
-        """A launching.BoundStep for each of the plan's steps."""
+        """A launching.BoundStep for each step that begins a row, and for each of the plan's steps."""
         waits = waits_between_streams(plan)
         awaited = {number for one in waits for number in one}
         events = {number: self._cupy.cuda.Event(disable_timing=True) for number in awaited}
         if arrays.feed:
             arrays.feed.reserve(plan.batch, arrays.get("permutation"), arrays.get("counters"))
-        bound = (BoundLaunch(
-            kernel=self._kernel(launch), grid=launch.grid, block=launch.block, arguments=self._arguments(launch, arrays),
-            shared_bytes=launch.shared_bytes, stream=launch.stream, waits=tuple(events[other] for other in waits[number]),
-            event=events.get(number)) for number, launch in enumerate(plan.launches))
-        return tuple(BoundStep(f"{step.layer}: {step.operation}", (step.work, step.pass_),
-                               tuple(itertools.islice(bound, len(step.launches)))) for step in plan.steps)
+        bound = (self._bound(launch, arrays, tuple(events[other] for other in waits[number]), events.get(number))
+                 for number, launch in enumerate(plan.launches))
+        first = tuple(_bound_step(step, [self._bound(launch, arrays) for launch in step.launches]) for step in plan.first)
+        return first, tuple(_bound_step(step, itertools.islice(bound, len(step.launches))) for step in plan.steps)
+
+    def _bound(self, launch, arrays, waits=(), event=None):
+        return BoundLaunch(kernel=self._kernel(launch), grid=launch.grid, block=launch.block,
+                           arguments=self._arguments(launch, arrays), shared_bytes=launch.shared_bytes, stream=launch.stream,
+                           waits=waits, event=event)
 
     def _arguments(self, launch, arrays):
         """A launch's arguments for each of the two slots of streamed images."""
@@ -237,6 +241,10 @@ class Executor:
                                 f"this {driver.gpu().name} gives a block {limit}; set variant to gpu_basic")
             found[0].max_dynamic_shared_size_bytes = found[1] = launch.shared_bytes
         return found[0].kernel
+
+
+def _bound_step(step, launches):
+    return BoundStep(f"{step.layer}: {step.operation}", (step.work, step.pass_), tuple(launches))
 
 
 def cubin(source, architecture, defines):

@@ -17,13 +17,14 @@ RECORDED = 10   # steps of a graph; what is left of a call is made by graphs of 
 class Bound(dict):
     """{name: array} of a plan.
 
-    steps: its BoundSteps; feed: the streaming.Feed of its images, or None; ran: False until the first run, which loads
-    the modules of the kernels; graphs: {(steps, slot of streamed images): cupy.cuda.Graph}.
+    first, steps: its BoundSteps, those that begin a row of steps and those of each; feed: the streaming.Feed of its images, or
+    None; ran: False until the first run, which loads the modules of the kernels; graphs: {(steps, slot of streamed images):
+    cupy.cuda.Graph}.
     """
 
     def __init__(self, arrays, feed):
         super().__init__(arrays)
-        self.feed, self.steps, self.ran, self.graphs = feed, (), False, {}
+        self.feed, self.first, self.steps, self.ran, self.graphs = feed, (), (), False, {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,14 @@ class Launcher:
         while number >= len(self.streams):
             self.streams.append(self._cupy.cuda.Stream(non_blocking=True))
         return self.streams[number]
+
+    def begin(self, bound):
+        """Run what begins a row of steps."""
+        for step in bound.first:
+            self._open(step.label)
+            for launch in step.launches:
+                launch.kernel(launch.grid, launch.block, launch.arguments[0], launch.shared_bytes, self.streams[0])
+            self._close()
 
     def run(self, bound, slot, most):
         """Run the plan once, or several times by one graph, at most `most` times; how often."""

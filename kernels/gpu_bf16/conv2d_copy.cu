@@ -1,0 +1,22 @@
+// 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
+//
+// Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read again
+// by a launch that rounded it. The values that are rounded are the same.
+//
+// Layouts: as conv2d.cu; copy bfloat16 (batch, times out_height + 2 padding, times out_width + 2 padding, filters) with zeros in
+// its border; times is 2 where the reader's image is upsampled. Filters are a multiple of 8.
+//
+// Compiled and launched as conv2d.cu, with tiles of at least 64 filters.
+//
+// Bound: as conv2d.cu.
+// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, upsampled (1.2 GFLOP): 5 us, 5 MB in place of 9.
+// Measured: not measured.
+#include "gpu_bf16/copies.cuh"
+#include "gpu_bf16/loop.cuh"
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
+    bfloat16* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
+    int times, int padding) {
+    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, relu, times, padding});
+}

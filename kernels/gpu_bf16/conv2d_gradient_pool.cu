@@ -1,0 +1,18 @@
+// As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image before pooling.
+//
+// Layouts: as conv2d_gradient.cu with WINDOWS=0; index as in conv2d_pool.cu; rounded bfloat16 (batch, 2 out_height + 2 padding,
+// 2 out_width + 2 padding, filters), zero in its border and at three places of each window.
+// Compiled and launched as conv2d_gradient.cu.
+//
+// Bound: as conv2d.cu.
+// Measured: not measured.
+#include "gpu_bf16/copies.cuh"
+#include "gpu_bf16/loop.cuh"
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient_pool(
+    const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
+    bfloat16* __restrict__ rounded, float* __restrict__ totals, const unsigned char* __restrict__ index, int height, int width,
+    int channels, int filters, int kernel, int stride, int pixels, int relu, int kept_padding, int padding) {
+    convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
+             ToGradient{kept, rounded, totals, index, relu, kept_padding, padding});
+}

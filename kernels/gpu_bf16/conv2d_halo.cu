@@ -1,0 +1,31 @@
+// 2-D convolution (cross-correlation) with stride 1, as conv2d.cu, of whose sums it makes the same bytes: the pixels of x under
+// a block's part of an image lie in shared memory once, and all taps read them there.
+//
+// Rung: gpu_bf16, over gpu_tf32. A block multiplies the pixels of a rectangle of y. Of x it copies the rectangle and what the
+// window reaches beyond it, its halo, 64 channels of it (a slab) at a time; a tap is a shift of the addresses from which
+// ldmatrix reads. Weights arrive in stages, as in conv2d.cu, and the next slab while this one is multiplied.
+//
+// Layouts, order of sums: as conv2d.cu; channels are a multiple of 64. Rows of shared memory are pixels, of 128 bytes; their
+// chunks are swapped by the column in the halo, so that neighbours of any tap are in eight groups of banks.
+//
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, TILE_COLUMNS, 8 or 16,
+// the rectangle's width, and KERNEL, 2, 3 or 5. A stage has the weights of a tap; there are KERNEL of them, for KERNEL = 2
+// four.
+// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N)), with stages * TILE_N *
+// 128 bytes of dynamic shared memory and those of a halo, of two where channels are more than 64. Each tile has 128 threads:
+//   128 x 128, 64 x 64 a warp, 16 columns;  128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16
+//
+// Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 clocks, as many as its
+// products; 16 KB of weights are written, but only a ninth of the 23 KB of a halo. Of x level 2 gives 180 pixels for a
+// rectangle of 128 where conv2d.cu asks for 1,152. In the loop over a row of taps on sm_90 384 of 640 instructions are
+// products, 96 load fragments and 29 copy; in that of the 64 x 64 tile 96 of 238 are products, in that of 256 x 16 96 of 251.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 15 us, where conv2d.cu
+// takes 20; level 2, 90 MB of which 75 are weights, 9 us instead of 16 for 159 MB.
+// Measured: not measured.
+#include "gpu_bf16/halo.cuh"
+
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_halo(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias, float* __restrict__ y,
+    int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu) {
+    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToImage{bias, y, relu});
+}

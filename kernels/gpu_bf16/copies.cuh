@@ -1,0 +1,213 @@
+// Results of a convolution (epilogue.cuh) in bfloat16, as the next convolution, or the one before it, reads them.
+//
+// The sums go to shared memory, where the steps of the loop were, as lines of filters side by side. Threads then take cells of
+// eight filters each, and write 16 bytes at once.
+#pragma once
+#include "gpu_bf16/chunk.cuh"
+#include "gpu_bf16/epilogue.cuh"
+
+// Bias, then ReLU if `relu`.
+__device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int filters,
+                                         int first_filter, int relu) {
+#pragma unroll
+    for (int j = 0; j < Tile::N_THREAD; j++) {
+        int filter = first_filter + Tile::n_of(j);
+        float shift = filter < filters ? bias[filter] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < Tile::M_THREAD; i++) {
+            float value = sum[i][j] + shift;
+            sum[i][j] = relu && value < 0.0f ? 0.0f : value;   // not fmaxf, which would hide a NaN
+        }
+    }
+}
+
+// The tile's sums in shared memory. Rows are 8 banks apart, for stores of fragments; every second 32 numbers change places by
+// fours, for loads of eight neighbours by each thread.
+struct Held {
+    static constexpr int PITCH = Tile::N + 8, CELLS = Tile::M / CELL_LINES, ACROSS = Tile::N / CHUNK;   // ACROSS: chunks
+    static_assert(Tile::N % 64 == 0, "eight threads read a line");
+    float* at;
+
+    static __device__ __forceinline__ int place(int line, int column) { return line * PITCH + (column ^ column / 32 % 2 * 4); }
+
+    __device__ __forceinline__ explicit Held(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+        DYNAMIC_SHARED(float, shared);
+        at = shared;
+        __syncthreads();   // all warps have multiplied
+#pragma unroll
+        for (int j = 0; j < Tile::N_THREAD; j += 2)
+#pragma unroll
+            for (int i = 0; i < Tile::M_THREAD; i++) {
+                float neighbours[2] = {sum[i][j], sum[i][j + 1]};
+                store(at + place(Tile::m_of(i), Tile::n_of(j)), neighbours);
+            }
+        __syncthreads();
+    }
+    __device__ __forceinline__ void get(float (&to)[CHUNK], int line, int column) const {
+        float low[4], high[4];
+        load(low, at + place(line, column));
+        load(high, at + place(line, column + 4));
+#pragma unroll
+        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+    }
+    __device__ __forceinline__ void put(const float (&from)[CHUNK], int line, int column) {
+        float low[4] = {from[0], from[1], from[2], from[3]}, high[4] = {from[4], from[5], from[6], from[7]};
+        store(at + place(line, column), low);
+        store(at + place(line, column + 4), high);
+    }
+    // Call use(cell, its number in the tile, column) for eight columns of every cell, the calls shared among the threads.
+    template <class Pixels, class Use>
+    static __device__ __forceinline__ void each(const Pixels& pixels, int columns, Use use) {
+        for (int number = threadIdx.x; number < CELLS * ACROSS; number += Tile::THREADS) {
+            int column = number % ACROSS * CHUNK;
+            Cell cell = pixels.cell(number / ACROSS);
+            if (cell.there && column < columns) use(cell, number / ACROSS, column);
+        }
+    }
+};
+
+// An image in bfloat16 with a border of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
+struct Padded {
+    bfloat16* at;
+    int down, across, channels, side, padding;
+
+    // words(i, j): 16 bytes for place i, j of a cell, which has zeros beside it where it lies on an edge.
+    template <class Words>
+    __device__ __forceinline__ void put(const Cell& cell, int channel, Words words) const {
+        int height = side * down + 2 * padding, width = side * across + 2 * padding;
+        int below = side + (cell.row == down - 1 ? padding : 0), right = side + (cell.column == across - 1 ? padding : 0);
+        for (int i = cell.row == 0 ? -padding : 0; i < below; i++)
+            for (int j = cell.column == 0 ? -padding : 0; j < right; j++) {
+                int row = cell.image * height + side * cell.row + padding + i, column = side * cell.column + padding + j;
+                bool within = i >= 0 && i < side && j >= 0 && j < side;
+                *reinterpret_cast<uint4*>(at + (row * width + column) * channels + channel) =
+                    within ? words(i, j) : make_uint4(0, 0, 0, 0);
+            }
+    }
+};
+
+// The copy that the next convolution reads, of a bias added and optionally ReLU: of pixels, repeated `times` times each way for
+// an upsampled image.
+struct ToCopy {
+    const float* bias;
+    bfloat16* copy;
+    int relu, times, padding;
+
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+                                           int first_filter) const {
+        add_bias(sum, bias, filters, first_filter, relu);
+        Held held(sum);
+        Padded to{copy, pixels.height, pixels.width, filters, times, padding};
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+            float values[CHUNK];
+            held.get(values, pixels.line(number, 0), column);
+            uint4 words = rounded_chunk(values);
+            to.put(cell, first_filter + column, [&](int, int) { return words; });
+        });
+    }
+};
+
+// The same of the largest value of each window, and its place.
+struct ToPooledCopy {
+    const float* bias;
+    bfloat16* copy;
+    unsigned char* index;
+    int relu, padding;
+
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+                                           int first_filter) const {
+        add_bias(sum, bias, filters, first_filter, relu);
+        Held held(sum);
+        Padded to{copy, pixels.height / 2, pixels.width / 2, filters, 1, padding};
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+            float largest[CHUNK];
+            int place[CHUNK] = {};
+            held.get(largest, pixels.line(number, 0), column);
+#pragma unroll
+            for (int i = 1; i < 4; i++) {
+                float values[CHUNK];
+                held.get(values, pixels.line(number, i), column);
+#pragma unroll
+                for (int e = 0; e < CHUNK; e++)
+                    if (values[e] > largest[e] || values[e] != values[e])   // NaN wins, so that it is not lost
+                        largest[e] = values[e], place[e] = i;
+            }
+            uint4 words = rounded_chunk(largest);
+            to.put(cell, first_filter + column, [&](int, int) { return words; });
+            int pixel = (cell.image * to.down + cell.row) * to.across + cell.column;
+            store_chunk(index + pixel * filters + first_filter + column, place);
+        });
+    }
+};
+
+// The gradient of what made the convolution's input: a copy in bfloat16, and totals. kept: the copy of that input.
+struct ToGradient {
+    const bfloat16* kept;
+    bfloat16* rounded;
+    float* totals;
+    const unsigned char* index;   // nullptr: not pooled
+    int relu, kept_padding, padding;
+    static constexpr int CELLS_OF_TOTAL = 64 / CELL_LINES;
+
+    template <class Pixels>
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+                                           int first_filter) const {
+        Held held(sum);
+        int down = pixels.height / CELL_SIDE, across = pixels.width / CELL_SIDE;
+        Padded to{rounded, down, across, filters, index ? 2 : 1, padding};
+        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+            float values[CHUNK];
+            int channel = first_filter + column, place[CHUNK] = {};
+            held.get(values, pixels.line(number, 0), column);
+#pragma unroll
+            for (int i = 1; i < CELL_LINES; i++) {
+                float more[CHUNK];
+                held.get(more, pixels.line(number, i), column);
+#pragma unroll
+                for (int e = 0; e < CHUNK; e++) values[e] += more[e];
+            }
+            if (relu) {
+                int row = (cell.image * down * CELL_SIDE + cell.image * 2 * kept_padding) + CELL_SIDE * cell.row + kept_padding;
+                int pixel = row * (across * CELL_SIDE + 2 * kept_padding) + CELL_SIDE * cell.column + kept_padding;
+                mask(values, *reinterpret_cast<const uint4*>(kept + pixel * filters + channel));
+            }
+            held.put(values, pixels.line(number, 0), column);
+            uint4 words = rounded_chunk(values);
+            if (index)
+                load_chunk(place, index + ((cell.image * down + cell.row) * across + cell.column) * filters + channel);
+            to.put(cell, channel, [&](int i, int j) { return index ? only(words, place, 2 * i + j) : words; });
+        });
+        __syncthreads();
+        add(held, pixels, filters, first_filter);
+    }
+
+    // Zeros where what was kept is not above zero.
+    static __device__ __forceinline__ void mask(float (&values)[CHUNK], const uint4& words) {
+        unsigned pairs[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+        for (int e = 0; e < CHUNK; e++) {
+            float was = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000u : pairs[e / 2] << 16);
+            values[e] = was > 0.0f ? values[e] : 0.0f;
+        }
+    }
+    // The words of those whose place this is, zeros for the others.
+    static __device__ __forceinline__ uint4 only(const uint4& words, const int (&place)[CHUNK], int here) {
+        auto kept = [&](int pair) {
+            return (place[pair] == here ? 0x0000ffffu : 0u) | (place[pair + 1] == here ? 0xffff0000u : 0u);
+        };
+        return make_uint4(words.x & kept(0), words.y & kept(2), words.z & kept(4), words.w & kept(6));
+    }
+    template <class Pixels>
+    __device__ __forceinline__ void add(const Held& held, const Pixels& pixels, int filters, int first_filter) const {
+        for (int number = threadIdx.x; number < Tile::M / 64 * Tile::N; number += Tile::THREADS) {
+            int group = number / Tile::N, column = number % Tile::N, first = group * CELLS_OF_TOTAL;
+            if (first_filter + column >= filters) continue;
+            float total = 0.0f;
+            for (int cell = first; cell < first + CELLS_OF_TOTAL; cell++)
+                if (pixels.cell(cell).there) total += held.at[Held::place(pixels.line(cell, 0), column)];
+            totals[(pixels.first_total() + group) * filters + first_filter + column] = total;
+        }
+    }
+};

@@ -1,0 +1,97 @@
+// The loop of a convolution of copies in bfloat16, of which conv2d.cu and others make different results (epilogue.cuh).
+//
+// The image has a border of zeros, so that no place is compared with its edges, and a window's row is one run of kernel *
+// channels numbers.
+#pragma once
+#include "gpu_bf16/epilogue.cuh"
+#include "gpu_bf16/weights.cuh"
+
+// The pixel, in an image `width` wide and as high as an even number if WINDOWS, of a line of all tiles.
+__device__ __forceinline__ int pixel_of(int line, int width) {
+    if (!WINDOWS) return line;
+    int window = line / 4, across = width / 2;
+    return (window / across * 2 + line % 4 / 2) * width + window % across * 2 + line % 2;
+}
+
+// A: lines are pixels of y, k the taps and channels of x under them: kernel * channels neighbours in each of kernel rows of x.
+struct PaddedWindows {
+    static constexpr int PASSES = Tile::M / Tile::ROWS;
+    const bfloat16 *x, *from;          // from: where this thread's next k of the first window is
+    int channels, kernel, length;      // length: numbers of a window's row
+    int to_next_row, to_next_slab;     // numbers beyond the last one of a row, of a window
+    int k, rows;                       // next k in its row, and rows from it on
+    int start[PASSES];                 // of the windows
+
+    __device__ __forceinline__ PaddedWindows(const bfloat16* x, int height, int width, int channels, int kernel, int stride,
+                                             int pixels, int first_pixel)
+        : x(x), from(x + Tile::chunk() * CHUNK), channels(channels), kernel(kernel), length(kernel * channels),
+          to_next_row((width - kernel) * channels), to_next_slab(K - kernel * width * channels),
+          k(WHOLE ? 0 : Tile::chunk() * CHUNK), rows(kernel) {
+        int out_height = (height - kernel) / stride + 1, out_width = (width - kernel) / stride + 1;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            int pixel = pixel_of(min(first_pixel + Tile::row(pass), pixels - 1), out_width), out_row = pixel / out_width;
+            int row = out_row / out_height * height + out_row % out_height * stride;
+            start[pass] = (row * width + pixel % out_width * stride) * channels;
+        }
+        if (!WHOLE) advance(0);
+    }
+    __device__ __forceinline__ void advance(int by) {
+        from += by, k += by;
+        if (WHOLE) {
+            if (k == length) from += to_next_row, k = 0, rows--;
+            if (rows == 0) from += to_next_slab, rows = kernel;
+        } else {
+            for (; k >= length; k -= length) from += to_next_row, rows--;
+        }
+    }
+    // Whether the next step is the last tap of a slab.
+    __device__ __forceinline__ bool ends_slab() const { return rows == 1 && k == length - channels; }
+    __device__ __forceinline__ void copy(unsigned char* first_chunk) {
+        bool there = WHOLE || rows > 0;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++)
+            cp_async(16, first_chunk + pass * Tile::ROWS * ROW, there ? from + start[pass] : x, there);
+        advance(WHOLE ? channels : K);
+    }
+};
+
+struct Operands {
+    using APanel = RowsOfLines<Tile::M>;
+    using BPanel = RowsOfLines<Tile::N>;
+    PaddedWindows a;
+    RoundedFilters b;
+    __device__ __forceinline__ void copy(unsigned char* to_a, unsigned char* to_b) {
+        b.copy(to_b, WHOLE && a.ends_slab());
+        a.copy(to_a);
+    }
+};
+
+// A tile whose lines are pixels, or the four of each window, one after the other. height, width: of the image of pixels.
+struct Lines {
+    int first, pixels, height, width;
+
+    __device__ __forceinline__ int of(int i) const { return first + Tile::m_of(i) < pixels ? first + Tile::m_of(i) : -1; }
+    __device__ __forceinline__ Cell cell(int number) const {
+        int of_all = first / CELL_LINES + number, across = width / CELL_SIDE, down = height / CELL_SIDE, row = of_all / across;
+        return {of_all < pixels / CELL_LINES, row / down, row % down, of_all % across};
+    }
+    static __device__ __forceinline__ int line(int cell, int place) { return CELL_LINES * cell + place; }
+    __device__ __forceinline__ int first_total() const { return first / 64; }
+};
+
+// A block's part of the convolution of x with weight; result: what becomes of its sums.
+template <class Result>
+__device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
+                                         int width, int channels, int filters, int kernel, int stride, int pixels,
+                                         const Result& result) {
+    int tiles_across = (filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
+    int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
+    int length = kernel * kernel * channels;
+    Operands operands{PaddedWindows(x, height, width, channels, kernel, stride, pixels, first_pixel),
+                      RoundedFilters(weight, filters, kernel * kernel, channels, first_filter)};
+    float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
+    multiply_staged<Tile>(operands, (length + K - 1) / K, sum);
+    result.finish(sum, Lines{first_pixel, pixels, (height - kernel) / stride + 1, (width - kernel) / stride + 1}, filters,
+                  first_filter);
+}

@@ -179,15 +179,16 @@ struct Gradients : Operand<AlongLines<Tile, Tile::M>, wide> {
 
     __device__ __forceinline__ Gradients(const float* dy, const Convolution& conv, int first_filter, int first_pixel,
                                          int last_pixel)
-        : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()), pixel(first_pixel + Share::k()),
-          last_pixel(last_pixel) {}
+        : Operand<Share, wide>(dy), filters(conv.filters), filter(first_filter + Share::line()),
+          pixel(first_pixel + Share::k()), last_pixel(last_pixel) {}
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) {
             bool there = Share::active() && pixel < last_pixel;
 #pragma unroll
-            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, pixel * filters + filter + e, there && filter + e < filters);
+            for (int e = 0; e < (wide ? 1 : 4); e++)
+                fetch(pass, e, pixel * filters + filter + e, there && filter + e < filters);
             pixel += Share::K_PER_PASS;
         }
     }
@@ -235,8 +236,9 @@ struct Patches : Operand<AlongLines<Tile, Tile::N>, wide> {
     int image, out_row, out_column, pixel, last_pixel;  // of this thread's first k
 
     __device__ __forceinline__ Patches(const float* x, const Convolution& conv, int first, int first_pixel, int last_pixel)
-        : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels), out_height(conv.out_height()),
-          out_width(conv.out_width()), stride(conv.stride), pixel(first_pixel + Share::k()), last_pixel(last_pixel) {
+        : Operand<Share, wide>(x), height(conv.height), width(conv.width), channels(conv.channels),
+          out_height(conv.out_height()), out_width(conv.out_width()), stride(conv.stride), pixel(first_pixel + Share::k()),
+          last_pixel(last_pixel) {
 #pragma unroll
         for (int e = 0; e < PLACES; e++) {
             int n = first + Share::line() + e, tap = n / channels;

@@ -24,7 +24,8 @@ struct Stage {
 // sum += the first Tile::K * steps products of a and b. The launch gives the block STAGES stages of dynamic shared memory.
 template <class Tile, class A, class B>
 __device__ __forceinline__ void multiply_copied(A& a, B& b, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    using Both = Stage<typename Tile::template Step<Tile::M, A::Share::ALONG_K>, typename Tile::template Step<Tile::N, B::Share::ALONG_K>>;
+    using Both = Stage<typename Tile::template Step<Tile::M, A::Share::ALONG_K>,
+                       typename Tile::template Step<Tile::N, B::Share::ALONG_K>>;
     DYNAMIC_SHARED(Both, stages);
     auto copy = [&](int step) {
         if (step < steps) {

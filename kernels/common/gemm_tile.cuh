@@ -33,8 +33,8 @@ template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
     static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
     static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // Fewer and longer steps where a thread's registers can hold its share, two quads of each operand: fewer waits, and more of a
-    // line of memory at once.
+    // Fewer and longer steps where a thread's registers can hold its share, two quads of each operand: fewer waits, and more of
+    // a line of memory at once.
     static constexpr int K = M_THREAD * N_THREAD < 64 && M * 2 == THREADS && N * 2 == THREADS ? 16 : 8;
     template <int lines, bool along_k>
     using Step = FloatStep<K, lines, 4, along_k>;   // padded against bank conflicts of the quads along k

@@ -1,15 +1,16 @@
 // A block's tile of a matrix product (gemm_tile.cuh) by tensor cores: mma.m16n8k8 on TF32.
 //
 //   multiplier tf32   one product of the operands, rounded to TF32
-//   exact             three: with x = big + small, big the TF32 nearest to x and small the TF32 nearest to the rest,
-//                     x y is small big + big small + big big but for less than 2^-21 of it, added in this order (H. Ootomo and R.
-//                     Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36, 2022); an infinite x or y
-//                     gives a NaN
+//   exact             three: with x = big + small, big the TF32 nearest to x and small the rest, of which tensor cores ignore
+//                     the bits beyond TF32's, x y is small big + big small + big big but for at most 2^-21 of it, added in
+//                     this order (H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores", IJHPCA 36,
+//                     2022); an infinite x or y gives a NaN
 //
 // The operands lie in shared memory in float32, as they were copied (copied_tile.cuh), in the order in which they are read: the
-// values of k of a line side by side, where ldmatrix reads four 8 x 4 matrices at a time and a pitch of 4 modulo 32 words puts the
-// eight rows of a matrix into different banks; or the lines of a k, where 8 modulo 32 words do so with the 4 x 8 elements that a
-// warp reads for a fragment. A step has four products of K / 4 along k: whole lines of memory, and few addresses for each.
+// values of k of a line side by side, where ldmatrix reads four 8 x 4 matrices at a time and a pitch of 4 modulo 16 words puts
+// the eight rows of a matrix into different banks; or the lines of a k, where 8 modulo 32 words do so with the 4 x 8 elements
+// that a warp reads for a fragment. A step is several products long: more of a line of memory at once, and few addresses for
+// each.
 #pragma once
 #include "common/gemm_tile.cuh"
 #include "common/tensor_cores.cuh"
@@ -45,7 +46,7 @@ template <int m, int n, int m_warp, int n_warp>
 struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
     using Warp = WarpTile<m, n, m_warp, n_warp>;
     static constexpr bool SPLIT = multipliers::IS_EXACT<multipliers::Chosen>;
-    static constexpr int K = SPLIT ? 16 : 32, STAGES = 2;   // a longer step's addresses and small parts would not fit the registers
+    static constexpr int K = SPLIT ? 16 : 32, STAGES = 2;   // the small parts leave no registers for a longer step's addresses
     template <int lines, bool along_k>
     using Step = Tf32Step<K, lines, along_k>;
 

@@ -21,8 +21,8 @@
 //   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, with WIDE_DY and WIDE_WEIGHT
 //   128 x 64, 8 x 8 a thread    128 threads, likewise; of these and 64 x 64 the quickest for the GPU's multiprocessors
 //   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 channels, 128 threads; 128 x 128,
-//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 channels as gpu_gemm, or, where operands are rounded,
-//   128 x 16, 32 x 16 a warp, 128 threads
+//   64 x 64 a warp, and 128 x 64, 64 x 32 a warp, 128 threads, where gpu_gemm has them; up to 8 channels: 128 x 16, 32 x 16
+//   a warp, 128 threads
 //
 // Bound: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm

@@ -8,9 +8,9 @@
 //   WindowColumns   a row is a place in the window: tap row, tap column, channel; k runs over pixels
 //
 // Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the tensor is a multiple of 4
-// (`wide`, fixed when a kernel is compiled), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2
-// max-pool; it is then fetched with y or index of the forward pass, and propagated back through them on its way into shared
-// memory.
+// (`wide`, fixed when a kernel is compiled), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU,
+// or behind a ReLU and a 2x2 max-pool; it is then fetched with y or index of the forward pass, and propagated back through
+// them on its way into shared memory.
 #pragma once
 #include "common/gemm_tile.cuh"
 
@@ -86,7 +86,7 @@ struct Images {
     __device__ __forceinline__ bool hold(int row, int column) const {
         return within(static_cast<unsigned>(row) / SCALE, height) && within(static_cast<unsigned>(column) / SCALE, width);
     }
-    // What is the same for all taps of the window that begins at (top, left): the place of its first tap, or of the image's rows.
+    // The same for all taps of the window that begins at (top, left): the place of its first, or the number of an image row.
     __device__ __forceinline__ int origin(unsigned image, int top, int left) const {   // of no use where top is OUTSIDE
         return kind == BEHIND_POOL ? image * height : ((image * height + top) * width + left) * channels;
     }

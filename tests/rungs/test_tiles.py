@@ -11,7 +11,7 @@ from kernel_checks import normal, poisoned
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
 from ladder.network import networks
-from ladder.rungs import gpu_gemm, gpu_opt_v2, tiles
+from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v2, tiles
 from ladder.rungs.tiles import LARGE, SQUARE, TALL
 from ladder.training import plan
 from rung_checks import Convolution, run_step, training_plan
@@ -76,12 +76,12 @@ def test_splits_and_buffers_are_the_same_on_every_gpu(rung):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 @pytest.mark.parametrize("operation", ["conv2d_forward", "conv2d_input_grad", "pool", "upsample_conv2d_forward",
                                        "upsample_conv2d_input_grad"])
-@pytest.mark.parametrize("rung", [gpu_opt_v2, gpu_gemm], ids=lambda rung: rung.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("rung", [gpu_opt_v2, gpu_gemm, gpu_3xtf32], ids=lambda rung: rung.__name__.rpartition(".")[2])
 def test_no_byte_depends_on_the_tile(monkeypatch, rung, operation):
-    if rung is gpu_gemm and not operation.startswith("conv2d"):
+    if rung is not gpu_opt_v2 and not operation.startswith("conv2d"):
         pytest.skip("a step of gpu_opt_v2")
     found = []
-    for tile in tiles.TIMES:
+    for tile in rung.TIMES:
         monkeypatch.setattr(tiles, "quickest", lambda *_, tile=tile: tile)
         array, launch = computed(rung, operation)
         assert launch.block == (tile.threads,)
@@ -103,7 +103,7 @@ def computed(rung, operation):
     output = poisoned(y)
     role = "dx" if operation.endswith("grad") else "y"
     index = {"index": poisoned(y, np.uint8)} if operation == "pool" else {}
-    step = getattr(rung, "conv2d_forward" if operation == "pool" else operation)
+    step = rung.LAUNCHES["conv2d_forward" if operation == "pool" else operation]
     (launch,) = run_step(step, reads, {role: output, **index}, ("random",), padding=1, stride=1, **attributes)
     return output, launch
 

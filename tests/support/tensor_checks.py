@@ -15,7 +15,7 @@ from kernel_checks import normal, poisoned
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1
+from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1, tiles
 from rung_checks import Convolution, convolution_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
@@ -36,6 +36,7 @@ CONVOLUTIONS = [
 LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
 FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
+A100 = 108   # multiprocessors
 
 
 @pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
@@ -147,7 +148,8 @@ def compiled_launches(rung, launches, name, network=NETWORK):
     """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    trained = {(launch.source, launch.defines) for launch in training_plan(rung, network).launches if launch.source in FILES}
+    trained = {(launch.source, launch.defines) for gpu in (tiles.H200, A100)
+               for launch in training_plan(rung, network, multiprocessors=gpu).launches if launch.source in FILES}
     others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found

@@ -152,20 +152,23 @@ struct Filters : Operand<AlongK<Tile, Tile::N>, wide> {
 template <class Tile, bool wide>
 struct Taps : Operand<AlongLines<Tile, Tile::N>, wide> {
     using Share = AlongLines<Tile, Tile::N>;
-    int channels, filters, taps, channel, tap, filter;   // tap, filter: of this thread's first k
+    int channels, filters, taps, channel, tap, filter, start;   // tap, filter, start: of this thread's first k
 
     __device__ __forceinline__ Taps(const float* weight, const Convolution& conv, int first_channel)
         : Operand<Share, wide>(weight), channels(conv.channels), filters(conv.filters), taps(conv.kernel * conv.kernel),
-          channel(first_channel + Share::line()), tap(Share::k() / conv.filters), filter(Share::k() % conv.filters) {}
+          channel(first_channel + Share::line()), tap(Share::k() / conv.filters), filter(Share::k() % conv.filters) {
+        start = (filter * taps + tap) * channels + channel;
+    }
     template <class Fetch>
     __device__ __forceinline__ void next(Fetch fetch) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) {
             bool there = Share::active() && tap < taps;
-            int from = (filter * taps + tap) * channels + channel;
 #pragma unroll
-            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, from + e, there && channel + e < channels);
-            for (filter += Share::K_PER_PASS; filter >= filters; filter -= filters) tap++;
+            for (int e = 0; e < (wide ? 1 : 4); e++) fetch(pass, e, start + e, there && channel + e < channels);
+            start += Share::K_PER_PASS * taps * channels;
+            for (filter += Share::K_PER_PASS; filter >= filters; filter -= filters)
+                tap++, start += channels - filters * taps * channels;
         }
     }
 };

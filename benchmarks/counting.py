@@ -32,7 +32,8 @@ METHOD = 2   # goes up when the way of counting changes
 BLOCKS = 6   # at most, of a launch, drawn at random
 # Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000
-PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores"}
+PLACES = {"loads": "global_loads", "stores": "global_stores", "shared_loads": "shared_loads", "shared_stores": "shared_stores",
+          "bulk_copies": "bulk_copies", "operands": "operands"}
 
 
 def key(launch, made):
@@ -125,8 +126,9 @@ def summary(made, counts):
     bounds = {name: sum(max(one.values()) for one in times if max(one, key=one.get) == name) for name in times[0]}
     issued = [prediction.warps(one) * prediction.issued_per_warp(one) for one in launches]
     busiest = max(launches, key=lambda one: prediction.seconds(gpu, one))
-    loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name)
-             for name in ("requests", "sectors", "bytes")}
+    copied = sum(prediction.warps(one) * prediction.bulk_bytes(one, "bulk_copies") for one in launches)   # whole sectors
+    loads = {name: _total(launches, "global_loads", name) + _total(launches, "global_stores", name) + copied / each
+             for name, each in {"sectors": prediction.SECTOR, "bytes": 1}.items()}
     shared = {name: _total(launches, "shared_loads", name) + _total(launches, "shared_stores", name)
               for name in ("wavefronts", "least")}
     return {

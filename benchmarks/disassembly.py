@@ -15,7 +15,8 @@ MATRICES = ("HMMA", "HGMMA", "IMMA")   # products of small matrices by tensor co
 PRODUCTS = ("FFMA", *MATRICES)
 COPIES = ("LDGSTS",)   # from global to shared memory; the warp goes on
 GLOBAL_LOADS = ("LDG", *COPIES)
-SHARED_LOADS = {"LDS": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U": 1, "LDS.U.64": 2, "LDS.U.128": 4,   # words that a lane gets
+# Words of 4 bytes that a lane gets.
+SHARED_LOADS = {"LDS": 1, "LDS.U16": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U": 1, "LDS.U.64": 2, "LDS.U.128": 4,
                 "LDSM.16.M88": 1, "LDSM.16.M88.2": 2, "LDSM.16.M88.4": 4,
                 "LDSM.16.MT88": 1, "LDSM.16.MT88.2": 2, "LDSM.16.MT88.4": 4}
 
@@ -25,8 +26,9 @@ class Body:
     """The instructions of a kernel that count: its busiest loop, or without a loop all. products: those of PRODUCTS.
 
     chains: different registers that FFMA add to, as many as may be under way at once. shared_words: words of 4 bytes that a
-    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours. matrices: of the
-    products those of MATRICES; copies: of the global loads those of COPIES.
+    lane gets from its shared loads, of which the compiler makes one where the source has several neighbours. matrices: what
+    those of MATRICES make, for a warp, in results of 16x8: a HMMA is one, a HGMMA of 64x128 is 16; copies: of the global loads
+    those of COPIES.
     """
 
     is_loop: bool
@@ -41,13 +43,18 @@ class Body:
 
 def bodies(cubin):
     """{kernel: Body} of machine code; raises UserError without the disassembler."""
+    return {name: body(lines) for name, lines in _sections(text(cubin)).items()}
+
+
+def text(cubin):
+    """The instructions of machine code; raises UserError without the disassembler."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         run = subprocess.run([_program(), "-c", file.name], capture_output=True, text=True, check=False)
     if run.returncode:
         raise UserError(f"nvdisasm failed: {run.stderr}")
-    return {name: body(text) for name, text in _sections(run.stdout).items()}
+    return run.stdout
 
 
 def installed():
@@ -93,4 +100,11 @@ def _counted(lines, is_loop):
     sums = {target for line in lines for target in re.findall(r"\bFFMA\S*\s+(R\d+)", line)}
     return Body(is_loop, len([name for name in names if name != "NOP"]), sum(name in PRODUCTS for name in names),
                 max(1, len(sums)), sum(name in GLOBAL_LOADS for name in names), sum(shared),
-                sum(name in MATRICES for name in names), sum(name in COPIES for name in names))
+                sum(map(_matrices, operations)), sum(name in COPIES for name in names))
+
+
+def _matrices(operation):
+    if operation.partition(".")[0] not in MATRICES:
+        return 0
+    shape = re.match(r"HGMMA\.64x(\d+)x", operation)   # of a warpgroup: its four warps have 16 rows each
+    return int(shape[1]) // 8 if shape else 1

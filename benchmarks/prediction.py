@@ -6,7 +6,7 @@ Every number here is counted or a property of the GPU; none was measured.
 import dataclasses
 import math
 
-WARP, LINE, SECTOR = 32, 128, 32
+WARP, WARPGROUP, LINE, SECTOR = 32, 128, 128, 32
 REGISTERS, REGISTER_UNIT = 65536, 256   # of a multiprocessor; a warp is given whole units
 RESERVED_SHARED = 1024                  # bytes of shared memory that the system takes of each block
 ISSUED = 4                              # instructions that a multiprocessor issues in a clock
@@ -83,8 +83,14 @@ def issued_per_warp(counts):
 
 
 def level_2_bytes(counts):
-    """Of a warp: what level 1 misses or is stored."""
-    return SECTOR * (counts["per_warp"]["missed"] + counts["per_warp"]["global_stores"]["sectors"])
+    """Of a warp: what level 1 misses, what the copy engine brings, or is stored."""
+    return (SECTOR * (counts["per_warp"]["missed"] + counts["per_warp"]["global_stores"]["sectors"])
+            + bulk_bytes(counts, "bulk_copies"))
+
+
+def bulk_bytes(counts, place):
+    """Of a warp: what is copied to shared memory for a thread ("bulk_copies"), or wgmma reads there ("operands")."""
+    return counts["per_warp"].get(place, {"bytes": 0})["bytes"]
 
 
 def seconds_by_resource(gpu, counts):
@@ -92,6 +98,7 @@ def seconds_by_resource(gpu, counts):
     warp = counts["per_warp"]
     busiest = _up(counts["blocks"], gpu.multiprocessors) * _up(counts["threads"], WARP)   # warps of the fullest multiprocessor
     wavefronts = sum(warp[place]["wavefronts"] for place in ("shared_loads", "shared_stores"))
+    wavefronts += sum(bulk_bytes(counts, place) for place in ("bulk_copies", "operands")) / LINE
     lines = sum(warp[place]["lines"] for place in ("global_loads", "global_stores"))
     rounds = _up(_up(counts["blocks"], gpu.multiprocessors), counts["resident"][gpu.name])
     return {
@@ -115,7 +122,8 @@ def _repeats(counts):
 def _cycles_of_a_warp(gpu, counts):
     """Clocks of a warp that has the multiprocessor to itself: its loads wait, as many at once as a loop has, and its sums.
 
-    It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies.
+    It has one of the multiprocessor's tensor cores, a quarter. Copies to shared memory are under way while it multiplies. Where
+    they are bulk copies, a warpgroup does nothing else, and the others do all that the counts say of all.
     """
     body, warp = counts["body"], counts["per_warp"]
     loads, matrices = warp["global_loads"], body["matrices"]
@@ -125,9 +133,11 @@ def _cycles_of_a_warp(gpu, counts):
     cycles = (1 - missed) * LEVEL_1_CYCLES + missed * ((1 - from_memory) * LEVEL_2_CYCLES + from_memory * MEMORY_CYCLES)
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
     shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
-    sums = _repeats(counts) * ((body["products"] - matrices) * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
-                               + matrices * ISSUED / gpu.matrices)
+    one_by_one = 0 if matrices else body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
+    sums = _repeats(counts) * (one_by_one + matrices * ISSUED / gpu.matrices)
     computes = shared + max(sums, issued_per_warp(counts))
+    if bulk_bytes(counts, "bulk_copies"):
+        return max(waits, computes * counts["threads"] / (counts["threads"] - WARPGROUP))
     return max(waits, computes) if body["copies"] else waits + computes
 
 

@@ -1,8 +1,8 @@
 // 2-D convolution (cross-correlation) with bias and, optionally, ReLU; with a flipped weight and no bias, the gradient of one
 // with stride 1 with respect to its input.
 //
-// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16, half the bytes, which no thread holds in registers (stages.cuh,
-// windows.cuh).
+// Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16, half the bytes, which no thread holds in registers
+// (stages.cuh, windows.cuh).
 //
 // Layouts: x bfloat16 (batch, height, width, channels), the border included; weight bfloat16 (filters, kernel, kernel,
 // channels); bias float32 (filters); y float32 (batch, out_height, out_width, filters) with out_height = (height - kernel) /

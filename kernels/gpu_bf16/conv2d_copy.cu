@@ -1,15 +1,16 @@
 // 2-D convolution with bias and, optionally, ReLU, whose result is the next convolution's copy in bfloat16.
 //
-// Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read again
-// by a launch that rounded it. The values that are rounded are the same.
+// Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read
+// again by a launch that rounded it. The values that are rounded are the same.
 //
-// Layouts: as conv2d.cu; copy bfloat16 (batch, times out_height + 2 padding, times out_width + 2 padding, filters) with zeros in
-// its border; times is 2 where the reader's image is upsampled. Filters are a multiple of 8.
+// Layouts: as conv2d.cu; copy bfloat16 (batch, times out_height + 2 padding, times out_width + 2 padding, filters) with zeros
+// in its border; times is 2 where the reader's image is upsampled. Filters are a multiple of 8.
 //
-// Compiled and launched as conv2d.cu, with tiles of at least 64 filters.
+// Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
+// least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, upsampled (1.2 GFLOP): 5 us, 5 MB in place of 9.
+// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, for an upsampling (1.2 GFLOP, 7.2 MB): memory, 1.7 us.
 // Measured: not measured.
 #include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"

@@ -42,6 +42,7 @@ struct Columns {
         int column = first + Tile::row(0) % columns;
         from = reinterpret_cast<const char*>(x + min(column, width - 1) * channels + Tile::chunk() * CHUNK);
         to = Halo::place(row, column, Tile::chunk());
+        keep(to), keep(row);
     }
     // Start those of a part of a slab. Beyond the image's edges any pixel will do.
     __device__ __forceinline__ void copy(unsigned char* slab, int part) const {
@@ -91,7 +92,8 @@ struct Rectangle {
     }
     static __device__ __forceinline__ int line(int cell, int place) {
         if (!WINDOWS) return cell;
-        return TILE_COLUMNS == 16 ? cell / 8 * 32 + cell % 8 + place * 8 : cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
+        if (TILE_COLUMNS == 16) return cell / 8 * 32 + cell % 8 + place * 8;
+        return cell / 4 * 16 + cell % 4 * 2 + place / 2 * 8 + place % 2;
     }
     __device__ __forceinline__ int first_total() const { return number * (Tile::M / 64); }
 };
@@ -106,6 +108,7 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
     DYNAMIC_SHARED(unsigned char, shared);
     int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
     int to = swizzled(Tile::row(0), Tile::chunk());
+    keep(to);
     Shifted a[KERNEL];
 #pragma unroll
     for (int tap = 0; tap < KERNEL; tap++) a[tap].start(WINDOW, Tile::first_row() + low + threadIdx.x % 8, high, tap);
@@ -116,7 +119,8 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
         weights.copy(shared + step * STAGE_BYTES + to, false);
         cp_async_commit();
     }
-    int left = slabs * TAPS - (STAGES - 1);   // left: steps whose weights are not on their way
+    int left = slabs * TAPS - (STAGES - 1);          // steps whose weights are not on their way
+    int at = WINDOW, next = WINDOW + Halo::BYTES;    // where this slab is, and where the next one goes
     for (int slab = 1; slab <= slabs; slab++) {
         inner.from += ROW, rest.from += ROW;
 #pragma unroll 1
@@ -128,8 +132,8 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
                 int ahead = (stage + STAGES - 1) % STAGES;
                 if (left-- > 0) weights.copy(shared + ahead * STAGE_BYTES + to, stage == 0 && part == PARTS - 1);
                 if (stage == 0 && slab < slabs) {
-                    inner.copy(shared + WINDOW + slab % 2 * Halo::BYTES, part);
-                    rest.copy(shared + WINDOW + slab % 2 * Halo::BYTES, part);
+                    inner.copy(shared + next, part);
+                    rest.copy(shared + next, part);
                 }
                 cp_async_commit();
                 Tile::add_step(shared + stage / KERNEL * Halo::COLUMNS * ROW, a[stage % KERNEL], shared + stage * STAGE_BYTES,
@@ -137,9 +141,10 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
             }
 #pragma unroll
             for (int tap = 0; tap < KERNEL; tap++)
-                a[tap].move(part < PARTS - 1 ? PART_BYTES
-                                             : (slab % 2 ? Halo::BYTES : -Halo::BYTES) - (PARTS - 1) * PART_BYTES);
+                a[tap].move(part < PARTS - 1 ? PART_BYTES : next - at - (PARTS - 1) * PART_BYTES);
         }
+        int free = at;
+        at = next, next = free;
     }
 }
 

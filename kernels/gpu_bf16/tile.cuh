@@ -1,5 +1,5 @@
-// Tile: TILE_M x TILE_N elements of a block and WARP_M x WARP_N of a warp, chosen when a kernel is compiled, in three stages, as
-// many as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89.
+// Tile: TILE_M x TILE_N elements of a block and WARP_M x WARP_N of a warp, chosen when a kernel is compiled, in three stages,
+// as many as fit the 99 KB of shared memory that a block may have on sm_86 and sm_89.
 #pragma once
 #include "gpu_bf16/stages.cuh"
 

@@ -1,4 +1,5 @@
-// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used.
+// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used; the second
+// is part of the update (weight_update.cu) where that is possible.
 //
 // Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
 // (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that are left with the copy of dy.
@@ -6,10 +7,10 @@
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
 // filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
-// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples of
-// 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split
-// pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number depends on the
-// shape alone: it changes the result's bytes.
+// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples
+// of 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums
+// pixels_per_split pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number
+// depends on the shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
@@ -28,6 +29,7 @@
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 #include "gpu_bf16/tile.cuh"
+#include "gpu_bf16/totals.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -130,24 +132,6 @@ __device__ __forceinline__ void add_parts(const float* __restrict__ parts, float
     }
 }
 
-// The sums of rows of totals for this block's filters: a thread adds every 16th row, then one per filter the 16 sums, in order.
-__device__ __forceinline__ void add_totals(const float* __restrict__ totals, float* __restrict__ dbias, int block, int filters,
-                                           int rows) {
-    constexpr int ACROSS = 8, DOWN = 128 / ACROSS;
-    __shared__ float held[DOWN][ACROSS];
-    int column = threadIdx.x % ACROSS, filter = block * ACROSS + column;
-    float sum = 0.0f;
-    if (filter < filters)
-#pragma unroll 8
-        for (int row = threadIdx.x / ACROSS; row < rows; row += DOWN) sum += totals[row * filters + filter];
-    held[threadIdx.x / ACROSS][column] = sum;
-    __syncthreads();
-    if (threadIdx.x >= ACROSS || filter >= filters) return;
-    sum = 0.0f;
-    for (int i = 0; i < DOWN; i++) sum += held[i][column];
-    dbias[filter] = sum;
-}
-
 // dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the partials; there: those of
 // them that dweight has.
 extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
@@ -157,7 +141,9 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* 
                                                                    int channels, int there) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
     if (blockIdx.x >= of_weights) {
-        add_totals(totals, dbias, blockIdx.x - of_weights, filters, bias_splits);
+        int first_filter = (blockIdx.x - of_weights) * 8;
+        float sum = sum_of_rows<8>(totals, first_filter, filters, bias_splits);
+        if (threadIdx.x < 8 && first_filter + threadIdx.x < filters) dbias[first_filter + threadIdx.x] = sum;
         return;
     }
     if (first >= weights) return;

@@ -1,4 +1,5 @@
-// The optimizers' updates of all parameters in one launch, which also writes the copies of weights in bfloat16; and these alone.
+// The optimizers' updates of all parameters in one launch, which also writes the copies of weights in bfloat16; and these
+// alone.
 //
 // Rung: gpu_bf16. Changed from gpu_opt_v1: a weight of a convolution on copies is rounded where it is updated, not read again.
 //
@@ -7,22 +8,25 @@
 // kernel, filters up to the next multiple of 8), zero for further filters, with rows and columns of taps in reverse order: the
 // input gradient is the convolution of the gradient with these filters.
 // table int64, as common/update.cuh has it, and in each row: the addresses of the copy and of the flipped one (0 where there is
-// none), and for a parameter with copies its filters, taps and channels.
+// none), for a parameter with copies its filters, taps and channels, and where its gradient is in parts their number and the
+// elements from one to the next: those of weight_grad.cu, or of a bias the rows of totals.
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
-// Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order, or with copies
-// of ceil(filters / 16) taps ceil(channels / 16): a block has 16 x 16 weights of a tap, so that it writes 32 bytes side by side
-// of a flipped copy too.
+// Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order, or with
+// copies of ceil(filters / 16) taps ceil(channels / 16): a block has 16 x 16 weights of a tap, so that it writes 32 bytes side
+// by side of a flipped copy too.
 // Bound: memory. Of a weight with both copies 4 bytes more than without.
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.
 #include "common/update.cuh"
 #include "gpu_bf16/chunk.cuh"
+#include "gpu_bf16/totals.cuh"
 
-enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS };
+enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, PARTS, APART };
 constexpr int SIDE = 16;
 
-// This block's part of a weight and of its copies; renew(i): the weight's element i, as it is from now on.
+// This block's part of a weight and of its copies; renew(i, in_copy): the weight's element i, which has the place in_copy in
+// the copy, as it is from now on.
 template <class Renew>
 __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     __shared__ bfloat16 held[SIDE][SIDE];
@@ -31,10 +35,10 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
     int first_filter = block / across / taps * SIDE, first_channel = block % across * SIDE;
     int slow = threadIdx.x / SIDE, fast = threadIdx.x % SIDE, filter = first_filter + slow, channel = first_channel + fast;
     bfloat16* copy = reinterpret_cast<bfloat16*>(address(row[COPY]));
-    int place = filter * taps + tap, in_copy = (channels + CHUNK - 1) / CHUNK * CHUNK;
+    int place = filter * taps + tap, wide = (channels + CHUNK - 1) / CHUNK * CHUNK;
     bool there = filter < filters && channel < channels;
-    bfloat16 value = there ? bf16x2(renew(place * channels + channel), 0.0f) & 0xffff : 0;
-    if (filter < filters && channel < in_copy) copy[place * in_copy + channel] = value;
+    bfloat16 value = there ? bf16x2(renew(place * channels + channel, place * wide + channel), 0.0f) & 0xffff : 0;
+    if (filter < filters && channel < wide) copy[place * wide + channel] = value;
     held[slow][fast] = value;
     if (row[FLIPPED] == 0) return;
     __syncthreads();
@@ -45,19 +49,36 @@ __device__ __forceinline__ void copy_block(const long long* row, Renew renew) {
         flipped[(channel * taps + taps - 1 - tap) * chunks * CHUNK + filter] = held[fast][slow];
 }
 
+// A gradient's element of so many parts; 0: the element itself.
+__device__ __forceinline__ float add_parts(const float* first, int parts, int apart) {
+    if (parts == 0) return *first;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int part = 0; part < parts; part++) sum += first[part * apart];
+    return sum;
+}
+
 template <Rule rule>
 __device__ __forceinline__ void update_all(const long long* table, const Settings& settings) {
     const long long* row = row_of(table);
-    auto renew = [=](int i) { return update<rule>(row, i, address(row[GRADIENT])[i], settings); };
-    if (row[COPY] != 0)
-        copy_block(row, renew);
-    else if (element_of(row) < row[COUNT])
-        renew(element_of(row));
+    const float* gradient = address(row[GRADIENT]);
+    int parts = row[PARTS], count = row[COUNT];
+    if (row[COPY] != 0) {
+        copy_block(row, [=](int i, int in_copy) {
+            return update<rule>(row, i, add_parts(gradient + (parts ? in_copy : i), parts, row[APART]), settings);
+        });
+    } else if (parts != 0) {
+        int first = (blockIdx.x - static_cast<int>(row[FIRST_BLOCK])) * SIDE, i = first + threadIdx.x;
+        float sum = sum_of_rows<SIDE>(gradient, first, count, parts);
+        if (threadIdx.x < SIDE && i < count) update<rule>(row, i, sum, settings);
+    } else if (element_of(row) < count) {
+        update<rule>(row, element_of(row), gradient[element_of(row)], settings);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* __restrict__ table) {
     const long long* row = row_of(table);
-    copy_block(row, [=](int i) { return address(row[VALUES])[i]; });
+    copy_block(row, [=](int i, int) { return address(row[VALUES])[i]; });
 }
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -4,6 +4,7 @@ ladder's claims hold. Kernels run in the emulator. A new rung is covered by its 
 
 import concurrent.futures
 import functools
+import importlib
 import itertools
 import os
 import re
@@ -24,7 +25,6 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks, optimizers
 from ladder.network.optimizers import Optimizer
-from ladder.rungs import gpu_opt_v1
 from ladder.rungs.variants import VARIANTS
 from ladder.training import parity, plan
 from rung_checks import SMALL, kernel_folder
@@ -303,8 +303,11 @@ def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_
 
 
 def folder_of(rung, step):
-    """The folder below kernels/ of the rung's kernels for a step; gpu_bf16 has some of its own, for operands that it copies."""
-    return "gpu_opt_v1" if rung == "gpu_bf16" and step.operation in gpu_opt_v1.LAUNCHES else kernel_folder(rung)
+    """The folder below kernels/ of the rung's kernels for a step; gpu_bf16 and the rung over it have some of their own."""
+    if not rung.startswith("gpu_bf16"):
+        return kernel_folder(rung)
+    return next(folder for folder in ("gpu_opt_v1", "gpu_bf16", rung)
+                if step.operation in importlib.import_module(f"ladder.rungs.{folder}").LAUNCHES)
 
 
 @pytest.mark.parametrize("rung", [rung for rung in RUNGS if rung != "gpu_basic"])
@@ -324,7 +327,8 @@ def test_above_the_first_rung_convolutions_read_16_bytes_at_a_time_and_use_share
     assert steps
     for step in steps:
         kernels = [(binaries[launch.source, launch.defines], launch) for launch in step.launches]
-        assert any(nvrtc.wide_accesses(binary.ptx, launch.entry)[0] or "cp.async.cg.shared.global" in binary.ptx
+        assert any(nvrtc.wide_accesses(binary.ptx, launch.entry)[0]
+                   or re.search(r"cp\.async\.(cg\.shared\.global|bulk)", binary.ptx)
                    for binary, launch in kernels), step.operation
         assert any(binary.kernels[launch.entry].static_shared_bytes + launch.shared_bytes for binary, launch in kernels)
 

@@ -85,9 +85,9 @@ def check_last_blocks(launch, made, small_launch, arrays):
     return True
 
 
-@pytest.mark.parametrize("rung, network", [*itertools.product(RUNGS, zoo.NETWORKS), ("gpu_bf16", "wide")])
+@pytest.mark.parametrize("rung, network", [*itertools.product(RUNGS, zoo.NETWORKS), ("gpu_bf16", "wide"), ("gpu_bf16", "deep")])
 def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):
-    network = {**zoo.NETWORKS, "wide": zoo.WIDE}[network]
+    network = {**zoo.NETWORKS, "wide": zoo.WIDE, "deep": zoo.DEEP}[network]
     made, small = largest(network, rung), made_for(network, rung, IMAGES)
     executor = emulator_executor.Executor()
     arrays = executor.allocate(small, executor.place({**parity.random_images(network, IMAGES), **parity.initial(network)}))
@@ -99,4 +99,4 @@ def test_the_last_blocks_of_every_launch_of_the_largest_batch(rung, network):
 
 
 def launches(made):
-    return [launch for step in made.steps for launch in step.launches]
+    return [launch for step in (*made.first, *made.steps) for launch in step.launches]

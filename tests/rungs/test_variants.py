@@ -128,6 +128,23 @@ def test_a_gpu_without_tensor_cores_for_a_rung_gets_one_line_and_runs_the_others
     assert variants.unavailable("gpu_gemm") is None
 
 
+BLACKWELL = driver.Gpu("NVIDIA B200", "sm_100", 180 << 30, 227 << 10)
+
+
+@pytest.mark.parametrize("gpu", [BLACKWELL, driver.Gpu("NVIDIA A100", "sm_80", 80 << 30, 163 << 10)], ids=lambda gpu: gpu.name)
+def test_hoppers_rung_is_of_no_use_to_older_and_newer_gpus(machine, tmp_path, gpu):
+    machine(gpu, "cupy", "numba")
+    assert variants.unavailable("gpu_bf16_sm90") == (
+        f"variant gpu_bf16_sm90 needs a GPU of sm_90, and the {gpu.name} here is {gpu.architecture}; set variant to auto, cpu "
+        "or cpu_sequential")
+    record(tmp_path, "gpu_bf16_sm90", "bfloat16")
+    assert next(iter(variants.candidates("bfloat16", tmp_path))) == "gpu_bf16"
+    machine(H200, "cupy", "numba")
+    assert variants.unavailable("gpu_bf16_sm90") is None
+    record(tmp_path, "gpu_bf16_sm90", "bfloat16")
+    assert next(iter(variants.candidates("bfloat16", tmp_path))) == "gpu_bf16_sm90"
+
+
 @pytest.mark.parametrize("gpu, installed, cuda, cupy, words", [
     (None, ["cupy", "numba"], None, 12, "needs an NVIDIA GPU and no driver answers here; "),
     (H200, ["numba"], (12, 4), 12, "needs CuPy, not installed here (pip install -r envs/gpu.txt); "),

@@ -33,7 +33,7 @@ import cuda_emulator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARALLEL = 2
 # Of rungs without kernels of their own.
-FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32", "gpu_bf16"), "gpu_opt_v1/conv2d_*.cu")
+FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32"), "gpu_opt_v1/conv2d_*.cu")
 BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
 # pattern -> replacements
 MUTATIONS = [
@@ -42,6 +42,7 @@ MUTATIONS = [
     (r" < ", [" <= "]), (r" >= ", [" > "]), (r" <= ", [" < "]), (r" > ", [" >= "]), (r" == ", [" != "]), (r" \|\| ", [" && "]),
     (r" && ", [" || "]), (r"\bmax\(", ["min("]), (r"\bmin\(", ["max("]), (r"\b0\b(?![.x])", ["1"]), (r"\b1\b(?![.x])", ["2"]),
     (r"\b2\b(?![.x])", ["1"]), (r"__syncthreads\(\);", [""]), (r"__syncwarp\(\);", [""]), (r"cp_async_wait<\d+>\(\);", [""]),
+    (r"wgmma_(fence|commit|wait<\d>)\(\);", [""]), (r"barrier(s_visible|_wait|_arrive|_expect)\(.*?\);", [""]),
     (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
     (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
     (r"\bdouble\b", ["float"]), (r"\b(?=(?:exp|log|pow)f\()", ["__"]),
@@ -87,7 +88,7 @@ def equivalent(root, rung=None):
 
 
 def copy_project(source, target):
-    for part in ("kernels", "tests", "workflow/scripts"):
+    for part in ("kernels", "tests", "workflow/scripts", "benchmarks"):
         shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "pyproject.toml", target)
 

@@ -50,6 +50,11 @@ def test_products_of_matrices_and_copies_are_counted_apart_and_what_never_runs_i
                                                       copies=1)
 
 
+def test_a_product_of_a_warpgroup_is_as_many_of_a_warp_as_it_has_eights_of_columns():
+    code = CODE.replace("FFMA R16, R8, R12, R16", "HGMMA.64x128x16.F32.BF16 R24, R88, gdesc[UR4], R24")
+    assert (disassembly.body(code).products, disassembly.body(code).matrices) == (3, 16)
+
+
 def test_without_products_the_longest_loop_and_without_a_loop_all_instructions_count():
     loop, rest = CODE.split(".L_x_1:")
     assert disassembly.body(loop) == disassembly.Body(True, 3, 0, 1, global_loads=1, shared_words=0)
@@ -139,6 +144,20 @@ def test_products_of_matrices_take_the_time_of_a_tensor_core_and_copies_pass_bes
     assert ahead["latency"] == pytest.approx(max(10 * 40, 320) * clock)
     assert prediction.seconds_by_resource(RTX_3060, launch(body=body))["tensor cores"] == pytest.approx(
         10 * 4 * 80 * 4 / RTX_3060.hertz)
+
+
+def test_bulk_copies_come_from_level_2_and_what_wgmma_reads_passes_shared_memory():
+    """Two blocks of 8 warps on every multiprocessor, of which four copy and four multiply."""
+    def times(**places):
+        per_warp = {**launch()["per_warp"], **{place: {"requests": 1, "bytes": count} for place, count in places.items()}}
+        return prediction.seconds_by_resource(H200, launch(threads=256, per_warp=per_warp))
+
+    clock = 1 / H200.hertz
+    copied, both = times(bulk_copies=1280), times(bulk_copies=1280, operands=640)
+    assert copied["level 2"] == pytest.approx(264 * 8 * 1280 / 5120 * clock)
+    assert copied["level 1"] == pytest.approx(16 * 10 * clock) and both["level 1"] == pytest.approx(16 * 15 * clock)
+    assert copied["latency"] == pytest.approx(max(10 * 40, 2 * 200) * clock)
+    assert times()["latency"] == pytest.approx((10 * 40 + 200) * clock)
 
 
 def test_a_launch_with_one_block_more_takes_another_round():

@@ -25,8 +25,10 @@ struct Stamp {
     uint32_t block, epoch, warp_epoch;   // block 0: never
     uint16_t thread;
     Readers readers;
-    bool pending;        // of a write: a cp.async not waited for
+    bool pending;        // of a write: a cp.async not waited for, or a bulk copy that has not arrived
+    bool copied;         // of a write: by a bulk copy
     uintptr_t address;   // of the code
+    uint64_t moment;
 };
 struct Granule {
     Stamp write, read;
@@ -118,7 +120,7 @@ static bool unordered(const Stamp& stamp) {
 
 static Stamp now(uintptr_t address) {
     uint32_t of_warp = warp_epoch[current->linear / WARP];
-    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, address};
+    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, false, address, next_moment()};
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
@@ -164,6 +166,11 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     const char* verb = write ? "writes" : "reads";
     if (shared && granule.write.block != block_number) granule.write = {};   // another block's data is gone
     if (shared && granule.read.block != block_number) granule.read = {};
+    if (granule.write.copied) {
+        check_filled(at(address, granule.write.address), region.begin + offset, write);
+        if (!write) return;
+        granule.write = {};
+    }
     if (granule.write.pending)
         fail(describe("missing cp.async wait", at(address, granule.write.address),
                       "%s byte %zu of %s while a cp.async to it is under way",
@@ -186,7 +193,8 @@ static bool on_own_stack(const unsigned char* pointer) {
 void accessed(const void* target, size_t bytes, bool write, uintptr_t address) {
     auto* pointer = static_cast<const unsigned char*>(target);
     if (counting) return count_access(target, bytes, write, address);
-    if (!watching || on_own_stack(pointer)) return;
+    if (!watching) return;
+    if (on_own_stack(pointer)) return check_registers(target, bytes, write, address);
     Region* region = find(pointer);
     if (!region) {
         bool constant = !write && pointer >= __ehdr_start && pointer < _end;
@@ -214,6 +222,49 @@ void copy_pending(const void* shared, size_t bytes, bool pending) {
     auto* pointer = static_cast<const unsigned char*>(shared);
     Region* region = find(pointer);
     for (size_t i = 0; i < bytes; i++) region->granules[pointer + i - region->begin].write.pending = pending;
+}
+
+// What a thread stored, in shared memory, that a copy overwrites or a product reads: ordered, and fenced by that thread.
+static void must_be_fenced(Site site, const Region& region, size_t number, const char* verb) {
+    const Stamp& write = region.granules[number].write;
+    size_t offset = number * region.granule;
+    if (write.block != block_number || write.copied) return;
+    if (unordered(write)) fail_race(region, offset, verb, write, "writes", 0);
+    if (!is_fenced(write.thread, write.moment))
+        fail(describe("missing fence", at(site), "%s byte %zu of %s, which thread number %u stored without async_proxy_fence",
+                      verb, offset, region.name, write.thread));
+}
+
+// A bulk copy begins to write.
+void written_by_copy(Site site, const void* shared, size_t bytes, uintptr_t address) {
+    if (!watching) return;
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    Region* region = find(pointer);
+    if (pointer + bytes > region->end()) fail_bounds(pointer, bytes, true, address);
+    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes; number++) {
+        Granule& granule = region->granules[number];
+        must_be_fenced(site, *region, number, "writes");
+        if (granule.read.block == block_number && !granule.write.copied && unordered(granule.read))
+            fail_race(*region, number, "writes", granule.read, "reads", address);
+        granule.write = now(address);
+        granule.write.copied = granule.write.pending = true;
+        granule.read = {};
+    }
+}
+
+// The products of this thread's warp read shared memory.
+void read_by_products(Site site, const void* shared, size_t bytes) {
+    if (!watching) return;
+    auto* pointer = static_cast<const unsigned char*>(shared);
+    Region* region = find(pointer);
+    for (size_t number = pointer - region->begin; number < pointer - region->begin + bytes; number++) {
+        const Stamp& write = region->granules[number].write;
+        if (write.block != block_number) suspect_stale(*region, number, 0);
+        if (write.copied && write.block == block_number)
+            check_filled(at(site), region->begin + number, false);
+        else
+            must_be_fenced(site, *region, number, "reads");
+    }
 }
 
 }   // namespace emulator

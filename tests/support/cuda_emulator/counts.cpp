@@ -113,6 +113,19 @@ void count_access(const void* target, size_t bytes, bool write, uintptr_t addres
 
 void count_barrier() { running->counts->barriers += paths.size() / WARP; }
 
+void count_bulk(unsigned bytes) {
+    running->counts->accesses += bytes / 16;
+    if (running->counts->learns) return;
+    running->counts->bulk_copies.requests++;
+    running->counts->bulk_copies.bytes += bytes;
+}
+
+void count_operand(unsigned bytes) {
+    if (running->counts->learns) return;
+    running->counts->operands.requests++;
+    running->counts->operands.bytes += bytes;
+}
+
 // The different blocks of `size` bytes that the lanes of a request touch.
 static std::vector<uintptr_t> touched(const Request& request, uintptr_t size) {
     std::vector<uintptr_t> found;

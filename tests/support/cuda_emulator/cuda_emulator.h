@@ -1,5 +1,6 @@
 // Included before a CUDA C++ file that g++ compiles instead of NVRTC: declares the part of the language that this
-// project's kernels use; runtime.cpp runs the threads, tensor_cores.cpp their matrix operations, checks.cpp watches their memory accesses.
+// project's kernels use; runtime.cpp runs the threads, tensor_cores.cpp and hopper.cpp their matrix operations and copies,
+// checks.cpp watches their memory accesses.
 // Not modelled: atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
 #pragma once
 #define CUDA_EMULATOR 1
@@ -68,6 +69,20 @@ enum class Precision { BF16, TF32 };
 void load_matrices(Site, unsigned* to, const void* row, unsigned count, bool transposed);
 void multiply_matrices(Site, Precision, float* c, const unsigned* a, const unsigned* b);
 
+// kernels/common/hopper.cuh
+unsigned shared_address(const void* shared);
+void init_barrier(Site, void* barrier, int count);
+void barriers_visible();
+void arrive_at_barrier(Site, void* barrier);
+void expect_at_barrier(Site, void* barrier, int bytes);
+void wait_at_barrier(Site, void* barrier, unsigned parity);
+void begin_bulk_copy(Site, void* to, const void* from, int bytes, void* barrier);
+void async_proxy_fence();
+void wgmma_fence();
+void wgmma_commit();
+void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed);
+void wgmma_wait(Site, unsigned groups_left);
+
 // The number of matrices that fill an array.
 template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
     static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
@@ -130,12 +145,17 @@ struct Traffic {
 struct SharedTraffic {
     uint64_t requests, wavefronts, least;
 };
+// Bulk copies; what a warpgroup's products read of shared memory, once for its four warps: how many, bytes.
+struct BulkTraffic {
+    uint64_t requests, bytes;
+};
 struct Counts {
     // Given: whether only to find loops; the lines of level 1 that a block has; the number of accesses that is enough.
     uint64_t learns, cache_lines, enough;
     uint64_t warps, accesses, barriers, missed;
     Traffic loads, stores;
     SharedTraffic shared_loads, shared_stores;
+    BulkTraffic bulk_copies, operands;
 };
 
 struct Launch {
@@ -240,5 +260,29 @@ template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(grou
 #define ldmatrix_trans(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), true)
 #define mma_bf16(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::BF16, c, a, b)
 #define mma_tf32(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::TF32, c, a, b)
+
+#define SWIZZLED_SHARED(name) unsigned char* name = emulator::dynamic_shared()
+static inline unsigned shared_address(const void* shared) { return emulator::shared_address(shared); }
+#define barrier_init(barrier, count) emulator::init_barrier(EMULATOR_SITE, barrier, count)
+static inline void barriers_visible() { emulator::barriers_visible(); }
+#define barrier_arrive(barrier) emulator::arrive_at_barrier(EMULATOR_SITE, barrier)
+#define barrier_expect(barrier, bytes) emulator::expect_at_barrier(EMULATOR_SITE, barrier, bytes)
+#define barrier_wait(barrier, parity) emulator::wait_at_barrier(EMULATOR_SITE, barrier, parity)
+#define copy_bulk(to, from, bytes, barrier) emulator::begin_bulk_copy(EMULATOR_SITE, to, from, bytes, barrier)
+static inline void async_proxy_fence() { emulator::async_proxy_fence(); }
+static inline void wgmma_fence() { emulator::wgmma_fence(); }
+static inline void wgmma_commit() { emulator::wgmma_commit(); }
+template <int groups_left> void wgmma_wait(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    emulator::wgmma_wait({file, line, line}, groups_left);
+}
+template <int transposed, unsigned count>
+void wgmma(float (&c)[count], const unsigned (&a)[4], uint64_t b, const char* file = __builtin_FILE(),
+           int line = __builtin_LINE()) {
+    static_assert(count == 32 || count == 64 || count == 128, "wgmma has 64, 128 or 256 columns here");
+    emulator::multiply_warpgroup({file, line, line}, c, a, 2 * count, b, transposed);
+}
+template <unsigned count> void waited(float (&)[count]) {}
+template <int count> void give_registers() {}
+template <int count> void take_registers() {}
 
 template <class T> static inline T __ldg(const T* address) { return *address; }

@@ -110,6 +110,18 @@ unsigned lane() { return current->linear % WARP; }
 
 unsigned char* dynamic_shared() { return dynamic_bytes; }
 
+// Dynamic shared memory begins at 1024 on Hopper too, behind what the system takes.
+constexpr unsigned SYSTEM_SHARED = 1024;
+
+unsigned shared_address(const void* shared) {
+    return SYSTEM_SHARED + (static_cast<const unsigned char*>(shared) - dynamic_bytes);
+}
+
+unsigned char* shared_pointer(unsigned address) {
+    return address >= SYSTEM_SHARED && address < SYSTEM_SHARED + running->shared_bytes ? dynamic_bytes + address - SYSTEM_SHARED
+                                                                                      : nullptr;
+}
+
 unsigned char* address_of(const SharedArray& array) { return &emulator_shared_anchor + array.offset; }
 
 Fault describe(const char* kind, Place place, const char* format, ...) {
@@ -181,6 +193,7 @@ static void pause(State state, Site site) {
 static void run_fiber() {
     for (;;) {
         entry(running->arguments);
+        end_thread_hopper();
         current->state = State::DONE;
         if (counting) end_thread_counts();
         if (next_new == order.size()) break;
@@ -215,6 +228,27 @@ static void begin(Thread& thread) {
 
 void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
 
+void wait_for_phase(Site site) { pause(State::AT_PHASE, site); }
+
+void wake_those_at(void* barrier) {
+    for (Thread& thread : threads)
+        if (thread.state == State::AT_PHASE && waits_at(thread.linear, barrier)) thread.state = State::READY;
+}
+
+std::vector<Thread*> meet(Site site, unsigned first, unsigned count) {
+    Thread* me = current;
+    me->state = State::AT_WARPGROUP;
+    me->site = site;
+    std::vector<Thread*> all;
+    for (Thread& thread : threads) all.push_back(&thread);
+    for (unsigned i = first; i < first + count; i++)
+        if (i >= all.size() || all[i]->state != State::AT_WARPGROUP || all[i]->site.line != site.line) {
+            emulator_switch_stack(&me->stack_pointer, scheduler_stack);
+            return {};
+        }
+    return all;
+}
+
 void collective(Site site, unsigned mask, Combine combine, Operand* operand) {
     Thread* me = current;
     unsigned first = me->linear - lane();
@@ -246,6 +280,7 @@ static void pass_warp_epoch(Operand** of_lane) {
     for (unsigned l = 0; l < WARP && first + l < threads.size(); l++)
         if (!of_lane[l]) return;
     warp_epoch[current->linear / WARP]++;
+    pass_warp_hopper();
 }
 
 static void count_votes(Operand** of_lane) {
@@ -330,6 +365,7 @@ static void begin_block(unsigned number, std::mt19937& random) {
     epoch = 0;
     block_number++;
     warp_epoch.assign(warp_epoch.size(), 0);
+    begin_hopper(threads.size());
     for (unsigned i = 0; i < threads.size(); i++) {
         Thread& thread = threads[i];
         unsigned index[3] = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
@@ -350,21 +386,29 @@ static void begin_block(unsigned number, std::mt19937& random) {
 // All unfinished threads wait and none can go on: release their barrier, or report why not.
 static void release_barrier() {
     unsigned done = 0, waiting = 0;
-    Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr;
+    Thread *at_barrier = nullptr, *at_warp = nullptr, *elsewhere = nullptr, *at_phase = nullptr, *at_warpgroup = nullptr;
     for (Thread& thread : threads) {
         if (thread.state == State::DONE)
             done++;
         else if (thread.state == State::AT_WARP)
             at_warp = at_warp ? at_warp : &thread;
+        else if (thread.state == State::AT_PHASE)
+            at_phase = &thread;
+        else if (thread.state == State::AT_WARPGROUP)
+            at_warpgroup = &thread;
         else if (!at_barrier || thread.site.id == at_barrier->site.id)
             at_barrier = at_barrier ? at_barrier : &thread, waiting++;
         else
             elsewhere = &thread;
     }
     unsigned total = threads.size();
-    current = at_warp ? at_warp : at_barrier;
+    current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
     Place place = at(current->site);
-    if (at_warp)
+    if (at_warpgroup)
+        report(describe("divergent warpgroup operation", place, "waits for products with threads that never come"));
+    else if (at_phase)
+        report(describe("deadlock", place, "%s", why_waiting().c_str()));
+    else if (at_warp)
         report(describe("divergent warp operation", place,
                         "waits in a warp operation (mask %08x) for lanes that never come; %u of %u "
                         "threads have returned, %u wait at a __syncthreads",
@@ -378,6 +422,7 @@ static void release_barrier() {
     if (failed) return;
     for (Thread& thread : threads) thread.state = State::READY;
     if (counting) count_barrier();
+    pass_barrier_hopper();
     epoch++;
 }
 
@@ -406,10 +451,11 @@ static void run_block(std::mt19937& random) {
         if (std::all_of(threads.begin(), threads.end(),
                         [](const Thread& thread) { return thread.state == State::DONE; }))
             break;
-        if (!progress) release_barrier();
+        if (!progress && !copy_arrives()) release_barrier();
         if (failed) return;
         if (running->order > 1 && next_new == order.size()) std::shuffle(order.begin(), order.end(), random);
     }
+    end_block_hopper();
     check_red_zone();
     end_block_checks();
 }

@@ -7,6 +7,7 @@
 #undef blockDim
 #undef gridDim
 
+#include <string>
 #include <vector>
 
 namespace emulator {
@@ -15,7 +16,7 @@ constexpr size_t STACK_BYTES = 128 * 1024;
 constexpr size_t MOST_SHARED_BYTES = 227 * 1024;   // limit per block on sm_90
 constexpr unsigned WARP = 32;
 
-enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, DONE };
+enum class State : uint8_t { NEW, READY, AT_BARRIER, AT_WARP, AT_PHASE, AT_WARPGROUP, DONE };
 
 // A lane's input and result of a warp operation.
 struct Operand {
@@ -71,11 +72,39 @@ unsigned char* address_of(const SharedArray&);
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
 
+// Pauses the thread until wake_those_at its barrier finds its phase over.
+void wait_for_phase(Site);
+void wake_those_at(void* barrier);
+// Waits for `count` threads from `first` on. The last to arrive gets all threads of the block and has to make the others READY;
+// the others get none.
+std::vector<Thread*> meet(Site, unsigned first, unsigned count);
+unsigned char* shared_pointer(unsigned shared_address);   // null outside the launch's dynamic shared memory
+
+// tensor_cores.cpp: the sum of terms as the launch's tensor cores add
+float tensor_sum(const double* terms, int count);
+
+// hopper.cpp
+void begin_hopper(unsigned threads);
+void pass_barrier_hopper();
+void pass_warp_hopper();
+void end_thread_hopper();
+void end_block_hopper();
+bool copy_arrives();
+bool waits_at(unsigned thread, void* barrier);   // whether its phase is over
+std::string why_waiting();
+void check_filled(Place, const void* pointer, bool write);
+void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address);
+void loaded_fragment(Site, const unsigned* to, size_t bytes);
+uint64_t next_moment();
+bool is_fenced(unsigned thread, uint64_t since);
+
 // counts.cpp; `counting`: instead of watching
 extern bool counting;
 void begin_counts();
 void count_access(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void count_barrier();
+void count_bulk(unsigned bytes);
+void count_operand(unsigned bytes);
 bool end_block_counts();   // whether another block is wanted
 void end_thread_counts();
 
@@ -86,5 +115,7 @@ void end_block_checks();
 void accessed(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void must_be_shared(Site, const void* pointer, const char* what);
 void copy_pending(const void* shared, size_t bytes, bool pending);
+void written_by_copy(Site, const void* shared, size_t bytes, uintptr_t address);
+void read_by_products(Site, const void* shared, size_t bytes);
 
 }   // namespace emulator

@@ -81,7 +81,9 @@ float truncated_sum(const double* terms, int count, int exponent) {
     return std::fabs(static_cast<double>(nearest)) > std::fabs(value) ? std::nextafterf(nearest, 0.0f) : nearest;
 }
 
-float sum(const double* terms, int count) {
+}   // namespace
+
+float tensor_sum(const double* terms, int count) {
     double plain = 0.0, lost = 0.0;   // D. Knuth's TwoSum: what each addition loses, in sum its magnitude
     for (int i = 0; i < count; i++) {
         double before = plain;
@@ -95,6 +97,8 @@ float sum(const double* terms, int count) {
     return running->truncates ? truncated_sum(terms, count, exponent) : rounded_sum(terms, count, exponent);
 }
 
+namespace {
+
 float of_bf16(unsigned register_, int half) { return bits_of<float>(half ? register_ & 0xffff0000u : register_ << 16); }
 float of_tf32(unsigned register_) { return bits_of<float>(register_ & 0xffffe000u); }
 
@@ -106,7 +110,7 @@ template <int DEPTH> void multiply(Operand** of_lane, const float (&a)[ROWS][DEP
             double terms[MOST_TERMS];
             for (int k = 0; k < DEPTH; k++) terms[k] = static_cast<double>(a[row][k]) * b[k][column];
             terms[DEPTH] = c;
-            c = sum(terms, DEPTH + 1);
+            c = tensor_sum(terms, DEPTH + 1);
         }
 }
 
@@ -148,6 +152,7 @@ void load_matrices(Site site, unsigned* to, const void* row, unsigned count, boo
         accessed(row, 16, false, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
         must_be_shared(site, row, "ldmatrix");
     }
+    loaded_fragment(site, to, 4 * count);
     Load mine{bytes, to, count, transposed};
     of_whole_warp(site, load_for_all, &mine);
 }

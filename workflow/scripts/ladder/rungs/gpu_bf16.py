@@ -12,12 +12,14 @@ import dataclasses
 import functools
 
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_3xtf32, gpu_opt_v1
+from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
+
+GRADIENTS_IN_PARTS = True   # see plan.training_plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +89,22 @@ def _convolution_of_copies(build, group, x, upsample=None):
             build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
             _lead_back(build, upsample, dx, x)
         build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
-                   weight_gradients(build, conv), flop=flop, stride=slide["stride"], padding=dy.padding)
+                   _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
+                   kernel=conv.attributes["kernel"])
 
     return backward
+
+
+def _weight_gradients(build, conv, copy, dy):
+    """{role: buffer} of what a weight gradient's step writes: parts that the update adds, or sums."""
+    if not build.in_parts:
+        return weight_gradients(build, conv)
+    _, _, shape, _ = parts_of(build, copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
+    parts = build.workspace(f"{conv.name}.parts", shape)
+    build.leave_in_parts({f"{conv.name}.weight": patterns.Gradient(parts, in_parts=True)})
+    if conv.attributes["bias"]:
+        build.leave_in_parts({f"{conv.name}.bias": patterns.Gradient(dy.totals, in_parts=True)})
+    return {"parts": parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +166,8 @@ def copying_reader(build, group, x):
     reader, times = build.sole_reader(group[-1].name), 1
     if reader and reader.kind == "upsample2d":
         reader, times = build.sole_reader(reader.name), 2
-    if not reader or not has_copies(build, reader) or group[0].attributes["filters"] % CHUNK:
+    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
+    if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
         return None, 1
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
@@ -276,31 +292,32 @@ def round_gradient(step, build):
 def copy_weights(step, build):
     """All copies in one launch."""
     copies = step.attributes["copies"]
-    rows = [((name, 0, 0, 0), _blocks_of(copies, build, name), _words_of_copies(copies, build, name)) for name in copies]
+    rows = [((name, 0, 0, 0), _blocks_of(copies, build, name), _more_words(copies, build, name)) for name in copies]
     table, grid = gpu_opt_v1.update_table(step, build, rows)
     return (Launch("gpu_bf16/weight_update.cu", "copy_weights", grid, (256,), (table,)),)
 
 
 def update(step, build):
-    """All parameters and the copies of weights in one launch."""
-    copies = step.attributes.get("copies")
+    """All parameters, the sums of the parts of gradients and the copies of weights in one launch."""
+    copies, gradients = step.attributes.get("copies"), step.attributes["gradients"]
     if not copies:
         return gpu_opt_v1.update(step, build)
-    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu", functools.partial(_words_of_copies, copies),
-                             functools.partial(_blocks_of, copies))
+    return gpu_opt_v1.update(step, build, "gpu_bf16/weight_update.cu", functools.partial(_more_words, copies),
+                             lambda build, name: _blocks_of(copies, build, name, gradients[name]))
 
 
-def _words_of_copies(copies, build, name, gradient=None):
-    """The further words of a parameter's row of the table: addresses of its copies (0: none), filters, taps, channels."""
+def _more_words(copies, build, name, gradient=None):
+    """The further words of a parameter's row of the table: kernels/gpu_bf16/weight_update.cu."""
+    parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if name not in copies:
-        return 0, 0, 0, 0, 0
+        return 0, 0, 0, 0, 0, *parts
     filters, kernel, _, channels = build.shape(name)
-    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels
+    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels, *parts
 
 
-def _blocks_of(copies, build, name):
+def _blocks_of(copies, build, name, gradient=None):
     if name not in copies:
-        return blocks(elements(build, name))
+        return blocks(elements(build, name), SIDE if gradient.in_parts else 256)
     filters, kernel, _, channels = build.shape(name)
     return blocks(filters, SIDE) * kernel * kernel * blocks(channels, SIDE)
 
@@ -391,9 +408,14 @@ def _totals_of(tile, shape):
 
 
 def _clocks(tile, shape):
-    """Of a step of a block: wavefronts of shared memory and lines of global memory, 128 bytes each, or of tensor cores."""
-    lines = tile.n + (_halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m)
-    return max(2 * lines + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
+    """Of a step of a block."""
+    of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
+    return _clocks_of_lines(tile, of_a_step, tile.n)
+
+
+def _clocks_of_lines(tile, m, n):
+    """Of a step that copies m + n lines: of shared and global memory, 128 bytes of a line each, or of tensor cores."""
+    return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
 
 
 def _halo_pixels(tile, shape):
@@ -411,31 +433,42 @@ def _stages(kernel):
 
 
 def weight_tile(filters, columns):
-    if filters <= FEW_ROWS.m:
-        return FEW_ROWS
-    return LARGE if filters >= LARGE.m and columns >= LARGE.n else SQUARE
+    """The tile of the fewest clocks; the split fills a GPU with any."""
+    def clocks(tile):
+        return blocks(filters, tile.m) * blocks(columns, tile.n) * _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+
+    return min((FEW_ROWS, SQUARE, LARGE), key=clocks)
 
 
 def weight_grad(step, build, tile=None):
+    """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
+    (batch, height, width, channels), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
+    tile, pixels, (splits, weights), per_split = parts_of(build, x, filters, kernel, stride, tile)
+    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
+    across = (width - kernel) // stride + 1
+    defines = tile.defines(WHOLE=pixels % STEP == 0, WHOLE_ROWS=STEP % across == 0)
+    product = Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
+                     (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
+                     (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride,
+                                              step.attributes["padding"], per_split)),
+                     _shared_bytes(tile, rows_of_k=True), defines)
+    if "parts" in step.writes:
+        return (product,)
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(dweight)[:2]
-    columns, across = kernel * kernel * channels, (width - kernel) // stride + 1
-    pixels = batch * across * ((height - kernel) // stride + 1)
+    return product, Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+                           (parts, totals, dweight, dbias, *integers(weights, filters, splits, build.shape(totals)[0], channels,
+                                                                     build.shape(dweight)[3])), defines=defines)
+
+
+def parts_of(build, x, filters, kernel, stride, tile=None):
+    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: the copy of the input."""
+    batch, height, width, channels = build.shape(x)
+    columns = kernel * kernel * channels
+    pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
     tile = tile or weight_tile(filters, columns)
     splits, per_split = _split(tile, filters, columns, pixels)
-    partials = build.workspace(f"{step.layer}.partials", (splits, filters * columns))
-    defines = tile.defines(WHOLE=pixels % STEP == 0, WHOLE_ROWS=STEP % across == 0)
-    return (
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits),
-               (tile.threads,), (x, dy, partials, *integers(batch, height, width, channels, filters, build.shape(dy)[3],
-                                                            kernel, stride, step.attributes["padding"], per_split)),
-               _shared_bytes(tile, rows_of_k=True), defines),
-        Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(filters * columns, 512) + blocks(filters, 8),), (128,),
-               (partials, totals, dweight, dbias, *integers(filters * columns, filters, splits, build.shape(totals)[0],
-                                                            channels, build.shape(dweight)[3])),
-               defines=defines),
-    )
+    return tile, pixels, (splits, filters * columns), per_split
 
 
 def _split(tile, filters, columns, pixels):
@@ -448,8 +481,12 @@ def _split(tile, filters, columns, pixels):
 
 def _shared_bytes(tile, rows_of_k=False):
     """rows_of_k: the lines lie side by side, always 64 of them."""
-    m, n = (64 * blocks(lines, 64) if rows_of_k else lines for lines in (tile.m, tile.n))
+    m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
     return STAGES * 2 * STEP * (m + n)
+
+
+def _whole_rows(lines):
+    return 64 * blocks(lines, 64)
 
 
 PATTERNS = (

@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import pathlib
 import platform
 import tomllib
@@ -23,6 +24,7 @@ from ladder.sources import ROOT
 
 OLDEST_GPU = 75     # compute capability 7.5: sm_75
 TENSOR_CORES = 80   # from which on tensor cores multiply TF32 and bfloat16
+HOPPER = 90         # whose own instructions no other GPU runs, a newer one neither
 CUPY_FOR = (13, 12)   # major CUDA versions with a CuPy package
 DEFAULT_ON_GPU = {"float32": "gpu_opt_v2", "tf32": "gpu_tf32", "bfloat16": "gpu_bf16"}   # by precision
 RECORD = "parity.json"   # in results/
@@ -34,8 +36,9 @@ class Variant:
     """executor: key of executors.create.EXECUTORS; technique: the optimization that the rung demonstrates.
 
     below: the rung that it builds on; role: "rung", "lesson" (one step between two rungs) or "own" (of the user: _own_rungs).
-    oldest: the least compute capability of a GPU that runs it, 80 for 8.0; precision: key of multipliers.PRECISIONS, what the
-    rung is made for. A rung for float32 can round the operands of its products to any; another takes no plan but its own.
+    oldest: the least compute capability of a GPU that runs it, 80 for 8.0; newest: the greatest, or None; precision: key of
+    multipliers.PRECISIONS, what the rung is made for. A rung for float32 can round the operands of its products to any; another
+    takes no plan but its own.
     """
 
     executor: str
@@ -43,6 +46,7 @@ class Variant:
     below: str | None = None
     role: str = "rung"
     oldest: int = OLDEST_GPU
+    newest: int | None = None
     precision: str = "float32"
 
     @property
@@ -74,6 +78,9 @@ VARIANTS = {
     "gpu_bf16": Variant("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each, which reach shared memory without "
                                 "passing registers (cp.async), for precision bfloat16",
                         below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
+    "gpu_bf16_sm90": Variant("cuda", "for Hopper alone: whole tiles copied by the copy engine (TMA) for a thread that does "
+                                     "nothing else, products of 128 threads that read shared memory themselves (wgmma)",
+                             below="gpu_bf16", oldest=HOPPER, newest=HOPPER, precision="bfloat16"),
 }
 
 
@@ -126,7 +133,7 @@ def candidates(precision, results="results"):
     advice = "`snakemake results/parity.html` finds the fastest that passes on this machine"
     found = {fastest: "the fastest that passed on this machine"} if fastest else {}
     rungs = [DEFAULT_ON_GPU[precision], *filter(_runs_on_any_gpu, reversed(VARIANTS))] if no_gpu() is None else []
-    return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _too_old(variant)}
+    return found | {variant: advice for variant in [*rungs, "cpu"] if variant not in found and not _unfit(variant)}
 
 
 def _runs_on_any_gpu(variant):
@@ -151,7 +158,7 @@ def available():
 
 def unavailable(variant):
     """One line: why this machine cannot run the variant, and the alternatives; None if it can."""
-    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _too_old(variant)
+    reason = {"cuda": no_gpu, "numba": _no_numba}.get(VARIANTS[variant].executor, lambda: None)() or _unfit(variant)
     if reason is None:
         return None
     others = [name for name, other in VARIANTS.items() if other.executor in ("numpy", "numba") and name != variant
@@ -170,18 +177,21 @@ def no_gpu():
     if newest and toolkit > newest[0]:
         return (f"needs a newer NVIDIA driver: CuPy here is for CUDA {toolkit}, the driver runs CUDA {newest[0]}.{newest[1]} "
                 "at most; update the driver")
-    return _older_than(OLDEST_GPU)
+    return _outside(OLDEST_GPU)
 
 
-def _too_old(variant):
-    return _older_than(VARIANTS[variant].oldest) if VARIANTS[variant].executor == "cuda" else None
+def _unfit(variant):
+    """Why the GPU here is none for the variant, as the end of a sentence; None if it is one."""
+    found = VARIANTS[variant]
+    return _outside(found.oldest, found.newest) if found.executor == "cuda" else None
 
 
-def _older_than(oldest):
+def _outside(oldest, newest=None):
     gpu = driver.gpu()
-    if int(gpu.architecture.removeprefix("sm_")) < oldest:
-        return f"needs a GPU of sm_{oldest} or newer, and the {gpu.name} here is {gpu.architecture}"
-    return None
+    if oldest <= int(gpu.architecture.removeprefix("sm_")) <= (newest or math.inf):
+        return None
+    wanted = f"sm_{oldest}" if newest == oldest else f"sm_{oldest} or newer"
+    return f"needs a GPU of {wanted}, and the {gpu.name} here is {gpu.architecture}"
 
 
 def _no_numba():

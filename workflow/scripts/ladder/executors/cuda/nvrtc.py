@@ -15,6 +15,8 @@ from ladder.errors import UserError
 
 KERNELS = pathlib.Path(__file__).resolve().parents[5] / "kernels"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_90")   # T4, A100, RTX 30, H100 and H200
+# With this the machine code may have instructions that no other GPU has, newer ones included; it is for one GPU anyway.
+SPECIFIC = {"sm_90": "a"}
 OPTIONS = ("--std=c++17", "--fmad=true", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v")
 
 
@@ -47,7 +49,7 @@ def compile_file(path, architecture, defines=()):
     """
     nvrtc, path = _nvrtc(), pathlib.Path(path)
     known = {f"sm_{number}" for number in nvrtc.architectures()}
-    if architecture.removesuffix("a") not in known:
+    if architecture not in known:
         raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
     status, log, cubin, ptx = nvrtc.compile(path.read_text(), str(path), options(path, architecture, defines))
     if status:
@@ -57,7 +59,8 @@ def compile_file(path, architecture, defines=()):
 
 def options(path, architecture, defines=()):
     """All compiler options for `path`."""
-    return [f"--gpu-architecture={architecture}", *OPTIONS, *(f"-D{define}" for define in defines),
+    return [f"--gpu-architecture={architecture}{SPECIFIC.get(architecture, '')}", *OPTIONS,
+            *(f"-D{define}" for define in defines),
             *(f"-I{folder}" for folder in (path.parent, KERNELS, *_toolkit_headers()))]
 
 

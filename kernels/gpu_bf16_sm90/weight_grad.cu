@@ -1,0 +1,179 @@
+// Gradient of a 2-D convolution with respect to its filters, in parts: the sums over splits of the pixels.
+//
+// Rung: gpu_bf16_sm90, over gpu_bf16. As in conv2d.cu one thread copies and warpgroups multiply, one for each column of taps,
+// which share the pixels of x and the gradients. The sums are over pixels, of which both operands have a row each: ldmatrix.trans
+// turns x, the product's first operand, and wgmma itself the gradients, its second.
+//
+// Layouts: x bfloat16 (slabs, image pixels, 64) and dy bfloat16 (ceil(filters / 64), pixels up to a multiple of 64, 64), zero in
+// further pixels and filters: arrange.cu's slabs and steps. partials float32 (splits, filters, kernel, kernel, channels). A split
+// sums steps_per_split steps of 64 pixels of y, in order, 16 products at a time. Their number depends on the shape alone: it
+// changes the result's bytes.
+//
+// Compiled with TILE_N, the filters of a block, 64 or 128, KERNEL, rows and columns of a filter, at most 4, and
+// WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
+// Launches: block (128 KERNEL + 128: a warpgroup for each column of taps, and one whose first thread copies), grid (KERNEL slabs:
+//           rows of taps, ceil(filters / TILE_N), splits), STAGES (128 TILE_N / 64 * 64 + 128 rows) + 16 STAGES bytes of dynamic
+//           shared memory; rows: image pixels, a multiple of 8, that the windows of a step's pixels span at most in one row of
+//           taps, counted from a multiple of 8 on
+//
+// Bound: tensor cores and shared memory. Of a step with KERNEL 3 and TILE_N 128, 768 clocks at the tensor cores' peak, 200 clocks
+// are for what the copies write, 384 for the gradients, which each warpgroup reads, and 192 for the pixels of x.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
+// Measured: not measured.
+#include "common/tensor_cores.cuh"
+#include "gpu_bf16_sm90/ring.cuh"
+#include "gpu_bf16_sm90/rows.cuh"
+#include "gpu_bf16_sm90/windows.cuh"
+
+#ifndef TILE_N
+#define TILE_N 128
+#define KERNEL 3
+#define WHOLE_ROWS 1
+#endif
+constexpr int STAGES = 4, STEP = 64;                     // stages in shared memory, pixels of each
+constexpr int MULTIPLIERS = 4 * KERNEL;                  // warps that multiply
+constexpr int STEP_BYTES = STEP * ROW;                   // of 64 filters' gradients
+constexpr int DY_BYTES = TILE_N / SLAB * STEP_BYTES;
+constexpr int SUMS = TILE_N / 2;                         // of a thread, for its two channels
+
+// By how much a step of pixels changes the place in y, and that of the window in x.
+struct Stride {
+    int columns, rows, start, at_row_end, at_image_end;   // the latter: more after the last column, after the last row
+
+    __device__ __forceinline__ Stride(const Windows& in)
+        : columns(WHOLE_ROWS ? 0 : STEP % in.out_width), rows(STEP / in.out_width % in.out_height),
+          start((STEP / in.out_width / in.out_height * in.height + rows * in.stride) * in.width + columns * in.stride),
+          at_row_end((in.width - in.out_width) * in.stride), at_image_end((in.height - in.out_height * in.stride) * in.width) {}
+};
+
+// A pixel of y in every step, and where its window begins.
+struct Place {
+    int column, row, start;
+
+    __device__ __forceinline__ Place(const Windows& windows, int pixel)
+        : column(pixel % windows.out_width), row(pixel / windows.out_width % windows.out_height),
+          start(windows.start(pixel)) {}
+
+    __device__ __forceinline__ void next(const Windows& in, const Stride& by) {
+        row += by.rows, start += by.start;
+        if (!WHOLE_ROWS) {
+            column += by.columns;
+            bool row_ends = column >= in.out_width;
+            column -= row_ends ? in.out_width : 0, row += row_ends, start += row_ends ? by.at_row_end : 0;
+        }
+        bool image_ends = row >= in.out_height;
+        row -= image_ends ? in.out_height : 0, start += image_ends ? by.at_image_end : 0;
+    }
+};
+
+// The copies of a block, by one thread. x, dy: the first rows of the slabs; below: rows of x from a window's start to the taps.
+__device__ __forceinline__ void copy_all(Ring<STAGES> ring, const bfloat16* x, const bfloat16* dy, const Windows& windows, int below,
+                                         int first_pixel, int steps, int pixels, int step_pixels) {
+    for (int step = 0; step < steps; step++, first_pixel += STEP) {
+        int first = (windows.start(first_pixel) + below) / CHUNKS * CHUNKS;
+        int last = windows.start(min(first_pixel + STEP, pixels) - 1) + below + KERNEL - 1, x_bytes = (last - first + 1) * ROW;
+        ring.begin(DY_BYTES + x_bytes);
+#pragma unroll
+        for (int slab = 0; slab < TILE_N / SLAB; slab++)
+            ring.copy(slab * STEP_BYTES, dy + (slab * static_cast<long long>(step_pixels) + first_pixel) * SLAB, STEP_BYTES);
+        ring.copy(DY_BYTES, x + static_cast<long long>(first) * SLAB, x_bytes);
+        ring.next();
+    }
+}
+
+// A warp's products: 16 channels of x under a tap, with all filters of the block.
+struct Multiplier {
+    Ring<STAGES> ring;
+    Windows windows;
+    Stride by;
+    int below, column, chunk;   // rows of x from a window's start to the taps; column of taps; chunk of x, which this lane names
+    int left;                   // pixels from the first that this lane names in the next step on
+    Place first, named[4];      // the step's first pixel; of each 16 the one that this lane names
+    int multiplied = -1;        // the stage of the step before, of which products may be under way
+
+    // Fragments of the next step: 16 channels, 4 times 16 pixels. Past the last pixel dy is 0, x the first one's.
+    __device__ __forceinline__ void load(unsigned (&a)[4][4]) {
+        ring.wait();
+        int under_tap = below + column - (first.start + below) / CHUNKS * CHUNKS;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int row = (left > 16 * i ? named[i].start : first.start) + under_tap;
+            ldmatrix_trans(a[i], ring.now() + DY_BYTES + swizzled(row, chunk));
+            named[i].next(windows, by);
+        }
+        first.next(windows, by);
+        left -= STEP;
+    }
+
+    // Begin their products. Those of the step before end, and their stage may be overwritten.
+    __device__ __forceinline__ void add(float (&sum)[SUMS], const unsigned (&a)[4][4]) {
+        Descriptor b = matrix_descriptor(ring.now(), STEP_BYTES, 8 * ROW);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) wgmma<1>(sum, a[i], moved(b, 16 * ROW * i));
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (multiplied >= 0) ring.release(multiplied);
+        multiplied = ring.stage;
+        ring.next();
+    }
+};
+
+__device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum)[SUMS]) {
+    unsigned even[4][4], odd[4][4];   // the one may be overwritten when the products of the other have begun
+    for (int left = steps;; left -= 2) {
+        warp.load(even);
+        warp.add(sum, even);
+        if (left == 1) break;
+        warp.load(odd);
+        warp.add(sum, odd);
+        if (left == 2) break;
+    }
+    wgmma_wait<0>();
+    waited(sum);
+}
+
+// A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the tap and the split.
+__device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials, int first_channel,
+                                      int first_filter, int channels, int filters) {
+#pragma unroll
+    for (int j = 0; j < SUMS; j++) {
+        int filter = first_filter + j / 4 * 8 + threadIdx.x % 4 * 2 + j % 2, channel = first_channel + j % 4 / 2 * 8;
+        if (filter < filters && channel < channels) partials[filter * KERNEL * KERNEL * channels + channel] = sum[j];
+    }
+}
+
+// image_pixels, rows: as conv2d's; step_pixels: stored ones of dy.
+extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_weight_grad(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int height, int width,
+    int channels, int filters, int stride, int pixels, int image_pixels, int step_pixels, int steps_per_split, int rows) {
+    SWIZZLED_SHARED(shared);
+    int stage_bytes = DY_BYTES + rows * ROW;
+    Ring<STAGES> ring(shared, stage_bytes, reinterpret_cast<Barrier*>(shared + STAGES * stage_bytes));
+    if (threadIdx.x == 0) {
+        ring.init(MULTIPLIERS);
+        barriers_visible();
+    }
+    __syncthreads();
+    int slab = blockIdx.x / KERNEL, tap_row = blockIdx.x % KERNEL, below = tap_row * width, first_filter = blockIdx.y * TILE_N;
+    int first_pixel = blockIdx.z * steps_per_split * STEP;
+    int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
+    Windows windows(height, width, KERNEL, stride);
+    if (warp >= MULTIPLIERS) {
+        if (KERNEL > 2) give_registers<24>();
+        if (threadIdx.x == 32 * MULTIPLIERS)
+            copy_all(ring, x + static_cast<long long>(slab) * image_pixels * SLAB,
+                     dy + first_filter / SLAB * static_cast<long long>(step_pixels) * SLAB, windows, below, first_pixel, steps,
+                     pixels, step_pixels);
+        return;
+    }
+    if (KERNEL > 2) take_registers<KERNEL == 3 ? 160 : 120>();
+    int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;   // of the pixels that this lane names
+    int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8, tap = tap_row * KERNEL + column;
+    auto named = [&](int i) { return Place(windows, first_pixel + 16 * i + in_matrix); };
+    float sum[SUMS] = {};
+    multiply(Multiplier{ring, windows, Stride(windows), below, column, chunk, pixels - first_pixel - in_matrix,
+                        Place(windows, first_pixel), {named(0), named(1), named(2), named(3)}}, steps, sum);
+    write(sum, partials + static_cast<long long>(blockIdx.z) * filters * KERNEL * KERNEL * channels + tap * channels,
+          slab * SLAB + warp % 4 * 16 + threadIdx.x % 32 / 4, first_filter, channels, filters);
+}

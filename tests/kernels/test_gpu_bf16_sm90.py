@@ -1,0 +1,344 @@
+"""gpu_bf16_sm90's kernels on slabs in bfloat16 against rounded operands; tensor cores add by either model of the emulator."""
+
+import itertools
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import emulator_executor
+import zoo
+from compiled import compiled
+from cuda_emulator import KERNELS, KernelFault, load
+from kernel_checks import gamma, integers, normal, poisoned
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
+from ladder.executors import create as executors
+from ladder.executors.cuda import nvrtc
+from ladder.network import networks
+from ladder.rungs import gpu_bf16_sm90 as rung
+from ladder.rungs.gpu_basic import blocks
+from ladder.sources import ROOT
+from ladder.training import parity
+from rung_checks import SMALL, Convolution, run_step, training_plan
+from tensor_checks import sums  # noqa: F401 (a fixture)
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import disassembly  # noqa: E402
+
+RUNG = "gpu_bf16_sm90"
+ONE_ARITHMETIC = True
+# (batch, height, width, channels, filters, kernel, padding), stride: one slab and more, filled and not; rows of y that divide a
+# step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages
+SMALL_TILES = [
+    ((1, 4, 4, 64, 40, 1, 0), 1),
+    ((1, 5, 7, 72, 72, 3, 1), 1),
+    ((3, 8, 8, 64, 64, 3, 1), 1),
+    ((2, 9, 6, 40, 48, 2, 1), 1),
+    ((2, 9, 11, 40, 40, 3, 1), 2),
+    ((1, 3, 70, 40, 40, 3, 0), 1),
+    ((2, 9, 6, 40, 48, 4, 2), 1),
+    ((1, 1, 1, 40, 40, 1, 0), 1),
+]
+LARGE_TILES = [((2, 8, 12, 64, 136, 3, 1), 1, rung.MEDIUM), ((3, 7, 5, 72, 264, 2, 0), 1, rung.LARGE)]
+
+
+def numbers(slabs):
+    """float32 of the bfloat16 in rows of 64, whose chunks are in their places again: (..., rows, 64) of (..., rows, 64)."""
+    row, chunk = np.arange(slabs.shape[-2])[:, None], np.arange(8)
+    chunks = slabs.reshape(*slabs.shape[:-1], 8, 8)[..., row, chunk ^ row % 8, :]
+    return (chunks.reshape(slabs.shape).astype(np.uint32) << 16).view(np.float32)
+
+
+def rows_of(image):
+    """The rows that slabs of an image (batch, height, width, channels) hold: (slabs, pixels, 64)."""
+    filled = np.pad(image, ((0, 0), (0, 0), (0, 0), (0, -image.shape[3] % 64)))
+    return filled.reshape(-1, filled.shape[3] // 64, 64).swapaxes(0, 1)
+
+
+def bordered(image, padding):
+    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+
+
+def slabs_of(x, padding, times=1):
+    batch, height, width, channels = x.shape
+    slabs = poisoned(rung._slabs((batch, times * height, times * width, channels), padding), np.uint16)
+    run_step(rung.arrange_image, {"x": x}, {"slabs": slabs}, padding=padding, times=times)
+    return slabs
+
+
+def tiles_of(weight):
+    """(tiles, reversed)."""
+    filters, kernel, _, channels = weight.shape
+    tiles, reversed_ = (poisoned((blocks(deep, 64), kernel, kernel, rung.rows_of_tiles(across), 64), np.uint16)
+                        for deep, across in ((channels, filters), (filters, channels)))
+    run_step(rung.arrange_weight, {"weight": weight}, {"tiles": tiles, "reversed": reversed_})
+    return tiles, reversed_
+
+
+def gradient_of(dy, padding):
+    """{role: array}: steps, totals and, with a border, slabs."""
+    batch, height, width, filters = dy.shape
+    shape = rung._slabs(dy.shape, padding)
+    made = {"steps": poisoned((shape[0], 64 * blocks(batch * height * width, 64), 64), np.uint16),
+            "totals": poisoned((blocks(shape[1] * shape[2] * shape[3], rung.PIXELS_OF_TOTAL), filters))}
+    if padding:
+        made["slabs"] = poisoned(shape, np.uint16)
+    run_step(rung.arrange_gradient, {"dy": dy}, made, padding=padding)
+    return made
+
+
+@pytest.mark.parametrize("shape, padding, times", [((1, 1, 1, 16), 0, 1), ((2, 3, 5, 24), 2, 1), ((3, 9, 8, 80), 1, 1),
+                                                   ((2, 3, 5, 72), 1, 2)], ids=str)
+def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding, times):
+    x = normal(*shape)
+    x.flat[:2] = np.inf, np.nan
+    slabs = slabs_of(x, padding, times)
+    wanted = rows_of(bordered(to_bfloat16(x).repeat(times, axis=1).repeat(times, axis=2), padding))
+    assert np.array_equal(numbers(slabs.reshape(wanted.shape)), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape, padding", [((3, 9, 8, 67), 2), ((2, 8, 8, 40), 0), ((9, 3, 5, 130), 2)], ids=str)
+def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
+    dy = normal(*shape)
+    made = gradient_of(dy, padding)
+    steps, rows = numbers(made["steps"]), rows_of(to_bfloat16(dy))
+    assert np.array_equal(steps[:, :rows.shape[1]], rows) and (steps[:, rows.shape[1]:] == 0).all()
+    if padding:
+        wanted = rows_of(bordered(to_bfloat16(dy), padding))
+        assert np.array_equal(numbers(made["slabs"].reshape(wanted.shape)), wanted)
+    error = np.abs(made["totals"].sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64)], ids=str)
+def test_tiles_hold_filters_and_reversed_ones_channels(shape):
+    weight = normal(*shape)
+    filters, kernel, _, channels = shape
+    tiles, reversed_ = map(numbers, tiles_of(weight))
+    rounded = np.pad(to_bfloat16(weight), ((0, 0), (0, 0), (0, 0), (0, -channels % 64)))
+    by_tap = rounded.reshape(filters, kernel, kernel, -1, 64).transpose(3, 1, 2, 0, 4)
+    assert np.array_equal(tiles[:, :, :, :filters], by_tap) and (tiles[:, :, :, filters:] == 0).all()
+    turned = np.pad(to_bfloat16(weight)[:, ::-1, ::-1], ((0, -filters % 64), (0, 0), (0, 0), (0, 0)))
+    by_tap = turned.reshape(-1, 64, kernel, kernel, channels).transpose(0, 2, 3, 4, 1)
+    assert np.array_equal(reversed_[:, :, :, :channels], by_tap) and (reversed_[:, :, :, channels:] == 0).all()
+
+
+def forward(conv, relu, tile=None):
+    y = poisoned(conv.output)
+    run_step(lambda step, build: rung.forward(step, build, tile),
+             {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}, {"y": y},
+             stride=conv.stride, relu=relu)
+    return y
+
+
+def input_grad(conv, tile=None):
+    dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
+    batch, height, width, _ = conv.dy.shape
+    run_step(lambda step, build: rung.input_grad(step, build, tile),
+             {"dy": gradient_of(conv.dy, padding)["slabs" if padding else "steps"], "reversed": tiles_of(conv.weight)[1],
+              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx},
+             image=(batch, height + 2 * padding, width + 2 * padding))
+    return dx
+
+
+def weight_grad(conv):
+    dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
+    gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
+    run_step(rung.weight_grad, {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"], "totals": gradient["totals"]},
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride)
+    return dweight, dbias
+
+
+def check(shape, stride, tile=None):
+    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums."""
+    conv = Convolution(shape, integers, stride)
+    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
+    if stride == 1:
+        assert np.array_equal(input_grad(conv), conv.input_grad(conv.dy, conv.weight))
+    dweight, dbias = weight_grad(conv)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
+    exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
+    close(forward(conv, True, tile), np.maximum(exact.forward(exact.x, exact.weight, conv.bias), 0))
+    if stride == 1:
+        close(input_grad(conv), exact.input_grad(exact.dy, exact.weight))
+    dweight, dbias = weight_grad(conv)
+    close(dweight, exact.weight_grad(exact.x, exact.dy))
+    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+
+
+def close(found, wanted):
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, stride", SMALL_TILES, ids=str)
+def test_products_of_slabs(shape, stride):
+    check(shape, stride, rung.SMALL)
+
+
+@pytest.mark.parametrize("shape, stride, tile", LARGE_TILES, ids=str)
+def test_products_of_slabs_in_large_tiles(shape, stride, tile):
+    check(shape, stride, tile)
+
+
+@pytest.mark.parametrize("shape, stride", [((6, 8, 8, 64, 72, 3, 1), 1), ((7, 9, 11, 40, 136, 3, 1), 2),
+                                           ((300, 2, 2, 40, 40, 2, 0), 1)], ids=str)
+def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
+    """More than there are stages, of less than a row, of several rows and of several images."""
+    monkeypatch.setattr(rung, "SPLITS", 1)
+    conv = Convolution(shape, integers, stride)
+    dweight, dbias = weight_grad(conv)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+
+def test_any_tile_gives_the_same_bytes():
+    conv = Convolution((2, 8, 12, 72, 136, 3, 1), normal)
+    found = {forward(conv, True, tile).tobytes() for tile in rung.TILES}
+    assert len(found) == 1
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order():
+    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"]}
+    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+             for order in ("forward", "forward", "reverse", "random")]
+    deviations = parity.deviations(zoo.WIDE, found[0], reference)
+    assert max(deviations.values()) <= SMALL["bfloat16"], deviations
+    for other, (name, value) in itertools.product(found[1:], found[0].items()):
+        assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
+PLAN = training_plan(RUNG, networks.build("autoencoder"))
+
+
+def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_slabs():
+    operations = {(step.layer, step.operation) for step in PLAN.steps if step.operation.startswith("arranged_conv2d_")}
+    assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1", "dec2")
+                          for direction in ("forward", "input_grad", "weight_grad")}
+
+
+@pytest.mark.parametrize("image, kernel, stride", [((400, 7, 5), 3, 1), ((300, 9, 9), 2, 2), ((130, 10, 10), 3, 1)], ids=str)
+def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, kernel, stride):
+    """And the most are needed, up to a multiple of 8: by those of all blocks, one after the other."""
+    batch, height, width = image
+    places = np.array([(number * height + row) * width + column for number in range(batch)
+                       for row in range(0, height - kernel + 1, stride) for column in range(0, width - kernel + 1, stride)])
+    needed = max(places[first:first + 64].max() + (kernel - 1) * (width + 1) + 1 - places[first] // 8 * 8
+                 for first in range(0, len(places), 64))
+    assert rung.span(64, image, kernel, stride) == -(-needed // 8) * 8
+    needed = max(places[first:first + 64].max() + row * width + kernel - (places[first] + row * width) // 8 * 8
+                 for first in range(0, len(places), 64) for row in range(kernel))
+    assert rung.span_of_taps(image, kernel, stride) == -(-needed // 8) * 8
+
+
+def test_what_a_block_has_no_memory_for_is_gpu_bf16s():
+    """An image whose windows span more rows than fit, as wide ones do with a large stride."""
+    assert rung._forward_bytes((64, 18, 18), 128, 3, 1) < rung.SHARED < rung._forward_bytes((64, 1000, 1000), 128, 4, 4)
+
+
+OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
+EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in rung.TILES),
+                *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))
+                  for tile, kernel, whole in itertools.product((64, 128), (1, 2, 3), (0, 1))),
+                *(("gpu_bf16_sm90/weight_grad.cu", ("TILE_N=64", "KERNEL=4", f"WHOLE_ROWS={whole}")) for whole in (0, 1))})
+PRODUCTS = [one for one in EVERY if one[1]]
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines", EVERY, ids=str)
+def test_hopper_runs_the_kernels_without_spills(source, defines):
+    made = compiled(source, defines, "sm_90")
+    for name, resources in made.kernels.items():
+        assert resources.spill_bytes == resources.stack_bytes == 0, name
+        assert resources.registers * resources.most_threads <= 65536, name
+    if defines:
+        columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
+        assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8
+        assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == 8
+
+
+@pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
+def test_a_gpu_other_than_hopper_is_refused_by_the_compiler():
+    with pytest.raises(Exception, match="sm_90a alone"):
+        nvrtc.compile_file(KERNELS / "gpu_bf16_sm90/conv2d.cu", "sm_89")
+
+
+@pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")
+@pytest.mark.parametrize("source, defines", PRODUCTS, ids=str)
+def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source, defines):
+    """A product that the compiler waits for at once, which it does where it sees a danger, has a wait for all of its own."""
+    text = disassembly.text(nvrtc.compile_file(KERNELS / source, "sm_90", defines).cubin)
+    waits = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", text)
+    assert waits == ["1", "1", "0"]
+    assert len(re.findall(r"\bHGMMA\.", text)) == 8
+    assert len(re.findall(r"\bUBLKCP", text)) == (3 if "KERNEL" in str(defines) and "TILE_N=128" in defines else 2)
+    assert ("USETMAXREG" in text) == (source.endswith("conv2d.cu") and "TILE_M=128" in defines
+                                      or bool({"KERNEL=3", "KERNEL=4"} & set(defines)))
+
+
+def counted(layer, operation):
+    """What a block of a launch of the autoencoder's step asks for: {place: counts}, in whole."""
+    launch = next(step for step in PLAN.steps if (step.layer, step.operation) == (layer, operation)).launches[0]
+    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    return emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 10)
+
+
+def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_conflicts():
+    """Of the first 128 of 64 images of 16x16x256, eight rows of one image, and 128 filters of 3x3."""
+    found = counted("enc2", "arranged_conv2d_forward")
+    rows = 9 * 18 + 18   # the last pixel of y has its window's last row two below
+    assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
+    assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
+    loads = found["shared_loads"]
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # lanes that arrive are apart
+
+
+def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
+    """64 images of 16x16 in 11 splits of 24 steps: 4 rows of 16 pixels, under one row of taps."""
+    found = counted("enc2", "arranged_conv2d_weight_grad")
+    assert found["bulk_copies"]["requests"] == 24 * 3
+    assert found["operands"] == {"requests": 3 * 24 * 4, "bytes": 3 * 24 * 4 * 128 * 32}
+    assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"]
+
+
+MISUSES = {
+    "no fence before products": ("conv2d.cu", "        wgmma_fence();\n", "", "missing wgmma fence"),
+    "one set of fragments": ("conv2d.cu", "        warp.load(odd);\n        warp.add(sum, odd);",
+                             "        warp.load(even);\n        warp.add(sum, even);", "missing wgmma wait"),
+    "sums written too early": ("conv2d.cu", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
+    "filters released too early": ("conv2d.cu", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
+    "pixels not waited for": ("conv2d.cu", "        if (tap == 0) pixels.wait();\n", "", None),
+    "filters not waited for": ("conv2d.cu", "        filters.wait();\n", "", "missing barrier wait"),
+    "phases that do not change": ("ring.cuh", "        parity ^= last;\n", "", None),
+    "stages overwritten while they are read": ("ring.cuh", "        barrier_wait(read + stage, parity ^ 1);\n", "", None),
+    "too few rows copied": ("conv2d.cu", "last_row - first_row + 1,", "last_row - first_row,", None),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_of_the_copies_and_products_is_noticed(name, tmp_path):
+    """None: whichever fault comes first."""
+    file, old, new, kind = MISUSES[name]
+    folder = tmp_path / RUNG
+    folder.mkdir()
+    for path in (KERNELS / RUNG).iterdir():
+        (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))
+    text = (folder / file).read_text()
+    assert text.count(old) == 1
+    (folder / file).write_text(text.replace(old, new))
+    defines = tuple(f"-D{define}" for define in rung.SMALL.defines)
+    kernel = load(folder / "conv2d.cu", defines).get_function("conv2d")
+    x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
+        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
+    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 0   # as conv2d's parameters from height on
+    with pytest.raises(KernelFault) as fault:
+        kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, y, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
+    assert kind in (None, fault.value.kind)

@@ -1,0 +1,477 @@
+// Barriers in shared memory, bulk copies and a warpgroup's products (kernels/common/hopper.cuh), by the PTX ISA ("mbarrier",
+// "cp.async.bulk", "Asynchronous Warpgroup Level Matrix Instructions"). What is asynchronous happens as late as it may: a copy
+// arrives when no thread can go on without it, and products are made when their registers are waited for; until then NaN is in
+// their place.
+//
+// What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
+// they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. A warp
+// knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
+#include "runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace emulator {
+
+namespace {
+
+constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // ENGINE: of the copies, among the moments
+constexpr int DEPTH = 16, ROWS = 16, MOST_COLUMNS = 256;
+constexpr int SWIZZLE_ALIGNMENT = 1024;
+
+struct Moments {
+    uint64_t of[MOST_WARPS + 1] = {};
+    void join(const Moments& other) {
+        for (unsigned i = 0; i <= MOST_WARPS; i++) of[i] = std::max(of[i], other.of[i]);
+    }
+};
+
+struct PhaseBarrier {
+    int count, missing;      // arrivals of a phase; those still to come
+    int64_t bytes;           // of copies, still to come
+    uint64_t phase, made;    // phases that ended; when it was made
+    unsigned maker, warp;    // thread, warp
+    bool visible;            // to the copy engine
+    Moments arriving, over;   // of this phase, of the last one that ended
+};
+
+struct BulkCopy {
+    unsigned char* to;
+    const unsigned char* from;
+    unsigned bytes;
+    void* barrier;
+};
+
+// Shared memory that a copy writes. came: when it did, 0 before; read: when a warp read it last.
+struct Filled {
+    const unsigned char* begin;
+    size_t bytes;
+    uint64_t came, read[MOST_WARPS];
+    bool overlaps(const void* other, size_t length) const {
+        return begin < static_cast<const unsigned char*>(other) + length && other < begin + bytes;
+    }
+};
+
+struct Product {
+    Site site;
+    float* c;
+    const unsigned* a;
+    int columns;
+    uint64_t b;
+    bool transposed;
+    unsigned group;
+};
+
+// The registers that a thread's products add to. written: by the products, as they left them; under_way: products not waited for.
+struct Sums {
+    float* c;
+    std::vector<float> values;
+    uint64_t written;
+    int under_way;
+};
+
+struct HopperThread {
+    std::vector<Product> products;   // not waited for
+    std::vector<Sums> sums;
+    std::map<const unsigned*, uint64_t> loaded;   // fragments: when ldmatrix filled them
+    uint64_t fenced, proxy_fenced;
+    unsigned group;        // number of the group of products being filled
+    unsigned groups_left;   // of the wait that the thread is in
+    void* barrier;         // that it waits for
+    unsigned parity;
+};
+
+uint64_t moment;
+std::vector<Moments> known;   // by warp
+std::map<void*, PhaseBarrier> barriers;
+std::vector<BulkCopy> copies;
+std::vector<Filled> filled;
+std::vector<HopperThread> hopper;
+
+bool in_use;   // by this block: most kernels have no barriers
+unsigned block_threads;
+
+void enter() {
+    if (in_use) return;
+    in_use = true;
+    known.assign((block_threads + WARP - 1) / WARP, {});
+    hopper.assign(block_threads, {});
+}
+
+HopperThread& mine() { return hopper[current->linear]; }
+unsigned warp() { return current->linear / WARP; }
+
+PhaseBarrier& barrier_at(Site site, void* barrier) {
+    enter();
+    auto found = barriers.find(barrier);
+    if (found == barriers.end()) fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
+    PhaseBarrier& one = found->second;
+    if (one.warp != warp() && known[warp()].of[one.warp] < one.made)
+        fail(describe("race", at(site), "uses a barrier that thread number %u initialises; nothing orders the two", one.maker));
+    return one;
+}
+
+bool is_over(const PhaseBarrier& barrier, unsigned parity) { return (barrier.phase & 1) != parity; }
+
+void end_phase_if_complete(void* address) {
+    PhaseBarrier& barrier = barriers.at(address);
+    if (barrier.missing || barrier.bytes) return;
+    barrier.phase++;
+    barrier.missing = barrier.count;
+    barrier.over = barrier.arriving;
+    barrier.arriving = {};
+    wake_those_at(address);
+}
+
+void arrive(Site site, void* address, int bytes) {
+    PhaseBarrier& barrier = barrier_at(site, address);
+    if (!barrier.missing)
+        fail(describe("bad barrier", at(site), "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
+                      barrier.count, static_cast<long long>(barrier.bytes)));
+    barrier.arriving.join(known[warp()]);
+    barrier.bytes += bytes;
+    barrier.missing--;
+    end_phase_if_complete(address);
+}
+
+Filled* filled_at(const void* pointer) {
+    for (Filled& one : filled)
+        if (one.overlaps(pointer, 1)) return &one;
+    return nullptr;
+}
+
+// Whether this warp may overwrite what a copy brought: it knows that it came, and that all who read it have.
+void must_be_read(const Filled& one, Place place) {
+    if (!one.came || known[warp()].of[ENGINE] < one.came)
+        fail(describe("race", place, "overwrites shared memory while a copy to it may be under way"));
+    for (unsigned other = 0; other < MOST_WARPS; other++)
+        if (other != warp() && one.read[other] > known[warp()].of[other])
+            fail(describe("race", place, "overwrites shared memory that warp %u reads; nothing orders the two", other));
+}
+
+// ---- matrices in shared memory
+
+struct Layout {
+    unsigned first, leading, stride, swizzle;   // swizzle: rows of so many bytes, 16 for none
+};
+
+Layout decoded(Site site, uint64_t descriptor) {
+    constexpr uint64_t KNOWN = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 7ull << 49 | 3ull << 62;
+    auto field = [&](int bit) { return unsigned(descriptor >> bit & 0x3fff) << 4; };
+    static const unsigned ROW_BYTES[] = {16, 128, 64, 32};
+    Layout layout{field(0), field(16), field(32), ROW_BYTES[descriptor >> 62]};
+    if (descriptor & ~KNOWN) fail(describe("bad descriptor", at(site), "sets bits of a matrix descriptor that have no meaning"));
+    if (descriptor >> 49 & 7) fail(describe("bad descriptor", at(site), "has a base offset, which the emulator does not model"));
+    unsigned repeats = 8 * layout.swizzle;
+    if (layout.swizzle > 16 && (layout.first % repeats >= layout.swizzle || layout.stride % repeats))
+        fail(describe("bad descriptor", at(site), "has rows at %u, %u bytes apart by eights: the swizzle begins at multiples of %u",
+                      layout.first, layout.stride, repeats));
+    return layout;
+}
+
+// Address of element k, n in shared memory (PTX ISA, "Strides", and canonical layouts; CUTLASS, make_gmma_desc).
+unsigned place(const Layout& layout, bool transposed, unsigned k, unsigned n) {
+    unsigned row_bytes = layout.swizzle, in_row = row_bytes / 2, address = layout.first;
+    if (row_bytes == 16) {
+        unsigned row = transposed ? k : n, along = transposed ? n : k;
+        unsigned by_rows = transposed ? layout.leading : layout.stride, by_chunks = transposed ? layout.stride : layout.leading;
+        return address + row / 8 * by_rows + row % 8 * 16 + along / 8 * by_chunks + along % 8 * 2;
+    }
+    if (transposed)
+        address += n / in_row * layout.leading + n % in_row * 2 + k / 8 * layout.stride + k % 8 * row_bytes;
+    else
+        address += n / 8 * layout.stride + n % 8 * row_bytes + k * 2;
+    return address ^ ((address >> 7 & (row_bytes / 16 - 1)) << 4);
+}
+
+double of_bf16(uint16_t bits) { return bits_of<float>(uint32_t(bits) << 16); }
+
+using Matrix = double[DEPTH][MOST_COLUMNS];
+
+// Reads b for one warp after the other: each has to know that it is there.
+void read_operand(const Product& product, unsigned first_thread, const std::vector<Thread*>& threads, Matrix& b) {
+    Layout layout = decoded(product.site, product.b);
+    Thread* me = current;
+    for (unsigned w = 0; w < WARPGROUP / WARP; w++) {
+        current = threads[first_thread + w * WARP];
+        for (int k = 0; k < DEPTH; k++)
+            for (int n = 0; n < product.columns; n++) {
+                const unsigned char* from = shared_pointer(place(layout, product.transposed, k, n));
+                if (!from) fail(describe("shared memory overflow", at(product.site), "reads a matrix past shared memory"));
+                if (!counting) read_by_products(product.site, from, 2);
+                uint16_t bits;
+                memcpy(&bits, from, 2);
+                b[k][n] = of_bf16(bits);
+            }
+    }
+    current = me;
+    if (counting) count_operand(product.columns * DEPTH * 2);
+}
+
+void add_products(const Product* const* of_lane, const std::vector<Sums*>& sums, const Matrix& b) {
+    double a[ROWS][DEPTH], terms[DEPTH + 1];
+    for (unsigned l = 0; l < WARP; l++)
+        for (int i = 0; i < 4; i++)
+            for (int half = 0; half < 2; half++)
+                a[l / 4 + 8 * (i % 2)][2 * (l % 4) + half + 8 * (i / 2)] = of_bf16(of_lane[l]->a[i] >> 16 * half);
+    for (unsigned l = 0; l < WARP; l++)
+        for (int i = 0; i < of_lane[l]->columns / 2; i++) {
+            int row = l / 4 + 8 * (i % 4 / 2), column = i / 4 * 8 + 2 * (l % 4) + i % 2;
+            for (int k = 0; k < DEPTH; k++) terms[k] = a[row][k] * b[k][column];
+            terms[DEPTH] = sums[l]->values[i];
+            sums[l]->values[i] = tensor_sum(terms, DEPTH + 1);
+        }
+}
+
+Sums& sums_at(HopperThread& thread, float* c) {
+    return *std::find_if(thread.sums.begin(), thread.sums.end(), [&](const Sums& one) { return one.c == c; });
+}
+
+bool same(const Product& one, const Product& other) {
+    return one.site.line == other.site.line && one.columns == other.columns && one.b == other.b &&
+           one.transposed == other.transposed && one.group == other.group;
+}
+
+// The oldest product of a warpgroup, in all its threads.
+void finish_product(unsigned first, const std::vector<Thread*>& threads) {
+    static Matrix b;
+    const Product product = hopper[first].products.front();
+    for (unsigned i = 0; i < WARPGROUP; i++) {
+        auto& products = hopper[first + i].products;
+        if (products.empty() || !same(products.front(), product))
+            fail(describe("divergent warpgroup operation", at(product.site), "and thread number %u make different products",
+                          first + i));
+    }
+    read_operand(product, first, threads, b);
+    for (unsigned w = first; w < first + WARPGROUP; w += WARP) {
+        const Product* of_lane[WARP];
+        std::vector<Sums*> sums(WARP);
+        for (unsigned l = 0; l < WARP; l++) {
+            of_lane[l] = &hopper[w + l].products.front();
+            sums[l] = &sums_at(hopper[w + l], of_lane[l]->c);
+        }
+        add_products(of_lane, sums, b);
+    }
+    for (unsigned i = first; i < first + WARPGROUP; i++) {
+        HopperThread& thread = hopper[i];
+        Sums& sums = sums_at(thread, thread.products.front().c);
+        if (!--sums.under_way) {
+            memcpy(sums.c, sums.values.data(), sums.values.size() * sizeof(float));
+            sums.written = ++moment;
+        }
+        thread.products.erase(thread.products.begin());
+    }
+}
+
+bool overlap(const void* one, size_t length, const void* other, size_t other_length) {
+    auto *a = static_cast<const char*>(one), *b = static_cast<const char*>(other);
+    return a < b + other_length && b < a + length;
+}
+
+}   // namespace
+
+// ---- a block
+
+void begin_hopper(unsigned threads) {
+    block_threads = threads;
+    in_use = false;
+    moment = 0;
+    barriers.clear();
+    copies.clear();
+    filled.clear();
+}
+
+void pass_barrier_hopper() {
+    if (!in_use) return;
+    Moments all;
+    for (unsigned w = 0; w < known.size(); w++) known[w].of[w] = ++moment, all.join(known[w]);
+    for (Moments& one : known) one = all;
+}
+
+void pass_warp_hopper() {
+    if (in_use) known[warp()].of[warp()] = ++moment;
+}
+
+void end_thread_hopper() {
+    if (in_use && !mine().products.empty())
+        fail(describe("missing wgmma wait", at(mine().products.front().site), "ends before its products"));
+}
+
+void end_block_hopper() {
+    if (!copies.empty()) report(describe("missing barrier wait", Place{}, "or another of its block ends before its copies"));
+}
+
+// No thread can go on: the oldest copy arrives. False if there is none.
+bool copy_arrives() {
+    if (copies.empty()) return false;
+    BulkCopy copy = copies.front();
+    copies.erase(copies.begin());
+    memcpy(copy.to, copy.from, copy.bytes);
+    copy_pending(copy.to, copy.bytes, false);
+    filled_at(copy.to)->came = ++moment;
+    PhaseBarrier& barrier = barriers.at(copy.barrier);
+    barrier.arriving.of[ENGINE] = moment;
+    barrier.bytes -= copy.bytes;
+    end_phase_if_complete(copy.barrier);
+    return true;
+}
+
+std::string why_waiting() {
+    const HopperThread& thread = mine();
+    const PhaseBarrier& barrier = barriers.at(thread.barrier);
+    char text[200];
+    snprintf(text, sizeof text, "waits for a phase of parity %u that never ends: %d of %d arrivals and %lld bytes are missing",
+             thread.parity, barrier.missing, barrier.count, static_cast<long long>(barrier.bytes));
+    return text;
+}
+
+// ---- barriers
+
+void init_barrier(Site site, void* barrier, int count) {
+    enter();
+    must_be_shared(site, barrier, "barrier");
+    if (reinterpret_cast<uintptr_t>(barrier) % 8) fail(describe("misaligned access", at(site), "has a barrier at no multiple of 8"));
+    if (barriers.count(barrier)) fail(describe("bad barrier", at(site), "initialises a barrier again"));
+    accessed(barrier, 8, true, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+    known[warp()].of[warp()] = ++moment;
+    barriers[barrier] = {count, count, 0, 0, moment, current->linear, warp(), false, {}, {}};
+}
+
+void barriers_visible() {
+    for (auto& [address, barrier] : barriers)
+        if (barrier.maker == current->linear) barrier.visible = true;
+}
+
+void arrive_at_barrier(Site site, void* barrier) { arrive(site, barrier, 0); }
+
+void expect_at_barrier(Site site, void* barrier, int bytes) { arrive(site, barrier, bytes); }
+
+void wait_at_barrier(Site site, void* address, unsigned parity) {
+    PhaseBarrier& barrier = barrier_at(site, address);
+    if (parity > 1) fail(describe("bad barrier", at(site), "waits for a parity of %u", parity));
+    if (!is_over(barrier, parity)) {
+        mine().barrier = address, mine().parity = parity;
+        wait_for_phase(site);
+    }
+    known[warp()].join(barrier.over);
+}
+
+bool waits_at(unsigned thread, void* barrier) {
+    return hopper[thread].barrier == barrier && is_over(barriers.at(barrier), hopper[thread].parity);
+}
+
+// ---- copies
+
+void begin_bulk_copy(Site site, void* to, const void* from, int bytes, void* barrier) {
+    uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    if (bytes <= 0 || (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | unsigned(bytes)) % 16)
+        fail(describe("misaligned access", at(site), "copies %d bytes, to or from no multiple of 16, or not so many", bytes));
+    must_be_shared(site, to, "copy");
+    PhaseBarrier& of = barrier_at(site, barrier);
+    if (!of.visible) fail(describe("missing fence", at(site), "names a barrier that is not yet visible to the copy engine"));
+    for (const Filled& one : filled)
+        if (one.overlaps(to, bytes)) must_be_read(one, at(site));
+    if (counting)
+        count_bulk(bytes);
+    else {
+        accessed(from, bytes, false, address);
+        written_by_copy(site, to, bytes, address);
+    }
+    filled.erase(std::remove_if(filled.begin(), filled.end(), [&](const Filled& one) { return one.overlaps(to, bytes); }),
+                 filled.end());
+    auto* first = static_cast<unsigned char*>(to);
+    filled.push_back({first, size_t(bytes), 0, {}});
+    memset(to, 0xff, bytes);
+    copies.push_back({first, static_cast<const unsigned char*>(from), unsigned(bytes), barrier});
+}
+
+// An access to what a copy has written, by this thread.
+void check_filled(Place place, const void* pointer, bool write) {
+    Filled* one = filled_at(pointer);
+    if (!one->came || known[warp()].of[ENGINE] < one->came)
+        fail(describe("missing barrier wait", place, "%s what a copy brings without waiting for its barrier",
+                      write ? "overwrites" : "reads"));
+    if (write)
+        must_be_read(*one, place);
+    else
+        one->read[warp()] = ++moment;
+}
+
+void async_proxy_fence() {
+    enter();
+    mine().proxy_fenced = ++moment;
+}
+
+uint64_t next_moment() { return ++moment; }
+
+bool is_fenced(unsigned thread, uint64_t since) { return in_use && hopper[thread].proxy_fenced > since; }
+
+// ---- products
+
+void wgmma_fence() {
+    enter();
+    mine().fenced = ++moment;
+}
+
+void wgmma_commit() {
+    enter();
+    mine().group++;
+}
+
+void loaded_fragment(Site site, const unsigned* to, size_t bytes) {
+    if (!in_use) return;
+    for (const Product& product : mine().products)
+        if (overlap(product.a, 16, to, bytes))
+            fail(describe("missing wgmma wait", at(site), "loads a fragment to registers of products under way"));
+    mine().loaded[to] = ++moment;
+}
+
+void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address) {
+    if (!in_use) return;
+    for (const Product& product : mine().products)
+        if (overlap(product.c, product.columns / 2 * sizeof(float), pointer, bytes) ||
+            (write && overlap(product.a, 16, pointer, bytes)))
+            fail(describe("missing wgmma wait", at(address), "%s registers of products under way", write ? "writes" : "reads"));
+}
+
+void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed) {
+    enter();
+    HopperThread& thread = mine();
+    if (hopper.size() < current->linear / WARPGROUP * WARPGROUP + WARPGROUP)
+        fail(describe("divergent warpgroup operation", at(site), "is not in a warpgroup of 128 threads"));
+    decoded(site, b);
+    auto found = std::find_if(thread.sums.begin(), thread.sums.end(), [&](const Sums& one) { return one.c == c; });
+    if (found == thread.sums.end()) {
+        thread.sums.push_back({c, std::vector<float>(columns / 2, std::numeric_limits<float>::quiet_NaN()), 0, 0});
+        found = thread.sums.end() - 1;
+    }
+    bool changed = !found->under_way && memcmp(found->values.data(), c, found->values.size() * sizeof(float));
+    bool loaded = thread.loaded.count(a) && thread.loaded[a] > thread.fenced;
+    if ((changed && thread.fenced <= found->written) || loaded)
+        fail(describe("missing wgmma fence", at(site), "multiplies with registers written since the last wgmma_fence"));
+    if (!found->under_way++) memcpy(found->values.data(), c, found->values.size() * sizeof(float));
+    memset(c, 0xff, found->values.size() * sizeof(float));
+    thread.products.push_back({site, c, a, columns, b, transposed, thread.group});
+}
+
+void wgmma_wait(Site site, unsigned groups_left) {
+    enter();
+    mine().groups_left = groups_left;
+    unsigned first = current->linear / WARPGROUP * WARPGROUP;
+    std::vector<Thread*> threads = meet(site, first, WARPGROUP);
+    if (threads.empty()) return;   // the last of the warpgroup has done it
+    auto waits = [&] {
+        const HopperThread& leader = hopper[first];
+        return !leader.products.empty() && leader.products.front().group + groups_left < leader.group;
+    };
+    for (unsigned i = first; i < first + WARPGROUP; i++)
+        if (hopper[i].groups_left != groups_left)
+            fail(describe("divergent warpgroup operation", at(site), "leaves %u groups under way, thread number %u leaves %u",
+                          groups_left, i, hopper[i].groups_left));
+    while (waits()) finish_product(first, threads);
+    for (unsigned i = first; i < first + WARPGROUP; i++) threads[i]->state = State::READY;
+}
+
+}   // namespace emulator

@@ -1,0 +1,252 @@
+"""The emulator's barriers in shared memory, bulk copies and warpgroup products, by the PTX ISA, and misuse of each."""
+
+import numpy as np
+import pytest
+
+import cuda_emulator
+from cuda_emulator import KernelFault, check, load
+
+# b comes by ordinary stores; the descriptor's first byte is added to what is given.
+MULTIPLY = r"""
+#include "common/hopper.cuh"
+extern "C" __global__ void multiply(const unsigned* a, const uint4* b, float* c, unsigned long long descriptor) {
+    SWIZZLED_SHARED(shared);
+    for (int i = threadIdx.x; i < BYTES / 16; i += 128) reinterpret_cast<uint4*>(shared)[i] = b[i];
+    async_proxy_fence();
+    __syncthreads();
+    unsigned mine[4];
+    float sums[COLUMNS / 2];
+    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
+    for (int i = 0; i < COLUMNS / 2; i++) sums[i] = c[COLUMNS / 2 * threadIdx.x + i];
+    wgmma_fence();
+    wgmma<TRANSPOSED>(sums, mine, descriptor + (shared_address(shared) >> 4));
+    wgmma_commit();
+    wgmma_wait<0>();
+    waited(sums);
+    for (int i = 0; i < COLUMNS / 2; i++) c[COLUMNS / 2 * threadIdx.x + i] = sums[i];
+}
+"""
+# Tiles of 64 columns and 16 k come one after the other in two stages of 2 KB; a is the same for all.
+STREAM = r"""
+#include "common/hopper.cuh"
+#include "common/tensor_cores.cuh"
+constexpr int STAGES = 2, TILE = 64 * 128;
+extern "C" __global__ void stream(const unsigned* a, const unsigned char* b, float* c, int tiles) {
+    SWIZZLED_SHARED(shared);
+    Barrier* came = reinterpret_cast<Barrier*>(shared + STAGES * TILE);
+    Barrier* read = came + STAGES;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) barrier_init(came + i, 1), barrier_init(read + i, 4);
+        barriers_visible();
+    }
+    __syncthreads();
+    if (threadIdx.x >= 128) {
+        for (int tile = 0; threadIdx.x == 128 && tile < tiles; tile++) {
+            int stage = tile % STAGES;
+            barrier_wait(read + stage, tile / STAGES % 2 ^ 1);
+            barrier_expect(came + stage, TILE);
+            copy_bulk(shared + stage * TILE, b + tile * TILE, TILE, came + stage);
+        }
+        return;
+    }
+    unsigned mine[4];
+    float sums[32] = {};
+    for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
+    for (int tile = 0; tile < tiles; tile++) {
+        int stage = tile % STAGES;
+        barrier_wait(came + stage, tile / STAGES % 2);
+        Descriptor b = matrix_descriptor(shared + stage * TILE, 0, 1024);
+        wgmma_fence();
+        for (int i = 0; i < 4; i++) wgmma<0>(sums, mine, moved(b, 32 * i));
+        wgmma_commit();
+        wgmma_wait<0>();
+        waited(sums);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);
+    }
+    for (int i = 0; i < 32; i++) c[32 * threadIdx.x + i] = sums[i];
+}
+"""
+STREAM_BYTES, TILES = 2 * 64 * 128 + 32, 5
+MODES = {16: 0, 128: 1, 64: 2, 32: 3}   # bits 62 and 63 of a descriptor by the bytes of a row
+
+
+@pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
+def sums(request, monkeypatch):
+    monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
+
+
+def bf16(x):
+    """The upper halves of float32, which have to be exact."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    assert (bits & 0xffff == 0).all()
+    return (bits >> 16).astype(np.uint16)
+
+
+def fragments(a):
+    """Registers (128, 4) of a (64, 16): PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16"."""
+    thread = np.arange(128)
+    row, column = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+    pairs = [(a[row + down, column + right], a[row + down, column + right + 1]) for right in (0, 8) for down in (0, 8)]
+    return np.stack([bf16(low).astype(np.uint32) | bf16(high).astype(np.uint32) << 16 for low, high in pairs], axis=1)
+
+
+def of_threads(c):
+    """Registers (128, N / 2) of c (64, N)."""
+    thread = np.arange(128)
+    row, column = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+    return np.stack([c[row + down, 8 * j + column + right] for j in range(c.shape[1] // 8) for down in (0, 8)
+                     for right in (0, 1)], axis=1).astype(np.float32)
+
+
+def in_rows(matrix, row_bytes):
+    """Bytes of a matrix (rows, numbers) in blocks of eight rows, each of row_bytes; a row's chunks of 16 bytes are swapped by
+    its place in a pattern of 128-byte lines; a longer row goes on in the next such block, after all rows.
+    """
+    rows, numbers = matrix.shape
+    per_row = row_bytes // 2
+    blocks = bf16(matrix).reshape(rows, -(-numbers // per_row), per_row // 8, 8).swapaxes(0, 1)
+    stored = np.empty_like(blocks)
+    for row in range(rows):
+        for chunk in range(per_row // 8):
+            stored[:, row, chunk ^ row * row_bytes // 128 % (row_bytes // 16)] = blocks[:, row, chunk]
+    return stored.reshape(-1).view(np.uint8)
+
+
+def descriptor(leading, stride, row_bytes):
+    return np.uint64(leading >> 4 << 16 | stride >> 4 << 32 | MODES[row_bytes] << 62)
+
+
+def multiply(tmp_path, a, memory, c, described, transposed):
+    path = tmp_path / "multiply.cu"
+    path.write_text(MULTIPLY)
+    options = f"-DBYTES={memory.size}", f"-DCOLUMNS={c.shape[1]}", f"-DTRANSPOSED={int(transposed)}"
+    found = of_threads(c)
+    check(load(path, options).get_function("multiply"), (1,), (128,),
+          (fragments(a), memory.view(np.uint32), found, described), memory.size)
+    return found
+
+
+A, C = np.arange(1024).reshape(64, 16) % 251, np.arange(64 * 256).reshape(64, 256)
+B = 128 - np.arange(256 * 16).reshape(16, 256) % 255
+
+
+@pytest.mark.parametrize("columns", [64, 128, 256])
+@pytest.mark.parametrize("row_bytes", [128, 64, 32])
+def test_rows_are_columns_of_b(tmp_path, sums, columns, row_bytes):
+    memory = in_rows(np.pad(B[:, :columns].T, ((0, 0), (0, row_bytes // 2 - 16))), row_bytes)
+    found = multiply(tmp_path, A, memory, C[:, :columns], descriptor(0, 8 * row_bytes, row_bytes), False)
+    assert (found == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
+
+
+@pytest.mark.parametrize("columns", [64, 128])
+@pytest.mark.parametrize("row_bytes", [128, 64, 32])
+def test_rows_are_k(tmp_path, columns, row_bytes):
+    memory = in_rows(B[:, :columns], row_bytes)
+    found = multiply(tmp_path, A, memory, C[:, :columns], descriptor(16 * row_bytes, 8 * row_bytes, row_bytes), True)
+    assert (found == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_without_a_swizzle_chunks_of_eight_rows_lie_together(tmp_path, transposed):
+    """In 8 x 8 matrices of 128 bytes: two along k, 256 bytes apart in one direction, eight along the columns."""
+    b = B[:, :64]
+    matrices = bf16(b if transposed else b.T).reshape(*((2, 8, 8, 8) if transposed else (8, 8, 2, 8)))   # k or n first
+    by_columns = matrices.transpose(2, 0, 1, 3) if transposed else matrices.transpose(0, 2, 1, 3)         # then n, k, 8, 8
+    found = multiply(tmp_path, A, by_columns.reshape(-1).view(np.uint8), C[:, :64], descriptor(128, 256, 16), transposed)
+    assert (found == of_threads(A @ b + C[:, :64])).all()
+
+
+def test_the_next_16_k_are_32_bytes_further(tmp_path):
+    deep = 128 - np.arange(64 * 64).reshape(64, 64) % 255
+    memory = in_rows(deep.T, 128)
+    for i in range(4):
+        found = multiply(tmp_path, A, memory, C[:, :64], descriptor(0, 1024, 128) + np.uint64(2 * i), False)
+        assert (found == of_threads(A @ deep[16 * i:16 * i + 16] + C[:, :64])).all()
+
+
+def test_products_of_tiles_that_come_while_others_are_multiplied(tmp_path, sums):
+    assert (streamed(tmp_path, STREAM) == wanted()).all()
+
+
+TILES_OF_B = np.random.default_rng(0).integers(-3, 4, (TILES, 64, 64))   # tile, k, column
+
+
+def wanted():
+    return of_threads(sum(A % 7 @ tile[16 * i:16 * i + 16] for tile in TILES_OF_B for i in range(4)))
+
+
+def streamed(tmp_path, text, tiles=TILES_OF_B, stored=in_rows):
+    path = tmp_path / f"stream{len(list(tmp_path.iterdir()))}.cu"   # a loaded file is not read again
+    path.write_text(text)
+    memory = np.concatenate([stored(tile.T, 128) for tile in tiles])
+    c = np.zeros((128, 32), np.float32)
+    check(load(path).get_function("stream"), (1,), (256,), (fragments(A % 7), memory, c, np.int32(len(tiles))), STREAM_BYTES)
+    return c
+
+
+MISUSES = {
+    "no commit": ("        wgmma_commit();\n", "", "missing wgmma wait"),
+    "no wait for products": ("        wgmma_wait<0>();\n", "", "missing wgmma wait"),
+    "a wait that leaves the last group": ("wgmma_wait<0>()", "wgmma_wait<1>()", "missing barrier wait"),
+    "no fence before products": ("        wgmma_fence();\n", "", "missing wgmma fence"),
+    "no wait for the copy": ("        barrier_wait(came + stage, tile / STAGES % 2);\n", "", "missing barrier wait"),
+    "the other phase": ("barrier_wait(came + stage, tile / STAGES % 2)", "barrier_wait(came + stage, tile / STAGES % 2 ^ 1)",
+                        "missing barrier wait"),
+    "a phase that does not change": ("tile / STAGES % 2 ^ 1", "1", "bad barrier"),
+    "the copying thread waits for the other phase": ("tile / STAGES % 2 ^ 1", "tile / STAGES % 2", "deadlock"),
+    "too many bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_expect(came + stage, TILE + 16)", "deadlock"),
+    "too few bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_expect(came + stage, TILE - 16)", "deadlock"),
+    "no bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_arrive(came + stage)", "missing barrier wait"),
+    "no wait before the stage is overwritten": ("            barrier_wait(read + stage, tile / STAGES % 2 ^ 1);\n", "",
+                                                 "bad barrier"),
+    "a stage released before its products": ("        wgmma_commit();\n", "        wgmma_commit();\n"
+                                             "        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);\n", "race"),
+    "one lane releases for others": ("        __syncwarp();\n", "", "race"),
+    "one warp releases for all": ("if (threadIdx.x % 32 == 0) barrier_arrive(read + stage)",
+                                  "if (threadIdx.x == 0) for (int i = 0; i < 4; i++) barrier_arrive(read + stage)", "race"),
+    "barriers that the copy engine does not see": ("        barriers_visible();\n", "", "missing fence"),
+    "no barrier after the initialisation": ("    __syncthreads();\n", "", "race"),
+    "arrivals of too many": ("barrier_init(read + i, 4)", "barrier_init(read + i, 5)", "deadlock"),
+    "rows unlike the swizzle's": ("shared + stage * TILE, 0", "shared + stage * TILE + 128, 0", "bad descriptor"),
+    "eights of rows too near": ("0, 1024)", "0, 512)", "bad descriptor"),
+    "eights of rows too far": ("0, 1024)", "0, 4096)", "missing barrier wait"),
+    "a copy not of 16 bytes": ("TILE, came + stage)", "TILE - 8, came + stage)", "misaligned access"),
+    "three warps": ("        wgmma_fence();\n", "        if (threadIdx.x >= 96) return;\n        wgmma_fence();\n",
+                    "divergent warpgroup operation"),
+    "sums read too early": ("        wgmma_wait<0>();\n", "        c[0] = sums[0];\n        wgmma_wait<0>();\n",
+                            "missing wgmma wait"),
+    "fragments changed too early": ("        wgmma_wait<0>();\n", "        mine[0] = 0;\n        wgmma_wait<0>();\n",
+                                    "missing wgmma wait"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_is_named(name, tmp_path):
+    old, new, kind = MISUSES[name]
+    assert STREAM.count(old) == 1
+    with pytest.raises(KernelFault) as fault:
+        streamed(tmp_path, STREAM.replace(old, new))
+    assert fault.value.kind == kind, fault.value
+
+
+def test_sums_that_the_thread_changed_need_a_fence_before_more_products(tmp_path):
+    changed = STREAM.replace("        waited(sums);\n", "        waited(sums);\n        sums[0] += tile;\n")
+    assert (streamed(tmp_path, changed) - wanted() == sum(range(TILES)) * (np.arange(32) == 0)).all()
+    with pytest.raises(KernelFault) as fault:
+        streamed(tmp_path, changed.replace("        wgmma_fence();\n", "        if (tile == 0) wgmma_fence();\n"))
+    assert fault.value.kind == "missing wgmma fence"
+
+
+def test_a_tile_that_is_not_swizzled_gives_other_numbers(tmp_path):
+    assert (streamed(tmp_path, STREAM, stored=lambda tile, _: bf16(tile).reshape(-1).view(np.uint8)) != wanted()).any()
+
+
+def test_a_stored_operand_needs_a_fence_of_each_thread_that_stores(tmp_path):
+    path = tmp_path / "multiply.cu"
+    path.write_text(MULTIPLY.replace("    async_proxy_fence();\n", "    if (threadIdx.x) async_proxy_fence();\n"))
+    memory = in_rows(np.pad(B[:, :64].T, ((0, 0), (0, 48))), 128)
+    with pytest.raises(KernelFault) as fault:
+        check(load(path, (f"-DBYTES={memory.size}", "-DCOLUMNS=64", "-DTRANSPOSED=0")).get_function("multiply"), (1,), (128,),
+              (fragments(A), memory.view(np.uint32), of_threads(C[:, :64]), descriptor(0, 1024, 128)), memory.size)
+    assert fault.value.kind == "missing fence"

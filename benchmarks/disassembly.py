@@ -15,7 +15,8 @@ MATRICES = ("HMMA", "HGMMA", "IMMA")   # products of small matrices by tensor co
 PRODUCTS = ("FFMA", *MATRICES)
 COPIES = ("LDGSTS",)   # from global to shared memory; the warp goes on
 GLOBAL_LOADS = ("LDG", *COPIES)
-SHARED_LOADS = {"LDS": 1, "LDS.U16": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U.64": 2, "LDS.U.128": 4,   # words that a lane gets
+# Words of 4 bytes that a lane gets.
+SHARED_LOADS = {"LDS": 1, "LDS.U16": 1, "LDS.64": 2, "LDS.128": 4, "LDS.U": 1, "LDS.U.64": 2, "LDS.U.128": 4,
                 "LDSM.16.M88": 1, "LDSM.16.M88.2": 2, "LDSM.16.M88.4": 4,
                 "LDSM.16.MT88": 1, "LDSM.16.MT88.2": 2, "LDSM.16.MT88.4": 4}
 

@@ -21,7 +21,7 @@ from cases import CONTENDERS, HEADLINES, MULTIPLIED, OTHERS, gpu_rungs, products
 from ladder.arithmetic.multipliers import MULTIPLIERS  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.network import networks, optimizers  # noqa: E402
-from ladder.rungs import counted, variants  # noqa: E402
+from ladder.rungs import counted, tiles, variants  # noqa: E402
 from ladder.training import plan  # noqa: E402
 from sections import race_name  # noqa: E402
 
@@ -191,9 +191,10 @@ def deviations(record, case, variant):
 
 
 def step_plan(variant, batch):
-    """One training step with Adam."""
+    """One training step with Adam, in the tiles for an H200."""
     settings = plan.Settings(network=networks.build(CASE.name), variant=variant, batch_size=batch,
-                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant))
+                             optimizer=optimizers.Optimizer("adam"), multipliers=plan.made_for(variant),
+                             multiprocessors=tiles.H200)
     return plan.training_plan(settings, plan.Dataset(CASE.images, "uint8"), plan.Length(1, 1))
 
 

@@ -31,12 +31,17 @@ struct FloatStep {
 // A block computes M x N elements of C, a thread M_THREAD x N_THREAD of them; all multiples of 4.
 template <int m, int n, int m_thread, int n_thread>
 struct GemmTile {
-    static constexpr int M = m, N = n, K = 8, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr int M = m, N = n, M_THREAD = m_thread, N_THREAD = n_thread, NEIGHBOURS = 4;
+    static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
+    // Fewer and longer steps where a thread's registers can hold its share, two quads of each operand: fewer waits, and more of
+    // a line of memory at once.
+    static constexpr int K = M_THREAD * N_THREAD < 64 && M * 2 == THREADS && N * 2 == THREADS ? 16 : 8;
     template <int lines, bool along_k>
     using Step = FloatStep<K, lines, 4, along_k>;   // padded against bank conflicts of the quads along k
-    static constexpr int ROWS = M / M_THREAD, COLUMNS = N / N_THREAD, THREADS = ROWS * COLUMNS;
-    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64), or 255 for simulated products.
-    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? 512 : 256) / THREADS;
+    // Blocks per multiprocessor, for __launch_bounds__: at most 128 registers (168 for 48 x 64, and where the sums and what is
+    // held of the next step leave too few of these), or 255 for simulated products.
+    static constexpr int HELD = (M + N) * K / THREADS, THREADS_RESIDENT = M_THREAD * N_THREAD + HELD > 72 ? 384 : 512;
+    static constexpr int BLOCKS = (multipliers::IS_EXACT<multipliers::Chosen> ? THREADS_RESIDENT : 256) / THREADS;
     // A warp covers 4 x 8 threads if the tile is large enough: few different words per shared access.
     static constexpr int WARP_COLUMNS = ROWS < 4 ? 32 / ROWS : COLUMNS < 8 ? COLUMNS : 8;
     static constexpr int WARP_ROWS = 32 / WARP_COLUMNS, WARPS_ACROSS = COLUMNS / WARP_COLUMNS;
@@ -84,6 +89,11 @@ struct AlongK {
     static __device__ __forceinline__ bool active(int pass) { return QUADS % Tile::THREADS == 0 || slot(pass) < QUADS; }
     static __device__ __forceinline__ int line(int pass) { return slot(pass) / ACROSS; }
     static __device__ __forceinline__ int k() { return threadIdx.x % ACROSS * 4; }
+    // Element e of a pass in shared memory.
+    template <class Step>
+    static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
+        return step.place(line(pass), k() + e);
+    }
     template <class Step>
     static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
 #pragma unroll
@@ -99,9 +109,14 @@ struct AlongLines {
     static constexpr int ACROSS = lines / 4, QUADS = Tile::K * ACROSS, PASSES = (QUADS + Tile::THREADS - 1) / Tile::THREADS;
     static constexpr int K_PER_PASS = Tile::THREADS < QUADS ? Tile::THREADS / ACROSS : Tile::K;
     static_assert(Tile::THREADS % ACROSS == 0, "a thread must keep its lines");
-    static __device__ __forceinline__ bool active() { return Tile::THREADS <= QUADS || threadIdx.x < QUADS; }
+    static_assert(Tile::K % K_PER_PASS == 0, "the passes must end with the step");
+    static __device__ __forceinline__ bool active(int pass = 0) { return Tile::THREADS <= QUADS || threadIdx.x < QUADS; }
     static __device__ __forceinline__ int line() { return threadIdx.x % ACROSS * 4; }
     static __device__ __forceinline__ int k() { return threadIdx.x / ACROSS; }   // in pass 0; K_PER_PASS more in each after
+    template <class Step>
+    static __device__ __forceinline__ auto* place(Step& step, int pass, int e) {
+        return step.place(line() + e, k() + pass * K_PER_PASS);
+    }
     template <class Step>
     static __device__ __forceinline__ void store(const float (&held)[PASSES][4], Step& step) {
         if (active())

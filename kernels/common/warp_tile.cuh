@@ -8,7 +8,8 @@ struct WarpTile {
     static constexpr int M = m, N = n, WARPS_ACROSS = N / n_warp, THREADS = M / m_warp * WARPS_ACROSS * 32;
     static constexpr int M_FRAGMENTS = m_warp / 16, N_FRAGMENTS = n_warp / 8;
     static constexpr int M_THREAD = 2 * M_FRAGMENTS, N_THREAD = 2 * N_FRAGMENTS, NEIGHBOURS = 2;
-    static constexpr int BLOCKS = 512 / THREADS;   // per multiprocessor, for __launch_bounds__: at most 128 registers
+    // Per multiprocessor, for __launch_bounds__: at most 128 registers, 168 from 64 sums on, or 255 for more.
+    static constexpr int SUMS = M_THREAD * N_THREAD, BLOCKS = (SUMS > 64 ? 256 : SUMS == 64 ? 384 : 512) / THREADS;
     static_assert(M % m_warp == 0 && N % n_warp == 0 && m_warp % 16 == 0 && n_warp % 16 == 0, "fragments must cover the tile");
 
     static __device__ __forceinline__ int first_row() { return threadIdx.x / 32 / WARPS_ACROSS * m_warp; }

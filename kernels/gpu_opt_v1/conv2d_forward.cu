@@ -4,7 +4,7 @@
 // Rung: over gpu_basic, implicit GEMM (pixels times filters as a matrix product, common/conv2d_gemm.cuh) with tiles in shared
 // memory and in registers, bias and ReLU applied in registers, 16-byte accesses, unrolled loops.
 // Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile, which halves the reads of global and shared memory per
-// multiply-add.
+// multiply-add, and 128 x 64.
 // Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
 // gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
@@ -18,15 +18,16 @@
 // Launches: block (threads of the tile), grid (ceil(pixels of y / TILE_M) ceil(filters / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 filters, where the default would waste 60 of 64 columns
-//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE
+//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, with WIDE
+//   128 x 64, 8 x 8 a thread    128 threads, likewise; of these and 64 x 64 the quickest for the GPU's multiprocessors
 //   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 filters, 128 threads; 128 x 128,
-//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm, or, where operands are rounded,
-//   128 x 16, 32 x 16 a warp, 128 threads
+//   64 x 64 a warp, and 128 x 64, 64 x 32 a warp, 128 threads, where gpu_gemm has them; up to 8 filters: 128 x 16, 32 x 16
+//   a warp, 128 threads
 //
 // Bound: arithmetic. A thread reads 12 floats of shared memory, in 3 accesses, for 32 multiply-adds; a block reads
 // 2 floats of global memory for 64. In the large tile: 16 floats, in 4 accesses, for 64. With 4 filters: the latency of loads.
-// On tensor cores: issuing instructions, most of which find the operands' addresses. In the loop of the large tile on sm_90 48 of
-// 324 are products with three TF32 ones for each, 16 of 172 with one, 16 of 152 with bfloat16.
+// On tensor cores with three TF32 products for each: these; in the loop of the large tile on sm_90 192 of 563 instructions are.
+// With one, 128 of 920: the level-1 cache and shared memory.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s, because reading
 // shared memory takes as long as the arithmetic: 0.29 ms. 32x32x256 -> 3 filters: 0.10 ms. gpu_gemm, at 0.7 of 67 TFLOP/s on
 // 128 of 132 multiprocessors: 0.21 ms.

@@ -3,7 +3,7 @@
 // Rung: over gpu_basic, implicit GEMM (pixels times channels as a matrix product, common/conv2d_gemm.cuh) with tiles in shared
 // memory and in registers, 16-byte accesses, unrolled loops. With a stride above 1, only 1 in stride x stride of a pixel's
 // products is not zero; the others are computed too. The gradient of a ReLU behind the convolution is already in dy.
-// Rung: gpu_gemm, over gpu_opt_v1, adds the 128 x 128 tile.
+// Rung: gpu_gemm, over gpu_opt_v1, adds the tiles of 128 x 128 and 128 x 64.
 // Rung: gpu_3xtf32, over gpu_gemm, multiplies by tensor cores (common/tf32_tile.cuh), three times for a float32 product;
 // gpu_tf32 once, where TF32 is asked for; gpu_bf16, where bfloat16 is, on operands of 2 bytes (common/bfloat16_tile.cuh).
 //
@@ -13,15 +13,16 @@
 // tile; tensor cores add the products of a step together.
 //
 // Compiled with TILE_M x TILE_N, the pixels and channels of a block, THREAD_M x THREAD_N, those of a thread, or WARP_M x
-// WARP_N, those of a warp, and WIDE_DY, WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a
-// multiple of 4.
+// WARP_N, those of a warp, WIDE_DY, WIDE_WEIGHT: dy, weight are read 16 bytes at a time, for filters, channels that are a
+// multiple of 4, and STRIDED: the stride is not 1.
 // Launches: block (threads of the tile), grid (ceil(pixels of dx / TILE_M) ceil(channels / TILE_N)).
 //   64 x 64, 8 x 4 a thread     128 threads, the default
 //   256 x 4, 4 x 4 a thread     64 threads, for at most 4 channels
-//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 such tiles with WIDE_DY and WIDE_WEIGHT
+//   128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, with WIDE_DY and WIDE_WEIGHT
+//   128 x 64, 8 x 8 a thread    128 threads, likewise; of these and 64 x 64 the quickest for the GPU's multiprocessors
 //   on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 channels, 128 threads; 128 x 128,
-//   32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 channels as gpu_gemm, or, where operands are rounded,
-//   128 x 16, 32 x 16 a warp, 128 threads
+//   64 x 64 a warp, and 128 x 64, 64 x 32 a warp, 128 threads, where gpu_gemm has them; up to 8 channels: 128 x 16, 32 x 16
+//   a warp, 128 threads
 //
 // Bound: arithmetic, as forward. With 3 filters (27 products a sum): writing dx.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP), at half of 67 TFLOP/s: 0.29 ms, gpu_gemm
@@ -37,6 +38,7 @@
 #define THREAD_N 4
 #define WIDE_DY 1
 #define WIDE_WEIGHT 1
+#define STRIDED 1
 #endif
 #include "common/tile.cuh"
 // The narrow tile, whose threads keep eight pixels' places, needs a few registers more than the 128 of eight blocks.
@@ -45,6 +47,6 @@ constexpr int BLOCKS = Tile::N == 4 ? Tile::BLOCKS - 2 : Tile::BLOCKS;
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,
     int channels, int filters, int kernel, int padding, int stride) {
-    conv2d_input_grad_tile<Tile, WIDE_DY, WIDE_WEIGHT>(dy, weight, dx,
-                                                       {batch, height, width, channels, filters, kernel, padding, stride});
+    conv2d_input_grad_tile<Tile, WIDE_DY, WIDE_WEIGHT, STRIDED>(
+        dy, weight, dx, {batch, height, width, channels, filters, kernel, padding, stride});
 }

@@ -23,7 +23,7 @@
 //     4 x 256, 4 x 4 a thread     64 threads, for at most 4 filters
 //     128 x 128, 8 x 8 a thread   256 threads, gpu_gemm, for at least 128 filters and 128 columns with WIDE_DY and WIDE_X
 //     on tensor cores: 64 x 64, 32 x 32 a warp, and 64 x 32, 32 x 16 a warp, for at most 32 columns, 128 threads; 128 x 128,
-//     32 x 64 a warp, 256 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm, or, where operands are rounded,
+//     64 x 64 a warp, 128 threads, where gpu_gemm has it; up to 8 filters as gpu_gemm, or, where operands are rounded,
 //     16 x 128, 16 x 32 a warp, 128 threads
 //   conv2d_add_splits   block (128), grid (ceil((weights + filters) / 512))
 //

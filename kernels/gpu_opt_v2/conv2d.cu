@@ -11,14 +11,16 @@
 // equal) in its window, 0 to 3 in row-major order, or 4 where ReLU lets no gradient pass. Every array has fewer than 2^31
 // elements.
 //
-// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,128,8,8 or 64,64,4,4, for layers whose large tiles do
-// not fill a GPU). Each element is one sum in the order of k, so the tile does not change the bytes.
+// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD: 128,128,8,8, 128,64,8,8 or 64,64,8,4, the quickest on a GPU of
+// so many multiprocessors. Each element is one sum in the order of k, so the tile does not change the bytes.
 //   conv2d_forward           grid (ceil(batch out_height out_width / M), ceil(filters / N))
 //   conv2d_pool_forward      grid (ceil(4 batch (out_height / 2) (out_width / 2) / M), ceil(filters / N))
 //   conv2d_input_grad        grid (ceil(batch height width / M), ceil(channels / N)); also _behind_relu and _behind_pool
-// 16-byte loads of x where channels, of dy where filters, of weight where channels is a multiple of 4.
+// -DWIDE_CHANNELS and -DWIDE_FILTERS, 1 where 4 divides these: x and weight, and dy, are then read 16 bytes at a time. Which is
+// known when a kernel is compiled: deciding in the loop took every third instruction of it.
 //
-// Bound: the multiply-adds. A thread's 64 per step need four 16-byte shared-memory loads.
+// Bound: the multiply-adds. A thread's 64 per step need four 16-byte shared-memory loads. On sm_90 512 of 648 instructions of
+// the large tile's loop multiply.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP) at 45 of 67 TFLOP/s: 0.21 ms forward
 // and 0.21 ms for the input gradient; 32x32x3 -> 256 filters with pooling (0.91 GFLOP): 0.03 ms.
 // Measured: not measured.
@@ -26,8 +28,14 @@
 
 #ifndef TILE
 #define TILE 128, 128, 8, 8
+#define WIDE_CHANNELS 1
+#define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
+// An input gradient of single channels needs more registers for their addresses than these blocks leave; of the kernels with
+// nothing fused the compiler keeps more alive on sm_86.
+constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
+constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
 // Maxima of the 2x2 windows that this thread holds, then ReLU, which equals the maximum of ReLUs.
 __device__ __forceinline__ void store_windows(float* y, unsigned char* index,
@@ -66,11 +74,11 @@ __device__ __forceinline__ void forward(const float* x, const float* weight, con
     if (pooled) out_height /= 2, out_width /= 2;   // windows of four pixels
     int pixels = batch * out_height * out_width * (pooled ? 4 : 1);
     int first_pixel = blockIdx.x * Tile::M, first_filter = blockIdx.y * Tile::N;
-    Images<PLAIN> images = {x, nullptr, nullptr, height, width, channels};
-    Filters taps = {weight, filters, channels, kernel, kernel * kernel * channels, kernel * channels, channels};
-    WindowRows<Tile, Tile::M, PLAIN, pooled> a(images, {kernel, 1, padding, padding}, out_height, out_width, first_pixel,
-                                               pixels);
-    FilterRows<Tile, Tile::N> b(taps, first_filter);
+    Images<PLAIN, WIDE_CHANNELS> images = {x, nullptr, nullptr, height, width, channels};
+    Filters<WIDE_CHANNELS> taps = {weight, filters, channels, kernel, kernel * kernel * channels, kernel * channels, channels};
+    WindowRows<Tile, Tile::M, PLAIN, WIDE_CHANNELS, pooled> a(images, {kernel, 1, padding, padding}, out_height, out_width,
+                                                              first_pixel, pixels);
+    FilterRows<Tile, Tile::N, WIDE_CHANNELS> b(taps, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (kernel * kernel * channels + Tile::K - 1) / Tile::K, sum);
 
@@ -98,20 +106,21 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
 
 // A convolution of dy with the filters rotated by 180 degrees.
 template <Kind kind>
-__device__ __forceinline__ void input_grad(const Images<kind>& dy, const float* weight, float* dx, int batch, int height,
-                                           int width, int channels, int kernel, int padding) {
+__device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy, const float* weight, float* dx, int batch,
+                                           int height, int width, int channels, int kernel, int padding) {
     int pixels = batch * height * width, filters = dy.channels, pad = kernel - 1 - padding;
     int first_pixel = blockIdx.x * Tile::M, first_channel = blockIdx.y * Tile::N;
-    const float* last_tap = weight + (kernel * kernel - 1) * channels;
-    Filters turned = {last_tap, filters, channels, kernel, kernel * kernel * channels, -kernel * channels, -channels};
-    WindowRows<Tile, Tile::M, kind, false> a(dy, {kernel, 1, pad, pad}, height, width, first_pixel, pixels);
-    FilterColumns<Tile, Tile::N> b(turned, first_channel);
+    int last_tap = (kernel * kernel - 1) * channels;
+    Filters<WIDE_CHANNELS> turned = {
+        weight, filters, channels, kernel, kernel * kernel * channels, -kernel * channels, -channels, last_tap};
+    WindowRows<Tile, Tile::M, kind, WIDE_FILTERS, false> a(dy, {kernel, 1, pad, pad}, height, width, first_pixel, pixels);
+    FilterColumns<Tile, Tile::N, WIDE_CHANNELS> b(turned, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (kernel * kernel * filters + Tile::K - 1) / Tile::K, sum);
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, PLAIN_BLOCKS)
     conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch,
                       int height, int width, int channels, int filters, int kernel, int padding) {
     int out_height = height + 2 * padding - kernel + 1, out_width = width + 2 * padding - kernel + 1;
@@ -119,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
                       kernel, padding);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, GRADIENT_BLOCKS)
     conv2d_input_grad_behind_relu(const float* __restrict__ dy, const float* __restrict__ y,
                                   const float* __restrict__ weight, float* __restrict__ dx, int batch, int height,
                                   int width, int channels, int filters, int kernel, int padding) {
@@ -128,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
                             kernel, padding);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, GRADIENT_BLOCKS)
     conv2d_input_grad_behind_pool(const float* __restrict__ dy, const unsigned char* __restrict__ index,
                                   const float* __restrict__ weight, float* __restrict__ dx, int batch, int height,
                                   int width, int channels, int filters, int kernel, int padding) {

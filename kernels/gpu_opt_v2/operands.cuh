@@ -8,9 +8,9 @@
 //   WindowColumns   a row is a place in the window: tap row, tap column, channel; k runs over pixels
 //
 // Four neighbours in memory are fetched in one access of 16 bytes where the innermost size of the tensor is a multiple of 4
-// (`wide`), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU, or behind a ReLU and a 2x2
-// max-pool; it is then fetched with y or index of the forward pass, and propagated back through them on its way into shared
-// memory.
+// (`wide`, fixed when a kernel is compiled), one by one elsewhere; the results are the same. A gradient may lie behind a ReLU,
+// or behind a ReLU and a 2x2 max-pool; it is then fetched with y or index of the forward pass, and propagated back through
+// them on its way into shared memory.
 #pragma once
 #include "common/gemm_tile.cuh"
 
@@ -55,19 +55,19 @@ enum Kind { PLAIN, BEHIND_RELU, BEHIND_POOL };
 template <Kind kind>
 struct Quad {
     float value[4], y[4];
-    uchar4 index;
+    unsigned index;   // a byte for each
     int place;
 
     __device__ __forceinline__ void set(const float (&values)[4]) {   // nothing is left to do for these
 #pragma unroll
         for (int e = 0; e < 4; e++) value[e] = values[e], y[e] = 1.0f;
-        index = make_uchar4(0, 0, 0, 0), place = 0;
+        index = 0, place = 0;
     }
     __device__ __forceinline__ void finish(float (&to)[4]) const {
-        bool chosen[4] = {index.x == place, index.y == place, index.z == place, index.w == place};
+        unsigned differs = index ^ place * 0x01010101u;   // its bytes: 0 where a gradient passes
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            bool kept = kind == PLAIN || (kind == BEHIND_RELU ? y[e] > 0.0f : chosen[e]);
+            bool kept = kind == PLAIN || (kind == BEHIND_RELU ? y[e] > 0.0f : (differs & 0xffu << 8 * e) == 0);
             to[e] = kept ? value[e] : 0.0f;
         }
     }
@@ -76,7 +76,7 @@ struct Quad {
 // Images (batch, height, width, channels), or their gradients. BEHIND_RELU: y is its output. BEHIND_POOL: values and index have
 // this layout, the pooled images' gradient and the places of their maxima (4: no gradient passes); the images themselves have
 // twice the rows and columns.
-template <Kind kind>
+template <Kind kind, bool wide>
 struct Images {
     const float *values, *y;
     const unsigned char* index;
@@ -86,9 +86,14 @@ struct Images {
     __device__ __forceinline__ bool hold(int row, int column) const {
         return within(static_cast<unsigned>(row) / SCALE, height) && within(static_cast<unsigned>(column) / SCALE, width);
     }
-    // Where the channels of a pixel (or of its 2x2 window) begin.
-    __device__ __forceinline__ int start(int image, unsigned row, unsigned column) const {
-        return ((image * height + row / SCALE) * width + column / SCALE) * channels;
+    // The same for all taps of the window that begins at (top, left): the place of its first, or the number of an image row.
+    __device__ __forceinline__ int origin(unsigned image, int top, int left) const {   // of no use where top is OUTSIDE
+        return kind == BEHIND_POOL ? image * height : ((image * height + top) * width + left) * channels;
+    }
+    // Where the channels of its tap at (row, column), or of that one's 2x2 window, begin.
+    __device__ __forceinline__ int start(int origin, const Tap& tap, unsigned row, unsigned column) const {
+        if (kind == BEHIND_POOL) return ((origin + row / SCALE) * width + column / SCALE) * channels;
+        return origin + (tap.row * width + tap.column) * channels;
     }
     static __device__ __forceinline__ int place(int row, int column) { return row % 2 * 2 + column % 2; }
 
@@ -96,7 +101,7 @@ struct Images {
     __device__ __forceinline__ void fetch(Quad<kind>& quad, int from, int place) const {
         ::load(quad.value, values + from);
         if constexpr (kind == BEHIND_RELU) ::load(quad.y, y + from);
-        if constexpr (kind == BEHIND_POOL) quad.index = *reinterpret_cast<const uchar4*>(index + from), quad.place = place;
+        if constexpr (kind == BEHIND_POOL) quad.index = *reinterpret_cast<const unsigned*>(index + from), quad.place = place;
     }
     __device__ __forceinline__ float one(int from, int place) const {
         bool kept = true;
@@ -105,12 +110,12 @@ struct Images {
         return kept ? values[from] : 0.0f;
     }
     // Four neighbours from `tap` on in the window of size x size taps that begins at (top, left); zeros outside.
-    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int image, int top, int left) const {
+    __device__ __forceinline__ void fetch(Quad<kind>& quad, Tap tap, int size, int origin, int top, int left) const {
         float values[4] = {};
-        if (channels % 4 == 0) {
+        if constexpr (wide) {
             int row = top + tap.row, column = left + tap.column;
             if (tap.row < size && hold(row, column))
-                fetch(quad, start(image, row, column) + tap.channel, place(row, column));
+                fetch(quad, start(origin, tap, row, column) + tap.channel, place(row, column));
             else
                 quad.set(values);
         } else {
@@ -118,7 +123,7 @@ struct Images {
             for (int e = 0; e < 4; e++) {
                 int row = top + tap.row, column = left + tap.column;
                 if (tap.row < size && hold(row, column))
-                    values[e] = one(start(image, row, column) + tap.channel, place(row, column));
+                    values[e] = one(start(origin, tap, row, column) + tap.channel, place(row, column));
                 tap.advance(1, size, channels);
             }
             quad.set(values);
@@ -127,32 +132,32 @@ struct Images {
 };
 
 // Output pixels as pixel_of<by_window> numbers them.
-template <class Tile, int lines, Kind kind, bool by_window>
+template <class Tile, int lines, Kind kind, bool wide, bool by_window>
 struct WindowRows {
     using Share = AlongK<Tile, lines>;
-    const Images<kind> images;
+    const Images<kind, wide> images;
     const int size;
-    int image[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // where each window begins
-    Tap tap = {0, 0, 0};                                                 // of this thread's first k
+    int origin[Share::PASSES], top[Share::PASSES], left[Share::PASSES];   // of each window
+    Tap tap = {0, 0, 0};                                                  // of this thread's first k
     Quad<kind> held[Share::PASSES];
 
-    __device__ __forceinline__ WindowRows(const Images<kind>& images, const Window& window, int height, int width,
+    __device__ __forceinline__ WindowRows(const Images<kind, wide>& images, const Window& window, int height, int width,
                                           int first, int pixels)
         : images(images), size(window.size) {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) {
             int m = first + Share::line(pass);
             Pixel pixel = pixel_of<by_window>(m, height, width);
-            image[pass] = pixel.image;
             top[pass] = Share::active(pass) && m < pixels ? pixel.row * window.stride - window.row_padding : OUTSIDE;
             left[pass] = pixel.column * window.stride - window.column_padding;
+            origin[pass] = images.origin(pixel.image, top[pass], left[pass]);
         }
         tap.advance(Share::k(), size, images.channels);
     }
     __device__ __forceinline__ void load() {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++)
-            images.fetch(held[pass], tap, size, image[pass], top[pass], left[pass]);
+            images.fetch(held[pass], tap, size, origin[pass], top[pass], left[pass]);
         tap.advance(Tile::K, size, images.channels);
     }
     template <class Step>
@@ -167,20 +172,21 @@ struct WindowRows {
 // ---- filters
 
 // Filter f's tap (row, column) of size x size begins at first + f * apart + row * row_step + column * column_step.
+template <bool wide>
 struct Filters {
     const float* first;
-    int count, channels, size, apart, row_step, column_step;
+    int count, channels, size, apart, row_step, column_step, offset = 0;
 };
 
-template <class Tile, int lines>
+template <class Tile, int lines, bool wide>
 struct FilterRows {
     using Share = AlongK<Tile, lines>;
-    const Filters filters;
+    const Filters<wide> filters;
     const int first;
     Tap tap = {0, 0, 0};
     float held[Share::PASSES][4];
 
-    __device__ __forceinline__ FilterRows(const Filters& filters, int first) : filters(filters), first(first) {
+    __device__ __forceinline__ FilterRows(const Filters<wide>& filters, int first) : filters(filters), first(first) {
         tap.advance(Share::k(), filters.size, filters.channels);
     }
     __device__ __forceinline__ int start(const Tap& tap) const {
@@ -195,7 +201,7 @@ struct FilterRows {
             Tap each = tap;
 #pragma unroll
             for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
-            if (filters.channels % 4 == 0) {
+            if constexpr (wide) {
                 if (there && tap.row < filters.size) ::load(held[pass], from + start(tap));
             } else {
 #pragma unroll
@@ -214,32 +220,37 @@ struct FilterRows {
 };
 
 // row_step must be size * column_step.
-template <class Tile, int lines>
+template <class Tile, int lines, bool wide>
 struct FilterColumns {
     using Share = AlongLines<Tile, lines>;
-    const Filters filters;
+    const Filters<wide> filters;
     const int channel;
-    int tap, filter;   // of this thread's first k
+    int taps, filter, start;   // of this thread's first k: taps left from it on
     float held[Share::PASSES][4];
 
-    __device__ __forceinline__ FilterColumns(const Filters& filters, int first)
-        : filters(filters), channel(first + Share::line()), tap(Share::k() / filters.count),
-          filter(Share::k() % filters.count) {}
+    __device__ __forceinline__ FilterColumns(const Filters<wide>& filters, int first)
+        : filters(filters), channel(first + Share::line()), filter(Share::k() % filters.count) {
+        int tap = Share::k() / filters.count;
+        taps = Share::active() && channel < filters.channels ? filters.size * filters.size - tap : 0;
+        start = filters.offset + filter * filters.apart + tap * filters.column_step + channel;
+    }
     __device__ __forceinline__ void load() {
 #pragma unroll
         for (int pass = 0; pass < Share::PASSES; pass++) {
-            bool there = Share::active() && tap < filters.size * filters.size;
-            const float* from = filters.first + filter * filters.apart + tap * filters.column_step + channel;
+            bool there = taps > 0;
+            const float* from = filters.first + start;
 #pragma unroll
             for (int e = 0; e < 4; e++) held[pass][e] = 0.0f;
-            if (filters.channels % 4 == 0) {
-                if (there && channel < filters.channels) ::load(held[pass], from);
+            if constexpr (wide) {
+                if (there) ::load(held[pass], from);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     if (there && channel + e < filters.channels) held[pass][e] = from[e];
             }
-            for (filter += Share::K_PER_PASS; filter >= filters.count; filter -= filters.count) tap++;
+            start += Share::K_PER_PASS * filters.apart;
+            for (filter += Share::K_PER_PASS; filter >= filters.count; filter -= filters.count)
+                taps--, start += filters.column_step - filters.count * filters.apart;
         }
     }
     template <class Step>
@@ -278,16 +289,16 @@ __device__ __forceinline__ void store_and_add(const Quad<kind> (&held)[Share::PA
 }
 
 // A pixel's channels.
-template <class Tile, int lines, Kind kind>
+template <class Tile, int lines, Kind kind, bool wide>
 struct ChannelColumns {
     using Share = AlongLines<Tile, lines>;
-    const Images<kind> images;
+    const Images<kind, wide> images;
     const int channel, last_pixel;
     int pixel;
     Quad<kind> held[Share::PASSES];
     float total[4] = {};
 
-    __device__ __forceinline__ ChannelColumns(const Images<kind>& images, int first, int first_pixel, int last_pixel)
+    __device__ __forceinline__ ChannelColumns(const Images<kind, wide>& images, int first, int first_pixel, int last_pixel)
         : images(images), channel(first + Share::line()), last_pixel(last_pixel), pixel(first_pixel + Share::k()) {}
     __device__ __forceinline__ void load() {
 #pragma unroll
@@ -295,7 +306,7 @@ struct ChannelColumns {
             bool there = Share::active() && pixel < last_pixel;
             int from = (kind == BEHIND_POOL ? pixel / 4 : pixel) * images.channels + channel;
             float values[4] = {};
-            if (images.channels % 4 == 0) {
+            if constexpr (wide) {
                 if (there && channel < images.channels)
                     images.fetch(held[pass], from, pixel % 4);
                 else
@@ -316,10 +327,10 @@ struct ChannelColumns {
 };
 
 // A pixel's window on the images; height, width: see pixel_of.
-template <class Tile, int lines, Kind kind, bool by_window>
+template <class Tile, int lines, Kind kind, bool wide, bool by_window>
 struct WindowColumns {
     using Share = AlongLines<Tile, lines>;
-    const Images<kind> images;
+    const Images<kind, wide> images;
     const Window window;
     const int height, width, last_pixel;
     Tap tap;   // of this thread's first line
@@ -328,7 +339,7 @@ struct WindowColumns {
     Quad<kind> held[Share::PASSES];
     float total[4] = {};
 
-    __device__ __forceinline__ WindowColumns(const Images<kind>& images, const Window& window, int height, int width,
+    __device__ __forceinline__ WindowColumns(const Images<kind, wide>& images, const Window& window, int height, int width,
                                              int first, int first_pixel, int last_pixel)
         : images(images), window(window), height(height), width(width), last_pixel(last_pixel),
           pixel(first_pixel + Share::k()) {
@@ -344,15 +355,15 @@ struct WindowColumns {
             bool there = pixel + pass * Share::K_PER_PASS < last_pixel;
             int top = there ? at[pass].row * window.stride - window.row_padding : OUTSIDE;
             int left = at[pass].column * window.stride - window.column_padding;
-            images.fetch(held[pass], tap, window.size, at[pass].image, top, left);
+            images.fetch(held[pass], tap, window.size, images.origin(at[pass].image, top, left), top, left);
             move_on(at[pass]);
         }
         pixel += Tile::K;
     }
-    // By 8 pixels: two windows.
+    // By a step; of windows, two columns are in four pixels.
     __device__ __forceinline__ void move_on(Pixel& at) const {
         int across = by_window ? 2 * width : width, down = by_window ? 2 * height : height;
-        for (at.column += by_window ? 4 : 8; at.column >= across; at.column -= across) {
+        for (at.column += by_window ? Tile::K / 2 : Tile::K; at.column >= across; at.column -= across) {
             at.row += by_window ? 2 : 1;
             if (at.row >= down) at.row -= down, at.image++;
         }

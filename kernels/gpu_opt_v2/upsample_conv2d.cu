@@ -9,11 +9,11 @@
 // channels); bias (filters); collapsed (filters, 4, 4, channels): tap (t, s) leads from pixel (r, c) of x to pixel
 // (2 r + t - 1, 2 c + s - 1) of y. Every array has fewer than 2^31 elements.
 //
-// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD, or (256) where that is missing
+// Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD, -DWIDE_CHANNELS, -DWIDE_FILTERS as in conv2d.cu, or (256)
 //   collapse_weight            (256), grid (ceil(elements of collapsed / 256))
 //   upsample_conv2d_forward    grid (ceil(batch height width / M), 2 ceil(filters / N), 2)
 //   upsample_conv2d_input_grad grid (ceil(batch height width / M), ceil(channels / N)); also _behind_relu
-// Tiles: 128,128,8,8, or 64,64,4,4 where the large ones do not fill a GPU. For few filters: upsample_conv2d_taps.cu.
+// For few filters: upsample_conv2d_taps.cu.
 //
 // Bound: the multiply-adds, as in conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 16x16x256 (4.29 GFLOP) at 40 of 67 TFLOP/s: forward 0.11 ms, input
@@ -23,8 +23,14 @@
 
 #ifndef TILE
 #define TILE 128, 128, 8, 8
+#define WIDE_CHANNELS 1
+#define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
+// An input gradient of single channels needs more registers for their addresses than these blocks leave; of the kernels with
+// nothing fused the compiler keeps more alive on sm_86.
+constexpr int GRADIENT_BLOCKS = WIDE_CHANNELS ? Tile::BLOCKS : Tile::BLOCKS / 2;
+constexpr int PLAIN_BLOCKS = Tile::THREADS == 256 ? 1 : GRADIENT_BLOCKS;
 
 // Taps of the 3x3 filter summed in collapsed tap 0 to 3: 2; 1 and 2; 0 and 1; 0.
 __device__ __forceinline__ int first_tap(int t) { return max(0, 2 - t); }
@@ -50,11 +56,11 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
                             int channels, int filters, int relu) {
     int p = blockIdx.z, q = blockIdx.y % 2, pixels = batch * height * width;
     int first_pixel = blockIdx.x * Tile::M, first_filter = blockIdx.y / 2 * Tile::N;
-    Images<PLAIN> images = {x, nullptr, nullptr, height, width, channels};
-    Filters taps = {
+    Images<PLAIN, WIDE_CHANNELS> images = {x, nullptr, nullptr, height, width, channels};
+    Filters<WIDE_CHANNELS> taps = {
         collapsed + ((3 - p) * 4 + 3 - q) * channels, filters, channels, 2, 16 * channels, -8 * channels, -2 * channels};
-    WindowRows<Tile, Tile::M, PLAIN, false> a(images, {2, 1, 1 - p, 1 - q}, height, width, first_pixel, pixels);
-    FilterRows<Tile, Tile::N> b(taps, first_filter);
+    WindowRows<Tile, Tile::M, PLAIN, WIDE_CHANNELS, false> a(images, {2, 1, 1 - p, 1 - q}, height, width, first_pixel, pixels);
+    FilterRows<Tile, Tile::N, WIDE_CHANNELS> b(taps, first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (4 * channels + Tile::K - 1) / Tile::K, sum);
 
@@ -73,25 +79,25 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
 }
 
 template <Kind kind>
-__device__ __forceinline__ void input_grad(const Images<kind>& dy, const float* collapsed, float* dx, int batch, int height,
-                                           int width, int channels) {
+__device__ __forceinline__ void input_grad(const Images<kind, WIDE_FILTERS>& dy, const float* collapsed, float* dx, int batch,
+                                           int height, int width, int channels) {
     int pixels = batch * height * width, first_pixel = blockIdx.x * Tile::M, first_channel = blockIdx.y * Tile::N;
-    Filters taps = {collapsed, dy.channels, channels, 4, 16 * channels, 4 * channels, channels};
-    WindowRows<Tile, Tile::M, kind, false> a(dy, {4, 2, 1, 1}, height, width, first_pixel, pixels);
-    FilterColumns<Tile, Tile::N> b(taps, first_channel);
+    Filters<WIDE_CHANNELS> taps = {collapsed, dy.channels, channels, 4, 16 * channels, 4 * channels, channels};
+    WindowRows<Tile, Tile::M, kind, WIDE_FILTERS, false> a(dy, {4, 2, 1, 1}, height, width, first_pixel, pixels);
+    FilterColumns<Tile, Tile::N, WIDE_CHANNELS> b(taps, first_channel);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (16 * dy.channels + Tile::K - 1) / Tile::K, sum);
     store_rows<Tile>(dx, sum, first_pixel, pixels, first_channel, channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, PLAIN_BLOCKS)
     upsample_conv2d_input_grad(const float* __restrict__ dy, const float* __restrict__ collapsed, float* __restrict__ dx,
                                int batch, int height, int width, int channels, int filters) {
     input_grad<PLAIN>({dy, nullptr, nullptr, 2 * height, 2 * width, filters}, collapsed, dx, batch, height, width,
                       channels);
 }
 
-extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, GRADIENT_BLOCKS)
     upsample_conv2d_input_grad_behind_relu(const float* __restrict__ dy, const float* __restrict__ y,
                                            const float* __restrict__ collapsed, float* __restrict__ dx, int batch,
                                            int height, int width, int channels, int filters) {

@@ -8,8 +8,8 @@
 // x's contributions to the pixels of y around it.
 //
 // Launches:
-//   upsample_conv2d_taps       block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,48,4,12); grid (ceil(batch height
-//                              width / M), ceil(16 filters / N))
+//   upsample_conv2d_taps       block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD (128,48,4,12), -DWIDE_CHANNELS as in
+//                              conv2d.cu; grid (ceil(batch height width / M), ceil(16 filters / N))
 //   upsample_conv2d_add_taps   block (256), grid (ceil(elements of y / 256))
 //
 // Bound: the multiply-adds of the product, with little latency hidden by one block per multiprocessor; for the sum, the level-2
@@ -21,6 +21,8 @@
 
 #ifndef TILE
 #define TILE 128, 48, 4, 12
+#define WIDE_CHANNELS 1
+#define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
 
@@ -28,10 +30,10 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, Tile::BLOCKS)
     upsample_conv2d_taps(const float* __restrict__ x, const float* __restrict__ collapsed, float* __restrict__ taps,
                          int batch, int height, int width, int channels, int filters) {
     int pixels = batch * height * width, first_pixel = blockIdx.x * Tile::M, first_tap = blockIdx.y * Tile::N;
-    Images<PLAIN> images = {x, nullptr, nullptr, height, width, channels};
-    Filters rows = {collapsed, 16 * filters, channels, 1, channels, 0, 0};
-    WindowRows<Tile, Tile::M, PLAIN, false> a(images, {1, 1, 0, 0}, height, width, first_pixel, pixels);
-    FilterRows<Tile, Tile::N> b(rows, first_tap);
+    Images<PLAIN, WIDE_CHANNELS> images = {x, nullptr, nullptr, height, width, channels};
+    Filters<WIDE_CHANNELS> rows = {collapsed, 16 * filters, channels, 1, channels, 0, 0};
+    WindowRows<Tile, Tile::M, PLAIN, WIDE_CHANNELS, false> a(images, {1, 1, 0, 0}, height, width, first_pixel, pixels);
+    FilterRows<Tile, Tile::N, WIDE_CHANNELS> b(rows, first_tap);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply<Tile>(a, b, (channels + Tile::K - 1) / Tile::K, sum);
     store_rows<Tile>(taps, sum, first_pixel, pixels, first_tap, 16 * filters);

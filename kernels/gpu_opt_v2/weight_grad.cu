@@ -13,7 +13,7 @@
 //
 // Launches: block (Tile::THREADS), -DTILE=M,N,M_THREAD,N_THREAD; grid (ceil(columns / N), ceil(rows / M), splits); kernels for
 // plain dy, _behind_relu and _behind_pool (ReLU and max-pool). 128,128,8,8; 128,32,8,4 for at most 32 columns; 48,64,4,4 for at
-// most 48 rows.
+// most 48 rows, on every GPU, because the splits follow from it. -DWIDE_CHANNELS, -DWIDE_FILTERS as in conv2d.cu.
 //
 // Bound: the multiply-adds, as in conv2d.cu.
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.66 GFLOP), 18 tiles x 7 splits = 126 blocks for
@@ -23,6 +23,8 @@
 
 #ifndef TILE
 #define TILE 128, 128, 8, 8
+#define WIDE_CHANNELS 1
+#define WIDE_FILTERS 1
 #endif
 using Tile = GemmTile<TILE>;
 
@@ -37,13 +39,14 @@ __device__ __forceinline__ void part(A& a, B& b, float* parts, int rows, int col
 }
 
 template <Kind kind>
-__device__ __forceinline__ void weight_grad(const float* x, const Images<kind>& dy, float* parts, int batch, int height,
-                                            int width, int channels, int kernel, int padding, int pixels_per_split) {
+__device__ __forceinline__ void weight_grad(const float* x, const Images<kind, WIDE_FILTERS>& dy, float* parts, int batch,
+                                            int height, int width, int channels, int kernel, int padding,
+                                            int pixels_per_split) {
     constexpr bool by_window = kind == BEHIND_POOL;
     int pixels = batch * dy.height * dy.width * (by_window ? 4 : 1);
     int first = blockIdx.z * pixels_per_split, last = min(first + pixels_per_split, pixels);
-    ChannelColumns<Tile, Tile::M, kind> a(dy, blockIdx.y * Tile::M, first, last);
-    WindowColumns<Tile, Tile::N, PLAIN, by_window> b({x, nullptr, nullptr, height, width, channels},
+    ChannelColumns<Tile, Tile::M, kind, WIDE_FILTERS> a(dy, blockIdx.y * Tile::M, first, last);
+    WindowColumns<Tile, Tile::N, PLAIN, WIDE_CHANNELS, by_window> b({x, nullptr, nullptr, height, width, channels},
                                                      {kernel, 1, padding, padding}, dy.height, dy.width,
                                                      blockIdx.x * Tile::N, first, last);
     part(a, b, parts, dy.channels, kernel * kernel * channels, last - first);
@@ -51,13 +54,14 @@ __device__ __forceinline__ void weight_grad(const float* x, const Images<kind>& 
 
 // Pixel (r, c) of x met tap (t, s) on its way to output pixel (2 r + t - 1, 2 c + s - 1).
 template <Kind kind>
-__device__ __forceinline__ void upsample_weight_grad(const float* x, const Images<kind>& dy, float* parts, int batch,
-                                                     int height, int width, int channels, int pixels_per_split) {
+__device__ __forceinline__ void upsample_weight_grad(const float* x, const Images<kind, WIDE_FILTERS>& dy, float* parts,
+                                                     int batch, int height, int width, int channels, int pixels_per_split) {
     int pixels = batch * height * width;
     int first = blockIdx.z * pixels_per_split, last = min(first + pixels_per_split, pixels);
-    WindowColumns<Tile, Tile::M, kind, false> a(dy, {4, 2, 1, 1}, height, width, blockIdx.y * Tile::M, first, last);
-    ChannelColumns<Tile, Tile::N, PLAIN> b({x, nullptr, nullptr, height, width, channels}, blockIdx.x * Tile::N, first,
-                                           last);
+    WindowColumns<Tile, Tile::M, kind, WIDE_FILTERS, false> a(dy, {4, 2, 1, 1}, height, width, blockIdx.y * Tile::M, first,
+                                                              last);
+    ChannelColumns<Tile, Tile::N, PLAIN, WIDE_CHANNELS> b({x, nullptr, nullptr, height, width, channels},
+                                                          blockIdx.x * Tile::N, first, last);
     part(a, b, parts, 16 * dy.channels, channels, last - first);
 }
 

@@ -1,29 +1,55 @@
-"""NVRTC's report on a kernel file, cached in the user's cache folder under a hash of sources and options."""
+"""What NVRTC and NVIDIA's disassembler say about a kernel file, cached in the user's cache folder under a hash of sources and
+options.
+"""
 
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
+import sys
 
 from cuda_emulator import KERNELS, with_headers
 from ladder.executors.cuda import nvrtc
+from ladder.sources import ROOT
 from ladder.store import disk
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import disassembly  # noqa: E402
 
 
 def compiled(source, defines, architecture):
     """The nvrtc.Compiled of a file below kernels/, without its machine code."""
-    read = [text for path in sorted(with_headers(KERNELS / source)) for text in (path.name, path.read_text())]
-    made_from = [architecture, *defines, str(nvrtc.version()), pathlib.Path(nvrtc.__file__).read_text(), *read]
-    digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
-    path = _cache() / f"{pathlib.Path(source).stem}-{digest}.json"
-    if not path.exists():
+    def report():
         made = nvrtc.compile_file(KERNELS / source, architecture, defines)
-        kernels = {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}
-        disk.write_atomically(path, json.dumps({"ptx": made.ptx, "kernels": kernels}).encode())
-    found = json.loads(path.read_text())
+        return {"ptx": made.ptx, "kernels": {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}}
+
+    found = _kept("", [nvrtc.__file__], source, defines, architecture, report)
     kernels = {name: nvrtc.Resources(**resources) for name, resources in found["kernels"].items()}
     return nvrtc.Compiled(architecture, b"", found["ptx"], kernels)
+
+
+def bodies(source, defines, architecture):
+    """{kernel: disassembly.Body} of a file below kernels/."""
+    def report():
+        made = disassembly.bodies(nvrtc.compile_file(KERNELS / source, architecture, defines).cubin)
+        return {name: dataclasses.asdict(body) for name, body in made.items()}
+
+    found = _kept("-bodies", [nvrtc.__file__, disassembly.__file__], source, defines, architecture, report)
+    return {name: disassembly.Body(**body) for name, body in found.items()}
+
+
+def _kept(what, makers, source, defines, architecture, report):
+    """What report() returns, from the cache where it was made of the same texts; makers: files that make it."""
+    files = [*map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source))]
+    read = [text for path in files for text in (path.name, path.read_text())]
+    made_from = [architecture, *defines, str(nvrtc.version()), *read]
+    digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
+    path = _cache() / f"{pathlib.Path(source).stem}{what}-{digest}.json"
+    if not path.exists():
+        disk.write_atomically(path, json.dumps(report()).encode())
+    return json.loads(path.read_text())
 
 
 def _cache():

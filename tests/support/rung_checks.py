@@ -5,6 +5,7 @@ import numpy as np
 import cuda_emulator
 import references
 from kernel_checks import gamma, integers, normal, poisoned
+from ladder.rungs import tiles
 from ladder.rungs.patterns import Table
 from ladder.training import plan
 from ladder.training.plan import Step
@@ -18,6 +19,8 @@ SMALL = {"float32": 5e-5, "tf32": 2e-3, "bfloat16": 5e-3}
 
 class Shapes:
     """The part of plan.Builder that launch functions use."""
+
+    multiprocessors = tiles.H200
 
     def __init__(self, arrays):
         self.arrays, self.batch = arrays, next(iter(arrays.values())).shape[0]
@@ -51,9 +54,9 @@ def passed(argument, arrays):
     return arrays[argument] if isinstance(argument, str) else argument
 
 
-def training_plan(variant, network, batch=64):
+def training_plan(variant, network, batch=64, multiprocessors=tiles.H200):
     settings = plan.Settings(network=network, variant=variant, batch_size=batch,
-                             multipliers=plan.made_for(variant))
+                             multipliers=plan.made_for(variant), multiprocessors=multiprocessors)
     return plan.training_plan(settings, plan.Dataset(batch, "uint8"), plan.Length(1, 1))
 
 

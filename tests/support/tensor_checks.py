@@ -15,7 +15,7 @@ from kernel_checks import normal, poisoned
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
-from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1
+from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1, tiles
 from rung_checks import Convolution, convolution_launches, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
@@ -36,6 +36,7 @@ CONVOLUTIONS = [
 LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
 FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
+A100 = 108   # multiprocessors
 
 
 @pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
@@ -147,7 +148,8 @@ def compiled_launches(rung, launches, name, network=NETWORK):
     """
     named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
     module = types.SimpleNamespace(LAUNCHES=named)
-    trained = {(launch.source, launch.defines) for launch in training_plan(rung, network).launches if launch.source in FILES}
+    trained = {(launch.source, launch.defines) for gpu in (tiles.H200, A100)
+               for launch in training_plan(rung, network, multiprocessors=gpu).launches if launch.source in FILES}
     others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found
@@ -155,9 +157,10 @@ def compiled_launches(rung, launches, name, network=NETWORK):
 
 
 def check_compiled(source, defines, architecture, instruction, products, by_matrices=False):
-    """No spills, two blocks of 256 threads on a multiprocessor, and in a step the instructions that the tile needs.
+    """No spills, two blocks on a multiprocessor, and in a step the instructions that the tile needs.
 
-    products: of a pair of fragments; by_matrices: whether ldmatrix reads the fragments, four 8x8 matrices at a time.
+    products: of a pair of fragments for the step's values of k; by_matrices: whether ldmatrix reads all fragments, in place of
+    those whose values of k are neighbours.
     """
     made = compiled(source, defines, architecture)
     sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", " ".join(defines))}
@@ -165,7 +168,11 @@ def check_compiled(source, defines, architecture, instruction, products, by_matr
     pairs = down * across
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, f"{source} {defines} {name}"
-        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks of 256 threads must fit"
-    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == pairs * products
-    assert made.ptx.count("mma.sync") == pairs * products
-    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2 if by_matrices else 0)
+        assert resources.registers * resources.most_threads <= 32768, f"{name}: two blocks must fit"
+    depth = 1 if by_matrices else gpu_3xtf32.STEPS["exact" if products == 3 else "tf32"] // 8
+    assert made.ptx.count(f"mma.sync.aligned.{instruction}") == made.ptx.count("mma.sync") == pairs * products * depth
+    fragments = {"forward": down + across // 2, "input_grad": down, "weight_grad": 0}
+    (along_k,) = (count for direction, count in fragments.items() if direction in source)
+    matrices = down + across // 2 if by_matrices else along_k * depth
+    assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == matrices
+    assert ("cp.async.c" in made.ptx) == (not by_matrices)

@@ -1,30 +1,48 @@
 """gpu_gemm with the products of convolutions and dense layers by tensor cores, from sm_80 on.
 
 They multiply TF32; a product of float32 is made of three of theirs, nearly as accurate. Steps with another multiplier, and
-those of float32 too narrow for a warp, are gpu_gemm's.
+weight gradients of float32 too narrow for a warp, are gpu_gemm's.
 """
 
 import dataclasses
 
-from ladder.rungs import gpu_gemm, gpu_opt_v1
-from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.gpu_gemm import LARGE_TILES, PATTERNS, UPDATES_TOGETHER
+from ladder.rungs import gpu_gemm, gpu_opt_v1, tiles
+from ladder.rungs.gpu_gemm import PATTERNS, UPDATES_TOGETHER
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorTile:
-    """A block computes m x n elements of a matrix product, a warp warp_m x warp_n of them."""
+    """A block computes m x n elements of a matrix product, a warp warp_m x warp_n of them.
+
+    step: values of k that are copied to dynamic shared memory at a time (Tf32Tile::K), or 0: the kernel's own is enough.
+    """
 
     m: int
     n: int
     warp_m: int
     warp_n: int
+    step: int = 32
 
     @property
     def threads(self):
-        return 32 * (self.m // self.warp_m) * (self.n // self.warp_n)
+        return 32 * self.warps
+
+    @property
+    def warps(self):
+        return self.m // self.warp_m * (self.n // self.warp_n)
+
+    @property
+    def shares(self):
+        """As Tile.shares: as if its warps were of 32 x 64 at most, which does not change the number of splits."""
+        return max(self.warps, self.m * self.n // 2048)
+
+    @property
+    def shared_bytes(self):
+        """Dynamic shared memory of a block: two steps of both operands, in the order that takes more (common/tf32_tile.cuh)."""
+        k = self.step
+        return 2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n)) if k else 0
 
     def defines(self, **wide):
         """As gpu_opt_v1.Tile.defines."""
@@ -32,20 +50,22 @@ class TensorTile:
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
 
-LARGE = TensorTile(128, 128, 32, 64)
+STEPS = {"exact": 16, "tf32": 32, "bfloat16": 0}   # of tiles, by multiplier
+LARGE, TALL = TensorTile(128, 128, 64, 64), TensorTile(128, 64, 64, 32)
 SQUARE = TensorTile(64, 64, 32, 32)
 NARROW = TensorTile(64, 32, 32, 16)
 FEW_COLUMNS, FEW_ROWS = TensorTile(128, 16, 32, 16), TensorTile(16, 128, 16, 32)
+TIMES = {LARGE: 1.0, TALL: 0.55, SQUARE: 0.4}   # as tiles.TIMES
 NARROWEST = 9   # columns or rows from which on half of a narrow tile's fragments have work
 
 
-def pixel_tile(pixels, columns, wide):
+def pixel_tile(pixels, columns, wide, multiprocessors):
     """As gpu_opt_v1.pixel_tile."""
     if columns < NARROWEST:
-        return gpu_gemm.pixel_tile(pixels, columns, wide)
-    if wide and columns > LARGE.n // 2 and blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES:
-        return LARGE
-    return NARROW if columns <= NARROW.n else SQUARE
+        return FEW_COLUMNS
+    if columns <= NARROW.n:
+        return NARROW
+    return tiles.quickest(TIMES, pixels, columns, multiprocessors) if wide else SQUARE
 
 
 def weight_tile(filters, columns, wide):
@@ -57,12 +77,8 @@ def weight_tile(filters, columns, wide):
     return NARROW if columns <= NARROW.n else SQUARE
 
 
-def rounded_pixel_tile(pixels, columns, wide):
-    """As pixel_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
-    return FEW_COLUMNS if columns < NARROWEST else pixel_tile(pixels, columns, wide)
-
-
 def rounded_weight_tile(filters, columns, wide):
+    """As weight_tile; without tensor cores the operands of every product would be rounded again, which takes longer than it."""
     return FEW_ROWS if filters < NARROWEST else weight_tile(filters, columns, wide)
 
 
@@ -73,17 +89,25 @@ def launches(multiplier):
                                     for operation, tile_for in tiles.items()}}
 
 
+def in_steps(tile_for, multiplier):
+    """tile_for, with the steps of a multiplier for the tiles of tensor cores."""
+    def chosen(*shape):
+        tile = tile_for(*shape)
+        return dataclasses.replace(tile, step=STEPS[multiplier]) if isinstance(tile, TensorTile) else tile
+
+    return chosen
+
+
 def on_tensor_cores(operation, multiplier, tile_for):
     def launch(step, build):
         asked = step.attributes.get("multiplier")
         if (asked.name if asked else "exact") != multiplier:
             return gpu_gemm.LAUNCHES[operation](step, build)
-        return getattr(gpu_opt_v1, operation)(step, build, tile_for)
+        return getattr(gpu_opt_v1, operation)(step, build, in_steps(tile_for, multiplier))
 
     return launch
 
 
 TILES = {"conv2d_forward": pixel_tile, "conv2d_input_grad": pixel_tile, "conv2d_weight_grad": weight_tile}
-ROUNDED_TILES = {"conv2d_forward": rounded_pixel_tile, "conv2d_input_grad": rounded_pixel_tile,
-                 "conv2d_weight_grad": rounded_weight_tile}
+ROUNDED_TILES = {**TILES, "conv2d_weight_grad": rounded_weight_tile}
 LAUNCHES = launches("exact")

@@ -1,20 +1,17 @@
 """gpu_opt_v1, its kernels compiled for larger tiles where a convolution or dense layer is large enough to fill them."""
 
-from ladder.rungs import gpu_opt_v1
-from ladder.rungs.gpu_basic import blocks
-from ladder.rungs.gpu_opt_v1 import PATTERNS, UPDATES_TOGETHER, Tile
+from ladder.rungs import gpu_opt_v1, tiles
+from ladder.rungs.gpu_opt_v1 import FEW_COLUMNS, PATTERNS, UPDATES_TOGETHER
+from ladder.rungs.tiles import LARGE, TIMES
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-LARGE = Tile(128, 128, 8, 8)
-LARGE_TILES = 128   # from this many on, they keep a GPU of about as many multiprocessors busy
 
-
-def pixel_tile(pixels, columns, wide):
+def pixel_tile(pixels, columns, wide, multiprocessors):
     """As gpu_opt_v1.pixel_tile."""
-    if wide and columns > LARGE.n // 2 and blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= LARGE_TILES:
-        return LARGE
-    return gpu_opt_v1.pixel_tile(pixels, columns, wide)
+    if wide and columns > FEW_COLUMNS.n:
+        return tiles.quickest(TIMES, pixels, columns, multiprocessors)
+    return gpu_opt_v1.pixel_tile(pixels, columns, wide, multiprocessors)
 
 
 def weight_tile(filters, columns, wide):

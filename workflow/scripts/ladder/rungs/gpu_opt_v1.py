@@ -5,37 +5,16 @@ The gradient of a ReLU is fused into the layer that reads it if that is a single
 separate step.
 """
 
-import dataclasses
 import itertools
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import gpu_basic
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
 from ladder.rungs.patterns import LAYERS, Launch, Pattern, Table, convolution, is_2x2, sliding, weight_gradients
-
-
-@dataclasses.dataclass(frozen=True)
-class Tile:
-    """A block computes m x n elements of a matrix product, a thread thread_m x thread_n of them."""
-
-    m: int
-    n: int
-    thread_m: int
-    thread_n: int
-
-    @property
-    def threads(self):
-        return self.m // self.thread_m * (self.n // self.thread_n)
-
-    def defines(self, **wide):
-        """wide: {macro: True if that operand is read 16 bytes at a time}."""
-        sizes = {"TILE_M": self.m, "TILE_N": self.n, "THREAD_M": self.thread_m, "THREAD_N": self.thread_n}
-        return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
-
+from ladder.rungs.tiles import SQUARE, Tile
 
 UPDATES_TOGETHER = True   # see plan.Builder.update
 
-SQUARE = Tile(64, 64, 8, 4)
 FEW_COLUMNS = Tile(256, 4, 4, 4)
 NARROW = Tile(64, 32, 8, 4)
 FEW_ROWS = Tile(4, 256, 4, 4)
@@ -109,7 +88,7 @@ PATTERNS = (
 )
 
 
-def pixel_tile(pixels, columns, wide):
+def pixel_tile(pixels, columns, wide, multiprocessors):
     """Tile of forward and input gradient, where rows are pixels. wide: both operands are read 16 bytes at a time."""
     return FEW_COLUMNS if columns <= 4 else SQUARE
 
@@ -123,7 +102,7 @@ def weight_tile(filters, columns, wide):
 
 def split(tile, filters, columns, pixels):
     """(number of splits, pixels per split) of a weight gradient."""
-    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
+    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.shares
     splits = max(1, min(SPLIT_WARPS // warps, pixels // SPLIT_PIXELS, SPLITS))
     size = 8 * blocks(blocks(pixels, splits), 8)   # whole steps of the kernel
     return blocks(pixels, size), size
@@ -135,11 +114,11 @@ def conv2d_forward(step, build, tile_for=pixel_tile):
     channels, filters = build.shape(reads["weight"])[3], build.shape(y)[3]
     pixels = elements(build, y) // filters
     wide = channels % 4 == 0
-    tile = tile_for(pixels, filters, wide)
+    tile = tile_for(pixels, filters, wide, build.multiprocessors)
     arguments = (reads["x"], reads["weight"], reads["bias"], y, *_shape(step, build, reads["x"], reads["weight"]),
                  *integers(step.attributes["relu"]))
     return (Launch("gpu_opt_v1/conv2d_forward.cu", "conv2d_forward", (blocks(pixels, tile.m) * blocks(filters, tile.n),),
-                   (tile.threads,), arguments, defines=tile.defines(WIDE=wide)),)
+                   (tile.threads,), arguments, tile.shared_bytes, tile.defines(WIDE=wide)),)
 
 
 def conv2d_input_grad(step, build, tile_for=pixel_tile):
@@ -147,11 +126,12 @@ def conv2d_input_grad(step, build, tile_for=pixel_tile):
     channels, filters = build.shape(dx)[3], build.shape(dy)[3]
     pixels = elements(build, dx) // channels
     wide_dy, wide_weight = filters % 4 == 0, channels % 4 == 0
-    tile = tile_for(pixels, channels, wide_dy and wide_weight)
+    tile = tile_for(pixels, channels, wide_dy and wide_weight, build.multiprocessors)
     arguments = (dy, weight, dx, *_shape(step, build, dx, weight))
     return (Launch("gpu_opt_v1/conv2d_input_grad.cu", "conv2d_input_grad",
                    (blocks(pixels, tile.m) * blocks(channels, tile.n),), (tile.threads,), arguments,
-                   defines=tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight)),)
+                   tile.shared_bytes,
+                   tile.defines(WIDE_DY=wide_dy, WIDE_WEIGHT=wide_weight, STRIDED=step.attributes["stride"] != 1)),)
 
 
 def conv2d_weight_grad(step, build, tile_for=weight_tile):
@@ -168,7 +148,7 @@ def conv2d_weight_grad(step, build, tile_for=weight_tile):
     source = "gpu_opt_v1/conv2d_weight_grad.cu"
     return (
         Launch(source, "conv2d_weight_grad", (blocks(columns, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), defines=defines),
+               (x, dy, partials, *_shape(step, build, x, dweight), *integers(pixels_per_split)), tile.shared_bytes, defines),
         Launch(source, "conv2d_add_splits", (blocks(per_split // 4, 128),), (128,),
                (partials, dweight, dbias, *integers(weights, filters, splits)), defines=defines),
     )

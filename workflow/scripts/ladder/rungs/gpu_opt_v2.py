@@ -8,17 +8,16 @@ Strided convolutions use gpu_opt_v1's kernels.
 import functools
 
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_opt_v1
+from ladder.rungs import gpu_opt_v1, tiles
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.gpu_opt_v1 import Tile, is_small_pool, resize_block
+from ladder.rungs.gpu_opt_v1 import is_small_pool, resize_block
 from ladder.rungs.patterns import LAYERS, Gradient, Launch, Pattern, convolution, is_2x2, weight_gradients
+from ladder.rungs.tiles import LARGE, SQUARE, TIMES, Tile
 
 UPDATES_TOGETHER = GRADIENTS_IN_PARTS = True   # see plan.Builder.update and plan.training_plan
 
-LARGE, SMALL = Tile(128, 128, 8, 8), Tile(64, 64, 4, 4)
 ALL_TAPS = Tile(128, 48, 4, 12)      # 4 x 4 taps of 3 filters
 FEW_COLUMNS, FEW_ROWS = Tile(128, 32, 8, 4), Tile(48, 64, 4, 4)
-FILLING = 96                         # from this many blocks on, large tiles keep 132 multiprocessors busy
 FEW_FILTERS = 16                     # fewer filters behind an upsampling: all taps as one product
 # Split-K of the weight gradients: blocks of 256 threads, one per multiprocessor of an H200, and the least pixels per split. The
 # number of splits changes the results' bytes, so it must not depend on the GPU's size.
@@ -118,9 +117,9 @@ PATTERNS = (
 )
 
 
-def pixel_tile(pixels, columns, phases=1):
+def pixel_tile(build, pixels, columns, phases=1):
     """Tile of forward and input gradient, where rows are pixels; phases: number of such products in one launch."""
-    return LARGE if phases * blocks(pixels, LARGE.m) * blocks(columns, LARGE.n) >= FILLING else SMALL
+    return tiles.quickest(TIMES, pixels, columns, build.multiprocessors, phases)
 
 
 def weight_tile(rows, columns):
@@ -156,10 +155,10 @@ def conv2d_forward(step, build):
     operands = (reads["x"], reads["weight"], reads["bias"], y)
     shape = integers(*build.shape(reads["x"]), filters, kernel, step.attributes["padding"])
     if index:
-        return _product("conv2d.cu", "conv2d_pool_forward", pixel_tile(pixels, filters), pixels, filters,
-                        (*operands, index, *shape))
-    return _product("conv2d.cu", "conv2d_forward", pixel_tile(pixels, filters), pixels, filters,
-                    (*operands, *shape, *integers(step.attributes["relu"])))
+        return _product("conv2d.cu", "conv2d_pool_forward", pixel_tile(build, pixels, filters), pixels, filters,
+                        (*operands, index, *shape), _wide(build, step))
+    return _product("conv2d.cu", "conv2d_forward", pixel_tile(build, pixels, filters), pixels, filters,
+                    (*operands, *shape, *integers(step.attributes["relu"])), _wide(build, step))
 
 
 @of_stride_1
@@ -167,8 +166,9 @@ def conv2d_input_grad(step, build):
     weight, dx = step.reads["weight"], step.writes["dx"]
     channels, pixels = build.shape(dx)[3], elements(build, dx) // build.shape(dx)[3]
     entry, received = _received("conv2d_input_grad", step)
-    return _product("conv2d.cu", entry, pixel_tile(pixels, channels), pixels, channels,
-                    (*received, weight, dx, *integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])))
+    shape = integers(*build.shape(dx), *build.shape(weight)[:2], step.attributes["padding"])
+    return _product("conv2d.cu", entry, pixel_tile(build, pixels, channels), pixels, channels, (*received, weight, dx, *shape),
+                    _wide(build, step))
 
 
 @of_stride_1
@@ -182,7 +182,7 @@ def collapse_weight(step, build):
     weight, collapsed = step.reads["weight"], step.writes["collapsed"]
     filters, _, _, channels = build.shape(weight)
     return (Launch("gpu_opt_v2/upsample_conv2d.cu", "collapse_weight", (blocks(elements(build, collapsed), 256),), (256,),
-                   (weight, collapsed, *integers(filters, channels)), defines=_defines(SMALL)),)
+                   (weight, collapsed, *integers(filters, channels)), defines=(*_tile(SQUARE), *_wide_macros(True, True))),)
 
 
 def upsample_conv2d_forward(step, build):
@@ -192,13 +192,14 @@ def upsample_conv2d_forward(step, build):
     if filters < FEW_FILTERS:
         taps = build.workspace(f"{step.layer}.taps", (batch, height, width, filters, 4, 4))
         (product,) = _product("upsample_conv2d_taps.cu", "upsample_conv2d_taps", ALL_TAPS, pixels, 16 * filters,
-                              (x, collapsed, taps, *integers(batch, height, width, channels, filters)))
+                              (x, collapsed, taps, *integers(batch, height, width, channels, filters)), _wide(build, step))
         return product, Launch(product.source, "upsample_conv2d_add_taps", (blocks(elements(build, y), 256),), (256,),
                                (taps, bias, y, *integers(batch, height, width, filters, relu)), defines=product.defines)
-    tile = pixel_tile(pixels, filters, phases=4)
+    tile = pixel_tile(build, pixels, filters, phases=4)
     return (Launch("gpu_opt_v2/upsample_conv2d.cu", "upsample_conv2d_forward",
                    (blocks(pixels, tile.m), 2 * blocks(filters, tile.n), 2), (tile.threads,),
-                   (x, collapsed, bias, y, *integers(batch, height, width, channels, filters, relu)), defines=_defines(tile)),)
+                   (x, collapsed, bias, y, *integers(batch, height, width, channels, filters, relu)),
+                   defines=(*_tile(tile), *_wide(build, step))),)
 
 
 def upsample_conv2d_input_grad(step, build):
@@ -206,8 +207,9 @@ def upsample_conv2d_input_grad(step, build):
     batch, height, width, channels = build.shape(dx)
     entry, received = _received("upsample_conv2d_input_grad", step)
     pixels = batch * height * width
-    return _product("upsample_conv2d.cu", entry, pixel_tile(pixels, channels), pixels, channels,
-                    (*received, collapsed, dx, *integers(batch, height, width, channels, build.shape(dy)[3])))
+    return _product("upsample_conv2d.cu", entry, pixel_tile(build, pixels, channels), pixels, channels,
+                    (*received, collapsed, dx, *integers(batch, height, width, channels, build.shape(dy)[3])),
+                    _wide(build, step))
 
 
 def upsample_conv2d_weight_grad(step, build):
@@ -262,7 +264,7 @@ def _weight_grad(step, build, entry, shape):
     entry, received = _received(entry, step)
     product = Launch("gpu_opt_v2/weight_grad.cu", entry, (blocks(columns, tile.n), blocks(rows, tile.m), splits),
                      (tile.threads,), (step.reads["x"], *received, parts, *integers(*shape, pixels_per_split)),
-                     defines=_defines(tile))
+                     defines=(*_tile(tile), *_wide(build, step)))
     return (product,) if "parts" in step.writes else (product, _sum(step, build, parts, collapsed))
 
 
@@ -280,10 +282,21 @@ def _summands(build, name, gradient):
     return parts, apart, gradient.start, shape[0] if gradient.collapsed else 0, shape[3] if len(shape) == 4 else 0
 
 
-def _product(file, entry, tile, rows, columns, arguments):
+def _product(file, entry, tile, rows, columns, arguments, wide):
     return (Launch(f"gpu_opt_v2/{file}", entry, (blocks(rows, tile.m), blocks(columns, tile.n)), (tile.threads,), arguments,
-                   defines=_defines(tile)),)
+                   defines=(*_tile(tile), *wide)),)
 
 
-def _defines(tile):
+def _tile(tile):
     return (f"TILE={tile.m},{tile.n},{tile.thread_m},{tile.thread_n}",)
+
+
+def _wide(build, step):
+    """Whether the channels and the filters of a convolution are read 16 bytes at a time."""
+    x = step.reads.get("x") or step.writes["dx"]
+    y = step.reads.get("dy") or step.writes["y"]
+    return _wide_macros(build.shape(x)[3] % 4 == 0, build.shape(y)[3] % 4 == 0)
+
+
+def _wide_macros(channels, filters):
+    return f"WIDE_CHANNELS={int(channels)}", f"WIDE_FILTERS={int(filters)}"

@@ -19,6 +19,7 @@ from ladder.network import optimizers
 from ladder.network.layers import KINDS
 from ladder.network.networks import INPUT, Network
 from ladder.network.optimizers import Optimizer
+from ladder.rungs import tiles
 from ladder.rungs.patterns import Gradient
 from ladder.rungs.variants import VARIANTS, rung
 from ladder.training import limits, recompute
@@ -227,7 +228,8 @@ class Settings:
     error by all elements of the batch, 'batch' by its images only (always the case for the cross-entropy). seed: of the random
     numbers of a step and of the shuffling. multipliers: of convolutions and dense layers. loss_scale: factor on all gradients,
     divided out before the updates; exact if it is a power of two and nothing overflows. frozen: names of layers whose
-    parameters are not trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte.
+    parameters are not trained; no gradient is computed for them. recompute: see recompute.py; it changes no byte, nor does
+    multiprocessors, the number of the GPU's for which tiles are chosen (None: of this machine's GPU).
     """
 
     network: Network
@@ -245,6 +247,7 @@ class Settings:
     loss_scale: float = 1
     frozen: tuple = ()
     recompute: bool = False
+    multiprocessors: int | None = None
 
 
 def made_for(variant):
@@ -333,6 +336,7 @@ class Builder:
         self.layers, self.training, self.seed, self.multipliers = layers, training, settings.seed, settings.multipliers
         self.rung = rung(settings.variant)
         self.launches = getattr(self.rung, "LAUNCHES", None)   # of a GPU rung
+        self.multiprocessors = settings.multiprocessors or (self.launches and tiles.multiprocessors())
         for layer in layers:   # also one that a fused group never writes: kernels count its pixels
             self._check_indices(layer.name, (self.batch, *layer.output_shape))
         self.buffers, self.steps, self.kernels = {}, [], []

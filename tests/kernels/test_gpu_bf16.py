@@ -19,7 +19,8 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_bf16, gpu_opt_v1
+from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
+from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
@@ -46,7 +47,7 @@ COPIED = [
 FEW_FILTERS = [((2, 6, 7, 40, 3, 3, 1), 1), ((1, 8, 8, 64, 10, 1, 0), 1), ((2, 9, 8, 40, 16, 3, 1), 2),
                ((3, 16, 11, 40, 20, 3, 1), 1)]
 FIRST = [((2, 9, 11, 3, 40, 3, 1), 1), ((1, 13, 14, 1, 136, 7, 3), 2), ((1, 6, 8, 12, 64, 2, 2), 1)]   # few channels
-LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
+FILL_LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
 
 
 class TestConvolutions(RoundedOperands):
@@ -247,7 +248,7 @@ def close(found, wanted):
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, stride", COPIED, ids=str)
 def test_products_of_copies(shape, stride):
-    check(shape, stride, gpu_bf16.SQUARE)
+    check(shape, stride, SQUARE)
 
 
 MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 3, 70, 40, 40, 2, 1), 1),
@@ -259,7 +260,7 @@ def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
     monkeypatch.setattr(gpu_bf16, "SPLITS", 1)
     conv = Convolution(shape, integers, stride)
-    assert conv.dy[..., 0].size > gpu_bf16.STEP * gpu_bf16.STAGES
+    assert conv.dy[..., 0].size > STEP * STAGES
     dweight, dbias = weight_grad(conv)
     assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
     assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
@@ -275,14 +276,14 @@ def test_products_of_copies_with_few_channels(shape, stride):
     check(shape, stride)
 
 
-@pytest.mark.parametrize("shape, stride", LARGE, ids=str)
+@pytest.mark.parametrize("shape, stride", FILL_LARGE, ids=str)
 def test_products_of_copies_in_large_tiles(shape, stride):
-    check(shape, stride, gpu_bf16.LARGE)
+    check(shape, stride, LARGE)
 
 
-# shape, tile of gpu_bf16.RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer slabs
+# shape, tile of RECTANGLES: every rectangle and window; images of whole rectangles and not, narrower ones; fewer slabs
 # than two, and more; filters that end within a tile; of all but one also the input gradient, the others' channels being too few
-FEW, NARROW, TALL, WIDEST = gpu_bf16.RECTANGLES
+FEW, NARROW, TALL, WIDEST = RECTANGLES
 IN_RECTANGLES = [
     ((1, 8, 8, 64, 64, 3, 1), NARROW),
     ((2, 7, 7, 128, 72, 3, 1), NARROW),
@@ -313,9 +314,9 @@ def test_input_gradients_in_rectangles(shape):
 
 
 @pytest.mark.parametrize("shape, tiles", [
-    ((2, 9, 8, 128, 72, 3, 1), (gpu_bf16.LARGE, gpu_bf16.SQUARE, NARROW, TALL, WIDEST)),
-    ((1, 6, 7, 192, 3, 2, 1), (gpu_bf16.FEW_COLUMNS, gpu_bf16.SQUARE, FEW)),
-    ((1, 9, 7, 128, 8, 5, 2), (gpu_bf16.FEW_COLUMNS, FEW, NARROW)),
+    ((2, 9, 8, 128, 72, 3, 1), (LARGE, SQUARE, NARROW, TALL, WIDEST)),
+    ((1, 6, 7, 192, 3, 2, 1), (FEW_COLUMNS, SQUARE, FEW)),
+    ((1, 9, 7, 128, 8, 5, 2), (FEW_COLUMNS, FEW, NARROW)),
 ], ids=str)
 def test_the_tile_changes_no_byte(shape, tiles):
     conv = Convolution(shape, normal)
@@ -336,13 +337,13 @@ CHOSEN = {
     (64, 8, 8, 128, 128, 3, 1): NARROW,
     (64, 16, 16, 128, 256, 3, 1): WIDEST,
     (64, 32, 32, 256, 3, 3, 1): FEW,
-    (64, 32, 32, 8, 256, 3, 1): gpu_bf16.LARGE,
-    (64, 16, 16, 64, 128, 1, 1): gpu_bf16.LARGE,
-    (64, 8, 8, 128, 128, 3, 2): gpu_bf16.SQUARE,
-    (64, 4, 4, 512, 512, 3, 1): gpu_bf16.SQUARE,
-    (64, 32, 32, 48, 16, 3, 1): gpu_bf16.FEW_COLUMNS,
-    (64, 16, 16, 64, 128, 7, 1): gpu_bf16.LARGE,
-    (64, 16, 16, 128, 128, 5, 1): gpu_bf16.LARGE,
+    (64, 32, 32, 8, 256, 3, 1): LARGE,
+    (64, 16, 16, 64, 128, 1, 1): LARGE,
+    (64, 8, 8, 128, 128, 3, 2): SQUARE,
+    (64, 4, 4, 512, 512, 3, 1): SQUARE,
+    (64, 32, 32, 48, 16, 3, 1): FEW_COLUMNS,
+    (64, 16, 16, 64, 128, 7, 1): LARGE,
+    (64, 16, 16, 128, 128, 5, 1): LARGE,
     (64, 16, 16, 64, 16, 5, 1): FEW,
     (64, 14, 14, 64, 64, 3, 1): TALL,
     (64, 28, 28, 64, 64, 3, 1): TALL,
@@ -352,14 +353,14 @@ CHOSEN = {
 
 @pytest.mark.parametrize("shape", CHOSEN, ids=str)
 def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
-    assert gpu_bf16.pixel_tile(gpu_bf16.Sums(*shape)) == CHOSEN[shape]
+    assert bfloat16_tiles.pixel_tile(bfloat16_tiles.Sums(*shape)) == CHOSEN[shape]
 
 
 @pytest.mark.parametrize("filters, columns, tile", [
-    (128, 2304, gpu_bf16.LARGE), (256, 72, gpu_bf16.LARGE), (64, 576, gpu_bf16.SQUARE), (40, 40, gpu_bf16.SQUARE),
-    (3, 2304, gpu_bf16.FEW_ROWS), (16, 40, gpu_bf16.SQUARE)])
+    (128, 2304, LARGE), (256, 72, LARGE), (64, 576, SQUARE), (40, 40, SQUARE),
+    (3, 2304, FEW_ROWS), (16, 40, SQUARE)])
 def test_the_tile_of_a_weight_gradient_is_that_of_the_fewest_clocks(filters, columns, tile):
-    assert gpu_bf16.weight_tile(filters, columns) == tile
+    assert bfloat16_tiles.weight_tile(filters, columns) == tile
 
 
 # (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
@@ -369,11 +370,11 @@ READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 
 POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 12, 16, 40, 136, 3, 1), 2, 1)]
 # 64 channels, in rectangles of which some end beyond the image
 READ_IN_RECTANGLES = [((2, 6, 10, 64, 72, 3, 1), 1, 2), ((1, 12, 18, 64, 136, 2, 0), 1, 1)]
-TILES_OF_COPIES = tuple(tile for tile in gpu_bf16.PIXEL_TILES if tile.n % 64 == 0)
+TILES_OF_COPIES = tuple(tile for tile in bfloat16_tiles.PIXEL_TILES if tile.n % 64 == 0)
 RECTANGLES_OF_COPIES = NARROW, TALL, WIDEST
-BY_TILE = [*((case, tile) for case in READ for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+BY_TILE = [*((case, tile) for case in READ for tile in (SQUARE, LARGE)),
            *((case, tile) for case in READ_IN_RECTANGLES for tile in RECTANGLES_OF_COPIES)]
-POOLED_BY_TILE = [*((case, tile) for case in POOLED for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+POOLED_BY_TILE = [*((case, tile) for case in POOLED for tile in (SQUARE, LARGE)),
                   *((READ_IN_RECTANGLES[0], tile) for tile in RECTANGLES_OF_COPIES)]
 
 
@@ -430,7 +431,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
 
 # As READ, with the border of the copy of the gradient; dy is that of a convolution with stride 1.
 GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0), ((3, 6, 10, 72, 40, 3, 1), 2), ((2, 8, 12, 136, 40, 2, 1), 1)]
-GIVEN_BACK_BY_TILE = [*((case, tile) for case in GIVEN_BACK for tile in (gpu_bf16.SQUARE, gpu_bf16.LARGE)),
+GIVEN_BACK_BY_TILE = [*((case, tile) for case in GIVEN_BACK for tile in (SQUARE, LARGE)),
                       *((((2, 6, 18, 72, 64, 3, 1), 2), tile) for tile in RECTANGLES_OF_COPIES)]
 
 
@@ -454,8 +455,8 @@ def led_back(conv, relu, padding, tile, kind):
                  window=2, stride=2, padding=0, relu=relu)
     else:
         wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
-    shape = gpu_bf16.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
-    totals = poisoned((gpu_bf16._totals_of(tile, shape), channels))
+    shape = bfloat16_tiles.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
+    totals = poisoned((bfloat16_tiles.totals_of(tile, shape), channels))
     copy = with_border(wanted, 1, padding)
     run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
@@ -527,8 +528,8 @@ def test_copies_are_made_of_what_is_read_again():
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith("gpu_bf16/")}
 BOTH = False, True
-TILES = {"gpu_bf16/conv2d.cu": gpu_bf16.PIXEL_TILES,
-         "gpu_bf16/weight_grad.cu": (gpu_bf16.LARGE, gpu_bf16.SQUARE, gpu_bf16.FEW_ROWS)}
+TILES = {"gpu_bf16/conv2d.cu": bfloat16_tiles.PIXEL_TILES,
+         "gpu_bf16/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
 FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
          "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
          "gpu_bf16/conv2d_gradient.cu": {"WINDOWS": BOTH, "WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
@@ -542,8 +543,8 @@ def every(source, tiles, flags):
 EVERY = {}
 for _source, _flags in FLAGS.items():
     EVERY |= every(_source, TILES.get(_source, TILES_OF_COPIES), _flags)
-for _tile, _kernel in itertools.product(gpu_bf16.RECTANGLES, gpu_bf16.HALO_KERNELS):
-    if gpu_bf16._fits(_tile, gpu_bf16.Sums(64, 16, 16, gpu_bf16.STEP, 64, _kernel, 1)):
+for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS):
+    if bfloat16_tiles.fits(_tile, bfloat16_tiles.Sums(64, 16, 16, STEP, 64, _kernel, 1)):
         _halo = {"WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
         EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
@@ -551,7 +552,7 @@ for _tile, _kernel in itertools.product(gpu_bf16.RECTANGLES, gpu_bf16.HALO_KERNE
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
-SHARES = {gpu_bf16.LARGE: 0.50, gpu_bf16.SQUARE: 0.27, gpu_bf16.FEW_COLUMNS: 0.16, gpu_bf16.FEW_ROWS: 0.12,
+SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
           WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38}
 
 
@@ -581,11 +582,11 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
         assert resources.registers * (resources.most_threads or 256) <= 65536, name
     if source not in ("gpu_bf16/round.cu", "gpu_bf16/weight_update.cu"):
         tile, halo = EVERY[source, defines], any(define.startswith("KERNEL=") for define in defines)
-        stages = gpu_bf16._stages(int(defines[-2].removeprefix("KERNEL="))) if halo else gpu_bf16.STAGES   # each in the code
-        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, stages * gpu_bf16.STEP // 16
+        stages = bfloat16_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
+        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, stages * STEP // 16
         assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2) * steps
-        copied = gpu_bf16._shared_bytes(tile, rows_of_k="weight_grad" in source) // gpu_bf16.STAGES // 16 // tile.threads
+        copied = bfloat16_tiles.shared_bytes(tile, rows_of_k="weight_grad" in source) // STAGES // 16 // tile.threads
         if not halo:   # stages - 1 before the loop
             assert made.ptx.count("cp.async.cg.shared.global") == copied * (2 * stages - 1)
 
@@ -642,7 +643,7 @@ def test_misuse_of_the_copies_is_noticed(name, tmp_path):
     conv = Convolution((1, 8, 8, 256, 64, 3, 1), lambda *size, seed=0: np.zeros(size, np.float32))
     arrays = {"x": rounded_input(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
     y = poisoned(conv.output)
-    (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else gpu_bf16.SQUARE), arrays,
+    (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), arrays,
                          {"y": y}, (), stride=1, relu=False)
     kernel = load(tmp_path / launch.source.rpartition("/")[2], tuple(f"-D{define}" for define in launch.defines))
     arguments = [passed(argument, {**arrays, "y": y}) for argument in launch.arguments]

@@ -12,37 +12,17 @@ import dataclasses
 import functools
 
 from ladder.network.optimizers import AVERAGES
+from ladder.rungs import bfloat16_tiles as tiles
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
-from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER, TensorTile
+from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER
 from ladder.rungs.gpu_basic import blocks, elements, integers
 from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 GRADIENTS_IN_PARTS = True   # see plan.training_plan
-
-
-@dataclasses.dataclass(frozen=True)
-class Rectangle(TensorTile):
-    """m pixels are a rectangle of one image, so many columns wide (kernels/gpu_bf16/conv2d_halo.cu)."""
-
-    columns: int
-
-
-LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
-FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
-PIXEL_TILES = FEW_COLUMNS, SQUARE, TensorTile(128, 64, 64, 32), LARGE   # of equal time the one of most blocks
-RECTANGLES = (Rectangle(256, 16, 64, 16, 16), Rectangle(64, 64, 32, 32, 8), Rectangle(128, 64, 64, 32, 16),
-              Rectangle(128, 128, 64, 64, 16))
-HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
-MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
-MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
-STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
-# Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
-SPLIT_WARPS, SPLITS = 8 * 132, 128
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
-LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: copies.cuh
 SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
 
 
@@ -149,11 +129,11 @@ def _result(build, group, x):
 def _received(build, group, x, reader, image, index=None):
     """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
     filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
-    shape = Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
+    shape = tiles.Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
     conv, filters = group[0], group[0].attributes["filters"]
     padding = _gradient_padding(build, conv, x)
     rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (_totals_of(pixel_tile(shape, stored=False), shape), filters))
+    totals = build.kept(f"{conv.name}.dy.totals", (tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape), filters))
     return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
 
 
@@ -351,93 +331,19 @@ def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
     """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
-    shape = Sums(batch, (height - kernel) // stride + 1, (width - kernel) // stride + 1, channels, filters, kernel, stride)
+    down, across = ((size - kernel) // stride + 1 for size in (height, width))
+    shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride)
     stored = entry == "conv2d"
-    tile = tile or pixel_tile(shape, stored)
-    halo = isinstance(tile, Rectangle)
+    tile = tile or tiles.pixel_tile(shape, stored)
+    halo = isinstance(tile, tiles.Rectangle)
     entry = "conv2d_halo" if halo and stored else entry
-    in_loop, held = _halo_bytes(tile, shape) if halo else _shared_bytes(tile), 0 if stored else 4 * tile.m * (tile.n + 8)
-    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % STEP == 0}
-    pixels = batch * shape.height * shape.width
-    return (Launch(f"gpu_bf16/{entry}.cu", entry, (_blocks(tile, shape),), (tile.threads,),
+    in_loop = tiles.halo_bytes(tile, shape) if halo else tiles.shared_bytes(tile)
+    held = 0 if stored else 4 * tile.m * (tile.n + 8)
+    form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % tiles.STEP == 0}
+    pixels = batch * down * across
+    return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
                    max(in_loop, held), tile.defines(**flags, **form)),)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sums:
-    """The products of a convolution: height and width are the output's, channels those of the copy that is read."""
-
-    batch: int
-    height: int
-    width: int
-    channels: int
-    filters: int
-    kernel: int
-    stride: int
-
-
-def pixel_tile(shape, stored=True):
-    """The tile that multiplies in the fewest clocks, on average over GPUs; stored: y is in float32 (copies.cuh)."""
-    def clocks(tile):
-        return _clocks(tile, shape) * sum(blocks(_blocks(tile, shape), multiprocessors) for multiprocessors in MULTIPROCESSORS)
-
-    tiles = *PIXEL_TILES, *(tile for tile in RECTANGLES if _fits(tile, shape))
-    return min((tile for tile in tiles if stored or tile.n % 64 == 0), key=clocks)
-
-
-def _fits(tile, shape):
-    """Whether a halo in shared memory serves all taps."""
-    return (shape.kernel in HALO_KERNELS and shape.stride == 1 and shape.channels % STEP == 0
-            and _halo_bytes(tile, shape) <= MOST_SHARED)
-
-
-def _blocks(tile, shape):
-    return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n)
-
-
-def _pixel_tiles(tile, shape):
-    if isinstance(tile, Rectangle):
-        return shape.batch * blocks(shape.height, tile.m // tile.columns) * blocks(shape.width, tile.columns)
-    return blocks(shape.batch * shape.height * shape.width, tile.m)
-
-
-def _totals_of(tile, shape):
-    """Rows of totals that a gradient leaves: of its tiles' lines."""
-    return _pixel_tiles(tile, shape) * tile.m // LINES_OF_TOTAL
-
-
-def _clocks(tile, shape):
-    """Of a step of a block."""
-    of_a_step = _halo_pixels(tile, shape) / shape.kernel ** 2 if isinstance(tile, Rectangle) else tile.m
-    return _clocks_of_lines(tile, of_a_step, tile.n)
-
-
-def _clocks_of_lines(tile, m, n):
-    """Of a step that copies m + n lines: of shared and global memory, 128 bytes of a line each, or of tensor cores."""
-    return max(2 * (m + n) + tile.threads // 32 * (tile.warp_m + tile.warp_n), tile.m * tile.n / 32)
-
-
-def _halo_pixels(tile, shape):
-    return (tile.m // tile.columns + shape.kernel - 1) * (tile.columns + shape.kernel - 1)
-
-
-def _halo_bytes(tile, shape):
-    """Stages of weights, and the pixels of a slab of 64 channels, twice if there are several."""
-    return 2 * STEP * (_stages(shape.kernel) * tile.n + min(2, shape.channels // STEP) * _halo_pixels(tile, shape))
-
-
-def _stages(kernel):
-    """Of weights in conv2d_halo.cu, which divide the taps."""
-    return 4 if kernel == 2 else kernel
-
-
-def weight_tile(filters, columns):
-    """The tile of the fewest clocks; the split fills a GPU with any."""
-    def clocks(tile):
-        return blocks(filters, tile.m) * blocks(columns, tile.n) * _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
-
-    return min((FEW_ROWS, SQUARE, LARGE), key=clocks)
 
 
 def weight_grad(step, build, tile=None):
@@ -447,12 +353,12 @@ def weight_grad(step, build, tile=None):
     tile, pixels, (splits, weights), per_split = parts_of(build, x, filters, kernel, stride, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
     across = (width - kernel) // stride + 1
-    defines = tile.defines(WHOLE=pixels % STEP == 0, WHOLE_ROWS=STEP % across == 0)
+    defines = tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0)
     product = Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
                      (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
                      (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride,
                                               step.attributes["padding"], per_split)),
-                     _shared_bytes(tile, rows_of_k=True), defines)
+                     tiles.shared_bytes(tile, rows_of_k=True), defines)
     if "parts" in step.writes:
         return (product,)
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
@@ -466,27 +372,9 @@ def parts_of(build, x, filters, kernel, stride, tile=None):
     batch, height, width, channels = build.shape(x)
     columns = kernel * kernel * channels
     pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
-    tile = tile or weight_tile(filters, columns)
-    splits, per_split = _split(tile, filters, columns, pixels)
+    tile = tile or tiles.weight_tile(filters, columns)
+    splits, per_split = tiles.split(tile, filters, columns, pixels)
     return tile, pixels, (splits, filters * columns), per_split
-
-
-def _split(tile, filters, columns, pixels):
-    """(number of splits, pixels per split) of a weight gradient: whole steps, by the shape alone, as the bytes are."""
-    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
-    splits = max(1, min(SPLIT_WARPS // warps, pixels // STEP, SPLITS))
-    size = STEP * blocks(blocks(pixels, splits), STEP)
-    return blocks(pixels, size), size
-
-
-def _shared_bytes(tile, rows_of_k=False):
-    """rows_of_k: the lines lie side by side, always 64 of them."""
-    m, n = map(_whole_rows, (tile.m, tile.n)) if rows_of_k else (tile.m, tile.n)
-    return STAGES * 2 * STEP * (m + n)
-
-
-def _whole_rows(lines):
-    return 64 * blocks(lines, 64)
 
 
 PATTERNS = (

@@ -76,8 +76,8 @@ VARIANTS = {
     "gpu_tf32": Variant("cuda", "one product of TF32 operands, for precision tf32", below="gpu_3xtf32",
                         oldest=TENSOR_CORES, precision="tf32"),
     "gpu_bf16": Variant("cuda", "bfloat16 operands, rounded once to copies of 2 bytes each by the launch that makes them, "
-                                "which reach shared memory without passing registers (cp.async), a pixel once for all taps; for "
-                                "precision bfloat16",
+                                "which reach shared memory without passing registers (cp.async), a pixel once for all taps; "
+                                "for precision bfloat16",
                         below="gpu_tf32", oldest=TENSOR_CORES, precision="bfloat16"),
     "gpu_bf16_sm90": Variant("cuda", "for Hopper alone: whole tiles copied by the copy engine (TMA) for a thread that does "
                                      "nothing else, products of 128 threads that read shared memory themselves (wgmma)",

@@ -3,8 +3,7 @@
 // A result is an object with
 //     finish(sum, pixels, filters, first_filter)   sum: this thread's; pixels: of the tile's lines, an object with
 //         of(i)               the pixel of this thread's row i of the sums, in an image without borders; -1: none
-//         cell(number)        a Cell of the tile: a pixel, or where the file is compiled with WINDOWS=1 a window of 2 x 2
-// pixels
+//         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
 //         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
 //         first_total()       the row of totals to which the first of 64 of the tile's lines go
 #pragma once

@@ -9,7 +9,7 @@ import pytest
 from kernel_checks import normal
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_3xtf32, gpu_gemm
-from rung_checks import Convolution, check_forward, check_input_grad, check_weight_grad, training_plan
+from rung_checks import Convolution, check_forward, check_input_grad, check_weight_grad, convolution_launches, training_plan
 from tensor_checks import (
     CONVOLUTIONS,
     FILES,
@@ -60,6 +60,14 @@ def test_other_products_are_launched_as_gpu_gemm_does(name):
     assert same_launches(gpu_3xtf32, gpu_gemm, (2, 6, 6, 16, 16, 3, 1), name)
     for filters in (16, 3):
         assert not same_launches(gpu_3xtf32, gpu_gemm, (2, 6, 6, 16, filters, 3, 1), "exact")
+
+
+def test_weight_gradients_too_narrow_for_a_warp_are_launched_as_gpu_gemm_does():
+    def made(rung, filters):
+        return {launch for launch in convolution_launches(rung, (2, 6, 6, 8, filters, 3, 1)) if "weight_grad" in launch[0]}
+
+    assert made(gpu_3xtf32, 8) == made(gpu_gemm, 8)
+    assert made(gpu_3xtf32, 9) != made(gpu_gemm, 9)
 
 
 def test_the_largest_layers_use_the_large_tile():

@@ -16,10 +16,11 @@ from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
+from ladder.network.layers import conv2d, upsample2d
 from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs.gpu_basic import blocks
 from ladder.sources import ROOT
-from ladder.training import parity
+from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -186,12 +187,13 @@ def test_products_of_slabs_in_large_tiles(shape, stride, tile):
     check(shape, stride, tile)
 
 
-@pytest.mark.parametrize("shape, stride", [((6, 8, 8, 64, 72, 3, 1), 1), ((7, 9, 11, 40, 136, 3, 1), 2),
+@pytest.mark.parametrize("shape, stride", [((6, 8, 8, 64, 72, 3, 1), 1), ((9, 9, 11, 40, 136, 3, 1), 2),
                                            ((300, 2, 2, 40, 40, 2, 0), 1)], ids=str)
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
     monkeypatch.setattr(rung, "SPLITS", 1)
     conv = Convolution(shape, integers, stride)
+    assert conv.dy[..., 0].size > rung.STEP * rung.STAGES
     dweight, dbias = weight_grad(conv)
     assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
     assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
@@ -238,9 +240,13 @@ def test_rows_of_shared_memory_suffice_for_the_windows_of_every_block(image, ker
     assert rung.span_of_taps(image, kernel, stride) == -(-needed // 8) * 8
 
 
-def test_what_a_block_has_no_memory_for_is_gpu_bf16s():
+@pytest.mark.parametrize("side, operation", [(16, "arranged_conv2d_forward"), (1000, "rounded_conv2d_forward")])
+def test_what_a_block_has_no_memory_for_is_gpu_bf16s(side, operation):
     """An image whose windows span more rows than fit, as wide ones do with a large stride."""
-    assert rung._forward_bytes((64, 18, 18), 128, 3, 1) < rung.SHARED < rung._forward_bytes((64, 1000, 1000), 128, 4, 4)
+    network = networks.resolve("strided", (side, side, 40), (
+        conv2d("a", 128, kernel=4, stride=4, padding=0), upsample2d("a_up"), upsample2d("again"), conv2d("b", 40)), "a", "mse")
+    made = plan.inference_plan(network, RUNG, 1, plan.Dataset(1, "uint8"), multipliers=PRECISIONS["bfloat16"])
+    assert operation in {step.operation for step in made.steps if step.layer == "a"}
 
 
 OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
@@ -323,11 +329,8 @@ MISUSES = {
 }
 
 
-@pytest.mark.parametrize("name", MISUSES)
-def test_misuse_of_the_copies_and_products_is_noticed(name, tmp_path):
-    """None: whichever fault comes first."""
-    file, old, new, kind = MISUSES[name]
-    folder = tmp_path / RUNG
+def watched(folder, file, old, new):
+    """Run one block of the convolution's kernel, `old` of a file replaced by `new`, with all checks of the emulator."""
     folder.mkdir()
     for path in (KERNELS / RUNG).iterdir():
         (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))
@@ -339,6 +342,17 @@ def test_misuse_of_the_copies_and_products_is_noticed(name, tmp_path):
     x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
         ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
     sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 0   # as conv2d's parameters from height on
+    kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, y, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
+
+
+def test_the_kernel_as_it_is_has_no_fault(tmp_path):
+    watched(tmp_path / RUNG, "conv2d.cu", "        filters.wait();\n", "        filters.wait();\n")
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_of_the_copies_and_products_is_noticed(name, tmp_path):
+    """None: whichever fault comes first."""
+    *change, kind = MISUSES[name]
     with pytest.raises(KernelFault) as fault:
-        kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, y, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
+        watched(tmp_path / RUNG, *change)
     assert kind in (None, fault.value.kind)

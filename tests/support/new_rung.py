@@ -23,7 +23,8 @@ from ladder.sources import ROOT, SCRIPTS
 from rung_checks import training_plan
 
 KERNELS, MODULES = ROOT / "kernels", SCRIPTS / "ladder/rungs"
-PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS")   # what a plan reads of a rung's module besides LAUNCHES
+# What a plan, or the patterns of the rung below, read of a rung's module besides LAUNCHES.
+PASSED_ON = ("PATTERNS", "UPDATES_TOGETHER", "GRADIENTS_IN_PARTS", "has_copies")
 
 MODULE = """{quotes}{below} with {file} of its own: say here what it changes.
 

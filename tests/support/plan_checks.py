@@ -19,12 +19,12 @@ GIVEN = ("dataset", "control", "parameter", "state", "optimizer")   # kinds of b
 
 
 def launches(plan):
-    """Of a step."""
+    """Of one step, without those of plan.first."""
     return [launch for step in plan.steps for launch in step.launches]
 
 
 def every_launch(plan):
-    """Also those that begin a row of steps."""
+    """Of one step, and of plan.first."""
     return [launch for step in (*plan.first, *plan.steps) for launch in step.launches]
 
 

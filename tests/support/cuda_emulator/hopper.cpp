@@ -5,7 +5,8 @@
 //
 // What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
 // they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. A warp
-// knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
+// knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads
+// them; accesses between threads are ordered by __syncthreads only.
 #include "runtime.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@ Interface of an executor:
     place(arrays)            {name: array} ready for use by plans (on a GPU: copied to the device)
     allocate(plan, placed)   {name: array} for all buffers of a plan: those in `placed`, the others new and zero; with several
                              plans over the same placed arrays, call it for the largest batch first
-    run(plan, arrays)        run the steps once, in order, after those of `plan.first`
+    run(plan, arrays)        run the steps once, in order, after those of `plan.first`, which only plans of GPU rungs have
     run_many(plan, arrays, count)   the same as `count` runs, with `plan.first` once; on a GPU recorded once and replayed
     together                 runs that one call of run_many should ask for, at most: 1 where the caller can look after each one
     fill(array, values)      overwrite a placed array from the host

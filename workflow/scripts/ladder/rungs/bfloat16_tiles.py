@@ -6,8 +6,7 @@ weight gradient has, which are part of the bytes.
 
 import dataclasses
 
-from ladder.rungs import gpu_3xtf32
-from ladder.rungs.gpu_3xtf32 import TensorTile
+from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
 
 
@@ -18,9 +17,7 @@ class Rectangle(TensorTile):
     columns: int
 
 
-LARGE, SQUARE = TensorTile(128, 128, 64, 64), TensorTile(64, 64, 32, 32)
-FEW_COLUMNS, FEW_ROWS = gpu_3xtf32.FEW_COLUMNS, gpu_3xtf32.FEW_ROWS
-PIXEL_TILES = FEW_COLUMNS, SQUARE, TensorTile(128, 64, 64, 32), LARGE   # of equal time the one of most blocks
+PIXEL_TILES = FEW_COLUMNS, SQUARE, TALL, LARGE   # of equal time the one of most blocks
 RECTANGLES = (Rectangle(256, 16, 64, 16, columns=16), Rectangle(64, 64, 32, 32, columns=8),
               Rectangle(128, 64, 64, 32, columns=16), Rectangle(128, 128, 64, 64, columns=16))
 HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has

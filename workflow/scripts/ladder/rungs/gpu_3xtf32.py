@@ -35,7 +35,7 @@ class TensorTile:
 
     @property
     def shares(self):
-        """As Tile.shares: as if its warps were of 32 x 64 at most, which does not change the number of splits."""
+        """As tiles.Tile.shares: as if its warps were of 32 x 64 at most, which does not change the number of splits."""
         return max(self.warps, self.m * self.n // 2048)
 
     @property
@@ -45,7 +45,7 @@ class TensorTile:
         return 2 * 4 * sum(max(lines * (k + 4), k * (lines + 8)) for lines in (self.m, self.n)) if k else 0
 
     def defines(self, **wide):
-        """As gpu_opt_v1.Tile.defines."""
+        """As tiles.Tile.defines."""
         sizes = {"TILE_M": self.m, "TILE_N": self.n, "WARP_M": self.warp_m, "WARP_N": self.warp_n}
         return tuple(f"{name}={int(value)}" for name, value in {**sizes, **wide}.items())
 
@@ -84,9 +84,9 @@ def rounded_weight_tile(filters, columns, wide):
 
 def launches(multiplier):
     """gpu_gemm's launches, with tensor cores for the products of this multiplier (its name)."""
-    tiles = TILES if multiplier == "exact" else ROUNDED_TILES
+    chosen = TILES if multiplier == "exact" else ROUNDED_TILES
     return {**gpu_gemm.LAUNCHES, **{operation: on_tensor_cores(operation, multiplier, tile_for)
-                                    for operation, tile_for in tiles.items()}}
+                                    for operation, tile_for in chosen.items()}}
 
 
 def in_steps(tile_for, multiplier):

@@ -67,7 +67,7 @@ def _convolution_of_copies(build, group, x, upsample=None):
         elif build.wants_gradient(x):
             dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
             build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            _lead_back(build, upsample, dx, x)
+            lead_back(build, upsample, dx, x)
         build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
                    _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
                    kernel=conv.attributes["kernel"])
@@ -131,7 +131,7 @@ def _received(build, group, x, reader, image, index=None):
     filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
     shape = tiles.Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
     conv, filters = group[0], group[0].attributes["filters"]
-    padding = _gradient_padding(build, conv, x)
+    padding = _gradient_padding(conv, _flips(build, conv, x))
     rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
     totals = build.kept(f"{conv.name}.dy.totals", (tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape), filters))
     return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
@@ -160,26 +160,24 @@ def pools_in_place(build, group):
     """Whether conv2d, relu and maxpool2d are one operation."""
     conv, _, pool = group
     height, width, _ = conv.output_shape
-    return (has_copies(build, conv) and is_2x2(pool) and height % 2 == width % 2 == 0
-            and copying_reader(build, group, build.source(conv)) == (build.sole_reader(pool.name), 1))
+    if not has_copies(build, conv) or not is_2x2(pool) or height % 2 or width % 2:
+        return False
+    reader, times = copying_reader(build, group, build.source(conv))
+    return reader is not None and times == 1
 
 
-def _gradient_padding(build, conv, x):
-    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if _flips(build, conv, x) else 0
+def _gradient_padding(conv, flips):
+    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if flips else 0
 
 
 def _rounded_gradient(build, group, y, flips):
     """The Gradient of a value in float32, which is made by steps of its own."""
-    conv, last = group[0], group[-1]
-    dy, relu = build.gradient(y), last.kind == "relu"
-    if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
-        received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
-        build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
-    padding = conv.attributes["kernel"] - 1 - conv.attributes["padding"] if flips else 0
+    conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
+    padding = _gradient_padding(conv, flips)
     rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
     totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
     build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-    return Gradient(rounded, totals, padding, relu, whole=dy)
+    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, whole=dy)
 
 
 def _input_gradient(build, group, x, upsample, dy, copies):
@@ -197,10 +195,10 @@ def _input_gradient(build, group, x, upsample, dy, copies):
           else build.gradient_part(x))
     build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
                {"dx": dx}, flop=flop)
-    _lead_back(build, upsample, dx, x)
+    lead_back(build, upsample, dx, x)
 
 
-def _lead_back(build, upsample, dx, x):
+def lead_back(build, upsample, dx, x):
     """The gradient of an upsampling's input x from that of its output."""
     if upsample:
         build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},

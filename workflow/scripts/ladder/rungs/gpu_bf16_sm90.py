@@ -22,8 +22,6 @@ FEWEST = 33                      # channels and filters from which on half of a 
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
-
-
 STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
 PIXELS_OF_TOTAL = gpu_bf16.PIXELS_OF_TOTAL
 BLOCKS, SPLITS = 132, 128        # of a weight gradient: the multiprocessors of an H200; most splits
@@ -89,7 +87,7 @@ def _convolution_of_slabs(build, group, x, upsample=None):
     conv, last = group[0], group[-1]
     _, weight, bias = convolution(build, conv)
     y = build.activation(last)
-    slide, flop, relu, times = sliding(conv), 2 * conv.macs, last.kind == "relu", 2 if upsample else 1
+    slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
     batch, height, width, channels = build.shape(x)
     image, (filters, kernel) = (batch, times * height, times * width, channels), build.shape(weight)[:2]
     # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
@@ -105,36 +103,39 @@ def _convolution_of_slabs(build, group, x, upsample=None):
     build.step("conv2d_arrange_input", group, {"x": x}, {"slabs": slabs}, padding=slide["padding"], times=times)
     build.step("conv2d_arrange_weight", group, {"weight": weight}, tiles)
     build.step("arranged_conv2d_forward", group, {"x": slabs, "weight": tiles["tiles"], "bias": bias}, {"y": y}, flop=flop,
-               stride=slide["stride"], relu=relu)
+               stride=slide["stride"], relu=last is not conv)
 
     def backward():
-        dy = build.gradient(y)
-        if relu and not gpu_opt_v1.reader_applies_relu(build.network, last.name):
-            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
-            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+        dy = gpu_opt_v1.gradient_before_relu(build, group, y)
         padding = kernel - 1 - slide["padding"] if reverses else 0
-        bordered = _slabs(build.shape(y), padding)
-        arranged = {"steps": kept("dy.steps", (bordered[0], STEP * blocks(_pixels(build.shape(y)), STEP), SLAB)),
-                    "totals": build.kept(f"{conv.name}.dy.totals", (blocks(_pixels(bordered[1:]), PIXELS_OF_TOTAL), filters))}
-        if padding:
-            arranged["slabs"] = kept("dy.slabs", bordered)
-        build.step("conv2d_arrange_gradient", group, {"dy": dy}, arranged, padding=padding)
+        arranged = _arranged_gradient(build, group, dy, padding)
         if build.wants_gradient(x):
             dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
             if reverses:
                 zeros = build.zeros(f"{conv.name}.no_shift", image[3:])
                 build.step("arranged_conv2d_input_grad", group,
                            {"dy": arranged["slabs" if padding else "steps"], "reversed": tiles["reversed"], "zeros": zeros},
-                           {"dx": dx}, flop=flop, image=bordered[1:4])
+                           {"dx": dx}, flop=flop, image=_slabs(build.shape(y), padding)[1:4])
             else:
                 build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            if upsample:
-                build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
-                           relu=gpu_opt_v1.reader_applies_relu(build.network, x))
+            gpu_bf16.lead_back(build, upsample, dx, x)
         build.step("arranged_conv2d_weight_grad", group, {"x": slabs, "dy": arranged["steps"], "totals": arranged["totals"]},
                    weight_gradients(build, conv), flop=flop, stride=slide["stride"])
 
     return backward
+
+
+def _arranged_gradient(build, group, dy, padding):
+    """{role: buffer} of a gradient's copies for both directions, and of its sums over pixels."""
+    name, shape = f"{group[0].name}.dy", build.shape(dy)
+    bordered = _slabs(shape, padding)
+    steps = bordered[0], STEP * blocks(_pixels(shape), STEP), SLAB
+    arranged = {"steps": build.kept(f"{name}.steps.bfloat16", steps, "uint16"),
+                "totals": build.kept(f"{name}.totals", (blocks(_pixels(bordered[1:]), PIXELS_OF_TOTAL), shape[3]))}
+    if padding:
+        arranged["slabs"] = build.kept(f"{name}.slabs.bfloat16", bordered, "uint16")
+    build.step("conv2d_arrange_gradient", group, {"dy": dy}, arranged, padding=padding)
+    return arranged
 
 
 def has_copies(build, conv):

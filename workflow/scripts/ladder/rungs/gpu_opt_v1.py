@@ -33,14 +33,12 @@ def conv_block(build, group, applied_by_reader=None):
     conv, last = group[0], group[-1]
     x, weight, bias = convolution(build, conv)
     y = build.activation(last)
-    attributes, flop, relu = sliding(conv), 2 * conv.macs, last.kind == "relu"
-    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes, relu=relu)
+    attributes, flop = sliding(conv), 2 * conv.macs
+    build.step("conv2d_forward", group, {"x": x, "weight": weight, "bias": bias}, {"y": y}, flop=flop, **attributes,
+               relu=last.kind == "relu")
 
     def backward():
-        dy = build.gradient(y)
-        if relu and not applied_by_reader(build.network, last.name):
-            received, dy = dy, build.workspace(f"{conv.name}.gradient", build.shape(y))
-            build.step("relu_backward", group, {"y": y, "dy": received}, {"dx": dy})
+        dy = gradient_before_relu(build, group, y, applied_by_reader)
         if build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": build.gradient_part(x)}, flop=flop,
                        **attributes)
@@ -70,6 +68,16 @@ def reader_applies_relu(network, name):
     readers = network.readers(name)
     return network.layer(name).kind == "relu" and len(readers) == 1 and (
         readers[0].kind == "upsample2d" or (readers[0].kind == "maxpool2d" and is_2x2(readers[0])))
+
+
+def gradient_before_relu(build, group, y, applied_by_reader=reader_applies_relu):
+    """The gradient of a convolution's output; a ReLU behind it has a step of its own, unless y's reader applies it."""
+    conv, last, dy = group[0], group[-1], build.gradient(y)
+    if last.kind != "relu" or applied_by_reader(build.network, last.name):
+        return dy
+    masked = build.workspace(f"{conv.name}.gradient", build.shape(y))
+    build.step("relu_backward", group, {"y": y, "dy": dy}, {"dx": masked})
+    return masked
 
 
 def is_small_pool(group):

@@ -9,7 +9,8 @@
 //   barrier_wait(b, parity)       until the phase with this parity has ended: 0 for the first, third ... A barrier whose first
 //                                 phase has not ended counts as past a phase with parity 1
 //   copy_bulk(to, from, bytes, b) by one thread: copy to shared from global memory, all multiples of 16; the bytes count for b
-//   async_proxy_fence()           what this thread has stored to shared memory is seen by later copies and products
+//   async_proxy_fence()           what this thread has stored to shared memory is seen by later copies and products, and what it
+//                                 has read there is read before later copies overwrite it
 //   wgmma_fence()                 by every thread of the warpgroup before products whose registers it has written
 //   wgmma<transposed>(c, a, b)    c (64 x N, float32) += a (64 x 16, bfloat16) b (16 x N), N = 64, 128 or 256, begun only; c, and
 //                                 b's shared memory, may not be touched, a's registers not changed, until it is waited for. Each

@@ -35,6 +35,10 @@ constexpr int MULTIPLIERS = 4 * KERNEL;                  // warps that multiply
 constexpr int STEP_BYTES = STEP * ROW;                   // of 64 filters' gradients
 constexpr int DY_BYTES = TILE_N / SLAB * STEP_BYTES;
 constexpr int SUMS = TILE_N / 2;                         // of a thread, for its two channels
+// Registers of a thread: at the launch, as many as the block's threads can have; kept by the warpgroup that copies; taken by the
+// others. Who takes more than there are waits for ever.
+constexpr int AT_LAUNCH = 65536 / (128 * (KERNEL + 1)) / 8 * 8, KEPT = 24, TAKEN = KERNEL == 3 ? 160 : 112;
+static_assert(KEPT + KERNEL * TAKEN <= (KERNEL + 1) * AT_LAUNCH);
 
 // By how much a step of pixels changes the place in y, and that of the window in x.
 struct Stride {
@@ -160,14 +164,14 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_w
     int steps = min(steps_per_split, (step_pixels - first_pixel) / STEP), warp = threadIdx.x / 32;
     Windows windows(height, width, KERNEL, stride);
     if (warp >= MULTIPLIERS) {
-        if (KERNEL > 2) give_registers<24>();
+        if (KERNEL > 2) give_registers<KEPT>();
         if (threadIdx.x == 32 * MULTIPLIERS)
             copy_all(ring, x + static_cast<long long>(slab) * image_pixels * SLAB,
                      dy + first_filter / SLAB * static_cast<long long>(step_pixels) * SLAB, windows, below, first_pixel, steps,
                      pixels, step_pixels);
         return;
     }
-    if (KERNEL > 2) take_registers<KERNEL == 3 ? 160 : 120>();
+    if (KERNEL > 2) take_registers<TAKEN>();
     int in_matrix = threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8, column = warp / 4;   // of the pixels that this lane names
     int chunk = warp % 4 * 2 + threadIdx.x % 16 / 8, tap = tap_row * KERNEL + column;
     auto named = [&](int i) { return Place(windows, first_pixel + 16 * i + in_matrix); };

@@ -268,6 +268,15 @@ def test_hopper_runs_the_kernels_without_spills(source, defines):
         columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
         assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == 8
+        assert ("fence.proxy.async.shared::cta" in made.ptx) == source.endswith("conv2d.cu")
+        check_moved_registers(made.ptx, next(iter(made.kernels.values())))
+
+
+def check_moved_registers(ptx, resources):
+    """Assert that the warpgroups that multiply take no more registers than the block has: who takes more waits for ever."""
+    moved = {way: int(count) for way, count in re.findall(r"setmaxnreg\.(dec|inc)\.sync\.aligned\.u32 (\d+)", ptx)}
+    warpgroups = resources.most_threads // 128
+    assert not moved or moved["dec"] + (warpgroups - 1) * moved["inc"] <= warpgroups * resources.registers
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")

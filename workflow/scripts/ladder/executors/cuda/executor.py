@@ -250,7 +250,8 @@ def _bound_step(step, launches):
 def cubin(source, architecture, defines):
     """Path of the machine code of a CUDA file, compiled unless it is in the cache."""
     read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text())]
-    made_from = [architecture, *nvrtc.OPTIONS, *defines, _dotted(nvrtc.version()), *read]
+    options = nvrtc.SPECIFIC.get(architecture, ""), *nvrtc.OPTIONS
+    made_from = [architecture, *options, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
     return cache.find(path) or cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)

@@ -13,8 +13,8 @@
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block.
 // Launches: block (2 TILE_M + 128: warpgroups of 64 pixels, and one whose first thread copies), grid (ceil(pixels / TILE_M)
-//           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a multiple of 8, that
-//           the windows of a block's pixels span at most, counted from a multiple of 8 on
+//           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a
+//           multiple of 8, that the windows of a block's pixels span at most, counted from a multiple of 8 on
 //
 // A slab's pixels are in shared memory once for all taps, those of the next slab are under way meanwhile; of the filters each tap
 // is a stage. Barriers tell the copying thread which stages are read, and the others which have come.

@@ -28,7 +28,7 @@ def test_scale():
 @pytest.fixture
 def toy(tmp_path):
     """A project with one kernel, whose last line no test reaches."""
-    for folder in ("kernels/toy", "kernels/common", "workflow/scripts", "tests/kernels", "tests/support"):
+    for folder in ("kernels/toy", "kernels/common", "workflow/scripts", "tests/kernels", "tests/support", "benchmarks"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copytree(ROOT / "tests/support/cuda_emulator", tmp_path / "tests/support/cuda_emulator")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -42,7 +42,8 @@
 #endif
 #include "common/tile.cuh"
 // The narrow tile, whose threads keep eight pixels' places, needs a few registers more than the 128 of eight blocks.
-constexpr int BLOCKS = Tile::N == 4 ? Tile::BLOCKS - 2 : Tile::BLOCKS;
+constexpr bool ROUNDS = !multipliers::IS_EXACT<multipliers::Chosen>;   // three blocks of a tensor tile that rounds would spill
+constexpr int BLOCKS = Tile::N == 4 ? Tile::BLOCKS - 2 : ROUNDS && Tile::BLOCKS == 3 ? 2 : Tile::BLOCKS;
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) conv2d_input_grad(
     const float* __restrict__ dy, const float* __restrict__ weight, float* __restrict__ dx, int batch, int height, int width,

@@ -101,10 +101,10 @@ def test_a_rung_that_cannot_be_started_is_refused_in_one_line(project, arguments
 
 def test_without_a_kernel_the_busiest_is_copied_with_the_headers_beside_it(project):
     before = files(project)
-    assert start(project, "tiles", "gpu_shared").returncode == 0
+    assert start(project, "copied", "gpu_shared").returncode == 0
     made = files(project) - before
-    assert made == {*(f"kernels/tiles/{name}" for name in ("conv2d.cu", "tile.cuh", "rung.toml")),
-                    "workflow/scripts/ladder/rungs/tiles.py"}
+    assert made == {*(f"kernels/copied/{name}" for name in ("conv2d.cu", "tile.cuh", "rung.toml")),
+                    "workflow/scripts/ladder/rungs/copied.py"}
     for name in made:
         (project / name).unlink()
 

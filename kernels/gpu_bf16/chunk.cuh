@@ -10,6 +10,20 @@ __device__ __forceinline__ uint4 rounded_chunk(const float (&x)[CHUNK]) {
     return make_uint4(bf16x2(x[0], x[1]), bf16x2(x[2], x[3]), bf16x2(x[4], x[5]), bf16x2(x[6], x[7]));
 }
 
+// Of `from`, a place `channel` in a row of so many: zeros after the last one.
+__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
+    if (channels % CHUNK == 0 && channel < channels) {
+        float low[4], high[4];
+        load(low, from);
+        load(high, from + 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
+    } else {
+#pragma unroll
+        for (int e = 0; e < CHUNK; e++) to[e] = channel + e < channels ? from[e] : 0.0f;
+    }
+}
+
 // Eight bytes.
 __device__ __forceinline__ void store_chunk(unsigned char* to, const int (&from)[CHUNK]) {
     auto four = [&](int first) {

@@ -17,20 +17,6 @@
 
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 
-// Of `from`, a place `channel` in a row of so many: zeros after the last one.
-__device__ __forceinline__ void load_chunk(float (&to)[CHUNK], const float* from, int channel, int channels) {
-    if (channels % CHUNK == 0) {
-        float low[4], high[4];
-        load(low, from);
-        load(high, from + 4);
-#pragma unroll
-        for (int e = 0; e < 4; e++) to[e] = low[e], to[4 + e] = high[e];
-    } else {
-#pragma unroll
-        for (int e = 0; e < CHUNK; e++) to[e] = channel + e < channels ? from[e] : 0.0f;
-    }
-}
-
 // A chunk from `channel` on at a pixel of the padded image, which has those of x `times` times each way, zeros in the border;
 // it is stored in `rounded`.
 __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* x, bfloat16* rounded, int pixel, int channel,

@@ -81,26 +81,4 @@ extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* 
     copy_block(row, [=](int i, int) { return address(row[VALUES])[i]; });
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-               const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                    const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
-    update_all<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                   const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
+#include "common/update_entries.cuh"

@@ -24,6 +24,7 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
+#include "gpu_bf16_sm90/multiply.cuh"
 #include "gpu_bf16_sm90/ring.cuh"
 #include "gpu_bf16_sm90/rows.cuh"
 #include "gpu_bf16_sm90/windows.cuh"
@@ -96,20 +97,6 @@ struct Multiplier {
     }
 };
 
-__device__ __forceinline__ void multiply(Multiplier warp, int slabs, float (&sum)[SUMS]) {
-    unsigned even[4][4], odd[4][4];   // the one may be overwritten when the products of the other have begun
-    for (int left = slabs * warp.taps;; left -= 2) {
-        warp.load(even);
-        warp.add(sum, even);
-        if (left == 1) break;
-        warp.load(odd);
-        warp.add(sum, odd);
-        if (left == 2) break;
-    }
-    wgmma_wait<0>();
-    waited(sum);
-}
-
 // A thread has two neighbours of every eight filters, for two pixels eight apart.
 __device__ __forceinline__ void write(const float (&sum)[SUMS], const float* __restrict__ bias, float* __restrict__ y,
                                       int first_pixel, int first_filter, int pixels, int filters, bool relu) {
@@ -154,6 +141,6 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d(
     int of_warp = first_pixel + 16 * warp, named = min(of_warp + int(threadIdx.x % 16), pixels - 1);
     float sum[SUMS] = {};
     multiply(Multiplier{of_pixels, of_filters, windows.start(named) - first_row, int(threadIdx.x % 32 / 16), kernel, width,
-                        kernel * kernel}, slabs, sum);
+                        kernel * kernel}, slabs * kernel * kernel, sum);
     write(sum, bias, y, of_warp + threadIdx.x % 32 / 4, first_filter, pixels, filters, relu);
 }

@@ -1,11 +1,10 @@
 // Rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes, whose eight chunks of 16 are swapped by the
 // row's number, so that a chunk of eight neighbouring rows is in eight groups of banks.
 #pragma once
+#include "gpu_bf16/chunk.cuh"
 
-using bfloat16 = unsigned short;
-constexpr int CHUNK = 8;                       // numbers in 16 bytes
-constexpr int SLAB = 64, CHUNKS = SLAB / CHUNK;   // numbers in a row
-constexpr int ROW = 2 * SLAB;                  // bytes
+constexpr int SLAB = 64, CHUNKS = SLAB / CHUNK;   // numbers in a row, and chunks
+constexpr int ROW = 2 * SLAB;                     // bytes
 
 // Byte of a chunk.
 __device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }

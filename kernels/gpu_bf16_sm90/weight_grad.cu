@@ -21,6 +21,7 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
+#include "gpu_bf16_sm90/multiply.cuh"
 #include "gpu_bf16_sm90/ring.cuh"
 #include "gpu_bf16_sm90/rows.cuh"
 #include "gpu_bf16_sm90/windows.cuh"
@@ -122,20 +123,6 @@ struct Multiplier {
         ring.next();
     }
 };
-
-__device__ __forceinline__ void multiply(Multiplier warp, int steps, float (&sum)[SUMS]) {
-    unsigned even[4][4], odd[4][4];   // the one may be overwritten when the products of the other have begun
-    for (int left = steps;; left -= 2) {
-        warp.load(even);
-        warp.add(sum, even);
-        if (left == 1) break;
-        warp.load(odd);
-        warp.add(sum, odd);
-        if (left == 2) break;
-    }
-    wgmma_wait<0>();
-    waited(sum);
-}
 
 // A thread has two channels eight apart, of two neighbours of every eight filters. partials: of the tap and the split.
 __device__ __forceinline__ void write(const float (&sum)[SUMS], float* __restrict__ partials, int first_channel,

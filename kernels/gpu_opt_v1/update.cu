@@ -17,26 +17,4 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
     if (i < row[COUNT]) update<rule>(row, i, address(row[GRADIENT])[i], settings);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-               const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                    const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
-    update_all<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                   const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                const long long* __restrict__ counters, float weight_decay, float clip) {
-    update_all<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
+#include "common/update_entries.cuh"

@@ -46,7 +46,7 @@ __device__ __forceinline__ float add_collapsed(int i, const float* parts, int sp
 }
 
 template <Rule rule>
-__device__ __forceinline__ void add_and_update(const long long* table, const Settings& settings) {
+__device__ __forceinline__ void update_all(const long long* table, const Settings& settings) {
     const long long* row = row_of(table);
     int i = element_of(row), splits = row[SPLITS], apart = row[APART], filters = row[FILTERS];
     if (i >= row[COUNT]) return;
@@ -54,30 +54,6 @@ __device__ __forceinline__ void add_and_update(const long long* table, const Set
     float gradient = filters == 0 ? add_splits(parts + i, splits, apart)
                                   : add_collapsed(i, parts, splits, apart, filters, row[CHANNELS]);
     update<rule>(row, i, gradient, settings);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    sgd_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-               const long long* __restrict__ counters, float weight_decay, float clip) {
-    add_and_update<SGD>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    momentum_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                    const long long* __restrict__ counters, float weight_decay, float clip, float momentum) {
-    add_and_update<MOMENTUM>(table, settings_of(learning_rates, counters, weight_decay, clip, momentum));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    rmsprop_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                   const long long* __restrict__ counters, float weight_decay, float clip) {
-    add_and_update<RMSPROP>(table, settings_of(learning_rates, counters, weight_decay, clip));
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    adam_update(const long long* __restrict__ table, const double* __restrict__ learning_rates,
-                const long long* __restrict__ counters, float weight_decay, float clip) {
-    add_and_update<ADAM>(table, settings_of(learning_rates, counters, weight_decay, clip));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -91,3 +67,5 @@ extern "C" __global__ void __launch_bounds__(256)
         dbias[i - weights] = collapsed ? add_collapsed(i - weights, parts + of_bias, splits, apart, filters, 0)
                                        : add_splits(parts + of_bias + i - weights, splits, apart);
 }
+
+#include "common/update_entries.cuh"

@@ -326,9 +326,9 @@ def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
 
 MISUSES = {
     "no fence before products": ("conv2d.cu", "        wgmma_fence();\n", "", "missing wgmma fence"),
-    "one set of fragments": ("conv2d.cu", "        warp.load(odd);\n        warp.add(sum, odd);",
+    "one set of fragments": ("multiply.cuh", "        warp.load(odd);\n        warp.add(sum, odd);",
                              "        warp.load(even);\n        warp.add(sum, even);", "missing wgmma wait"),
-    "sums written too early": ("conv2d.cu", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
+    "sums written too early": ("multiply.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
     "filters released too early": ("conv2d.cu", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
     "pixels not waited for": ("conv2d.cu", "        if (tap == 0) pixels.wait();\n", "", None),
     "filters not waited for": ("conv2d.cu", "        filters.wait();\n", "", "missing barrier wait"),

@@ -21,7 +21,7 @@ from ladder.machine import processes
 from ladder.progress import log, size
 from ladder.store import artifacts, disk, manifests
 
-ROOM = 0.02   # share of the disk that stays free
+ROOM = 100 << 20   # bytes of the disk that stay free
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EROFS   # of a disk that is written to
 
 
@@ -117,9 +117,9 @@ def _check_names(folder, manifest, name):
 
 def _copy(folder, target, manifest):
     """Copy the files under the artifact's lock, check what arrived, and write the manifest last."""
-    needed, free = sum(facts["bytes"] for facts in manifest["files"].values()), shutil.disk_usage(_made(target))
-    if needed > free.free - ROOM * free.total:
-        raise UserError(f"from: {target} has {size(needed)}, but only {size(free.free)} are free; what is here stays")
+    needed, free = sum(facts["bytes"] for facts in manifest["files"].values()), shutil.disk_usage(_made(target)).free
+    if needed > free - ROOM:
+        raise UserError(f"from: {target} has {size(needed)}, but only {size(free)} are free; what is here stays")
     with artifacts.locked(target / artifacts.LOCK, f"another process is making {target}"):
         if manifests.read_if_whole(target):
             return

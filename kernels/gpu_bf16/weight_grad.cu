@@ -29,7 +29,6 @@
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 #include "gpu_bf16/tile.cuh"
-#include "gpu_bf16/totals.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -119,43 +118,4 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply_staged<Tile>(operands, (last_pixel - first_pixel + K - 1) / K, sum);
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
-}
-
-// Four neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
-__device__ __forceinline__ void add_parts(const float* __restrict__ parts, float (&sum)[4], int first, int length, int rows) {
-#pragma unroll 8
-    for (int row = 0; row < rows; row++) {
-        float part[4];
-        load(part, parts + row * length + first);
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[e] += part[e];
-    }
-}
-
-// dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the partials; there: those of
-// them that dweight has.
-extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
-                                                                   const float* __restrict__ totals,
-                                                                   float* __restrict__ dweight, float* __restrict__ dbias,
-                                                                   int weights, int filters, int splits, int bias_splits,
-                                                                   int channels, int there) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
-    if (blockIdx.x >= of_weights) {
-        int first_filter = (blockIdx.x - of_weights) * 8;
-        float sum = sum_of_rows<8>(totals, first_filter, filters, bias_splits);
-        if (threadIdx.x < 8 && first_filter + threadIdx.x < filters) dbias[first_filter + threadIdx.x] = sum;
-        return;
-    }
-    if (first >= weights) return;
-    float sum[4] = {};
-    add_parts(partials, sum, first, weights, splits);
-    if (there == channels) {
-        store(dweight + first, sum);
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        int channel = (first + e) % channels;
-        if (channel < there) dweight[(first + e) / channels * there + channel] = sum[e];
-    }
 }

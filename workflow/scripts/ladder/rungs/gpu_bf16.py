@@ -348,31 +348,36 @@ def weight_grad(step, build, tile=None):
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
     (batch, height, width, channels), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
-    tile, pixels, (splits, weights), per_split = parts_of(build, x, filters, kernel, stride, tile)
+    tile, shape, (splits, weights), steps = parts_of(build, x, filters, kernel, stride, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
-    across = (width - kernel) // stride + 1
-    defines = tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0)
-    product = Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
-                     (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-                     (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride,
-                                              step.attributes["padding"], per_split)),
-                     tiles.shared_bytes(tile, rows_of_k=True), defines)
+    dy_channels, padding = build.shape(dy)[3], step.attributes["padding"]
+    if isinstance(tile, tiles.Window):
+        numbers = (height, width, channels, filters, dy_channels, padding, tiles.squares(shape), tiles.SQUARES * steps)
+        whole = tiles.are_whole(shape)
+        entry, shared, defines = "weight_grad_halo", tiles.window_bytes(tile), tile.defines(KERNEL=kernel, WHOLE=whole)
+    else:
+        numbers = batch, height, width, channels, filters, dy_channels, kernel, stride, padding, tiles.STEP * steps
+        whole = batch * shape.height * shape.width % tiles.STEP == 0
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
+        entry, shared = "weight_grad", tiles.shared_bytes(tile, rows_of_k=True)
+    product = Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), splits), (tile.threads,),
+                     (x, dy, parts, *integers(*numbers)), shared, defines)
     if "parts" in step.writes:
         return (product,)
     dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    return product, Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+    return product, Launch("gpu_bf16/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
                            (parts, totals, dweight, dbias, *integers(weights, filters, splits, build.shape(totals)[0], channels,
-                                                                     build.shape(dweight)[3])), defines=defines)
+                                                                     build.shape(dweight)[3])))
 
 
 def parts_of(build, x, filters, kernel, stride, tile=None):
-    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: the copy of the input."""
+    """(tile, Sums, shape of the parts, steps of one) of a weight gradient; x: the copy of the input."""
     batch, height, width, channels = build.shape(x)
-    columns = kernel * kernel * channels
-    pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
-    tile = tile or tiles.weight_tile(filters, columns)
-    splits, per_split = tiles.split(tile, filters, columns, pixels)
-    return tile, pixels, (splits, filters * columns), per_split
+    down, across = ((size - kernel) // stride + 1 for size in (height, width))
+    shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride)
+    tile = tile or tiles.weight_tile(shape)
+    splits, steps = tiles.split(tile, shape)
+    return tile, shape, (splits, filters * kernel ** 2 * channels), steps
 
 
 PATTERNS = (

@@ -1,19 +1,28 @@
 // Gradient of a 2-D convolution with stride 1 with respect to its weight, in parts as weight_grad.cu leaves them: a block keeps
-// squares of dy, and of x with what the window reaches beyond them, in shared memory once for all sums.
+// squares of dy, and of x with what the window reaches beyond them, in shared memory once for all taps.
 //
-// Rung: gpu_bf16, over gpu_tf32. A step has two squares of 8 x 8 pixels of y, anywhere. A warp has the taps of one column of the
-// window, for WARP_M filters and WARP_N channels, and goes down both squares at once: the 16 pixels of a product are a row of
-// each. A row of dy is loaded once for its taps; a row of x stays in registers until the last tap has multiplied it, with rows
-// of dy further down. Columns of the window are shifts of the addresses from which ldmatrix reads.
+// Rung: gpu_bf16, over gpu_tf32. A step has two squares of 8 x 8 pixels of y, of any images; the 16 pixels of a product are a row
+// of each. A warp has all taps of WARP_M filters and WARP_N channels and goes down the squares: a row of x is loaded for each
+// column of the window, which is a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see
+// it through the window's rows; these stay in registers until the last one has.
 //
 // Layouts: x, dy, partials: as weight_grad.cu; channels are a multiple of TILE_N. A split sums squares_per_split, an even number,
-// of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0.
+// of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
+// number of splits depends on the shape alone.
 //
 // Compiled with TILE_M x TILE_N, the filters and channels of a block, WARP_M x WARP_N, those of a warp, KERNEL, 2 or 3, and
 // WHOLE: whether squares end with the images and come in twos.
-// Launches: block (32 KERNEL TILE_M / WARP_M TILE_N / WARP_N), grid (channels / TILE_N, ceil(filters / TILE_M), splits),
-// 512 ((KERNEL + 7)^2 + 64) bytes of dynamic shared memory, in the tile that takes the fewest clocks; threads for KERNEL = 3:
-//   64 x 64, 32 x 32 a warp, 384 threads;  16 x 64, 16 x 64, 96 threads
+// Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits), 512 ((KERNEL + 7)^2 + 64)
+// bytes of dynamic shared memory, two steps, in the tile that takes the fewest clocks:
+//   64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
+//
+// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 clocks; 184 KB are read as
+// fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152. In
+// the loop of two steps on sm_90 576 of 1,031 instructions are products, 92 load fragments and 24 copy; in that of the small
+// tile 288 of 754 are products.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
+// weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
+// Measured: not measured.
 #include "common/vector.cuh"
 #include "gpu_bf16/stages.cuh"
 

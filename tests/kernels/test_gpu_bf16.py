@@ -715,7 +715,7 @@ def counted(layer, operation):
                                                             50_000)
 
 
-STAGED, HALO = "stages.cuh", "halo.cuh"
+STAGED, HALO, SQUARED = "stages.cuh", "halo.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": (STAGED, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
@@ -729,12 +729,18 @@ MISUSES = {
     "no barrier after the wait for a tap": (HALO, "                __syncthreads();\n", "", "race"),
     "too few stages of weights": (HALO, "(stage + STAGES - 1) % STAGES;", "(stage + STAGES - 1) % (STAGES - 1);",
                                   "missing cp.async wait"),
+    "stages of squares that overlap": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<STAGES, DY>",
+                                       "missing cp.async wait"),
+    "one stage of squares": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<STAGES, 0>", "missing cp.async wait"),
+    "more stages of squares than there is room for": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<3, STAGE_BYTES>",
+                                                      "bad cp.async"),
     "one slab's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
 }
 
 
 @pytest.mark.parametrize("name", MISUSES)
-def test_misuse_of_the_copies_is_noticed(name, tmp_path):
+def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
     for path in (KERNELS / "gpu_bf16").iterdir():
         text = path.read_text().replace('"gpu_bf16/', '"')   # the headers beside it
@@ -742,13 +748,24 @@ def test_misuse_of_the_copies_is_noticed(name, tmp_path):
             assert text.count(old) == 1
             text = text.replace(old, new)
         (tmp_path / path.name).write_text(text)
-    conv = Convolution((1, 8, 8, 256, 64, 3, 1), lambda *size, seed=0: np.zeros(size, np.float32))
-    arrays = {"x": rounded_input(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
-    y = poisoned(conv.output)
-    (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), arrays,
-                         {"y": y}, (), stride=1, relu=False)
+    launch, arrays = launched_on_zeros(file)
     kernel = load(tmp_path / launch.source.rpartition("/")[2], tuple(f"-D{define}" for define in launch.defines))
-    arguments = [passed(argument, {**arrays, "y": y}) for argument in launch.arguments]
+    arguments = [passed(argument, arrays) for argument in launch.arguments]
     with pytest.raises(KernelFault) as fault:
         kernel.get_function(launch.entry).watched(launch.grid, launch.block, arguments, launch.shared_bytes)
     assert fault.value.kind == kind
+
+
+def launched_on_zeros(file):
+    """(launch, arrays) of a kernel with that file."""
+    conv = Convolution((8 if file == SQUARED else 1, 8, 8, 256 if file != SQUARED else 64, 64, 3, 1),
+                       lambda *size, seed=0: np.zeros(size, np.float32))
+    if file == SQUARED:
+        dy, totals = rounded_gradient(conv.dy, 1)
+        reads, writes = {"x": rounded_input(conv.x, 1), "dy": dy, "totals": totals}, {"parts": poisoned((1, conv.weight.size))}
+        (launch,) = run_step(gpu_bf16.weight_grad, reads, writes, (), stride=1, padding=1, kernel=3)
+    else:
+        reads, writes = operands(conv), {"y": poisoned(conv.output)}
+        (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), reads,
+                             writes, (), stride=1, relu=False)
+    return launch, {**reads, **writes}

@@ -1,4 +1,4 @@
-// Images and gradients rounded to bfloat16, in copies that conv2d.cu and weight_grad.cu read.
+// Images and gradients rounded to bfloat16, in copies that convolutions and weight gradients read.
 //
 // Rung: gpu_bf16, over gpu_tf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
 // so that a convolution asks for no pixel outside them.

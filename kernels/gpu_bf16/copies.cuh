@@ -86,19 +86,18 @@ struct Padded {
     }
 };
 
-// The copy that the next convolution reads, of a bias added and optionally ReLU: of pixels, repeated `times` times each way for
-// an upsampled image.
+// The copy that the next convolution reads, of a bias added and optionally ReLU.
 struct ToCopy {
     const float* bias;
     bfloat16* copy;
-    int relu, times, padding;
+    int relu, padding;
 
     template <class Pixels>
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to{copy, pixels.height, pixels.width, filters, times, padding};
+        Padded to{copy, pixels.height, pixels.width, filters, 1, padding};
         Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             held.get(values, pixels.line(number, 0), column);

@@ -410,7 +410,7 @@ class Builder:
                 self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
     def _pattern(self, layers):
-        collapses = self._collapses(layers[:2])
+        collapses = self.collapses(layers[:2])
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
             if pattern.collapses != collapses:
@@ -420,9 +420,10 @@ class Builder:
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
 
-    def _collapses(self, group):
-        """Whether sums of taps are multiplied, each rounded once, on every rung: by a convolution in bfloat16, 3x3 with stride 1
-        and padding 1, behind an upsampling.
+    def collapses(self, group):
+        """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
+
+        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does: the precision includes what is rounded.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
             return False

@@ -148,28 +148,21 @@ struct ToGradient {
     float* totals;
     const unsigned char* index;   // nullptr: not pooled
     int relu, kept_padding, padding;
-    static constexpr int CELLS_OF_TOTAL = 64 / CELL_LINES;
+    static_assert(WINDOWS == 0, "a cell is a pixel of the gradient");
 
     template <class Pixels>
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
                                            int first_filter) const {
         Held held(sum);
-        int down = pixels.height / CELL_SIDE, across = pixels.width / CELL_SIDE;
+        int down = pixels.height, across = pixels.width;
         Padded to{rounded, down, across, filters, index ? 2 : 1, padding};
         Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
             held.get(values, pixels.line(number, 0), column);
-#pragma unroll
-            for (int i = 1; i < CELL_LINES; i++) {
-                float more[CHUNK];
-                held.get(more, pixels.line(number, i), column);
-#pragma unroll
-                for (int e = 0; e < CHUNK; e++) values[e] += more[e];
-            }
             if (relu) {
-                int row = (cell.image * down * CELL_SIDE + cell.image * 2 * kept_padding) + CELL_SIDE * cell.row + kept_padding;
-                int pixel = row * (across * CELL_SIDE + 2 * kept_padding) + CELL_SIDE * cell.column + kept_padding;
+                int row = cell.image * (down + 2 * kept_padding) + cell.row + kept_padding;
+                int pixel = row * (across + 2 * kept_padding) + cell.column + kept_padding;
                 mask(values, *reinterpret_cast<const uint4*>(kept + pixel * filters + channel));
             }
             held.put(values, pixels.line(number, 0), column);
@@ -201,10 +194,10 @@ struct ToGradient {
     template <class Pixels>
     __device__ __forceinline__ void add(const Held& held, const Pixels& pixels, int filters, int first_filter) const {
         for (int number = threadIdx.x; number < Tile::M / 64 * Tile::N; number += Tile::THREADS) {
-            int group = number / Tile::N, column = number % Tile::N, first = group * CELLS_OF_TOTAL;
+            int group = number / Tile::N, column = number % Tile::N, first = group * 64;
             if (first_filter + column >= filters) continue;
             float total = 0.0f;
-            for (int cell = first; cell < first + CELLS_OF_TOTAL; cell++)
+            for (int cell = first; cell < first + 64; cell++)
                 if (pixels.cell(cell).there) total += held.at[Held::place(pixels.line(cell, 0), column)];
             totals[(pixels.first_total() + group) * filters + first_filter + column] = total;
         }

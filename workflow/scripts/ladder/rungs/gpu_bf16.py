@@ -467,10 +467,11 @@ def parts_of(build, x, filters, kernel, stride, tile=None):
     return tile, pixels, (splits, filters * columns), per_split
 
 
+COLLAPSED = tuple(Pattern(kinds, collapsed_block, fits=collapses_copies, collapses=True)
+                  for kinds in (("upsample2d", "conv2d", "relu"), ("upsample2d", "conv2d")))
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),
-    Pattern(("upsample2d", "conv2d", "relu"), collapsed_block, fits=collapses_copies, collapses=True),
-    Pattern(("upsample2d", "conv2d"), collapsed_block, fits=collapses_copies, collapses=True),
+    *COLLAPSED,
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
     *gpu_3xtf32.PATTERNS,

@@ -12,12 +12,12 @@
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, for an upsampling (1.2 GFLOP, 7.2 MB): memory, 1.7 us.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
     int times, int padding) {
-    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, relu, times, padding});
+    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, pixels, relu, times, padding});
 }

@@ -24,7 +24,7 @@ from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
-from rung_checks import SMALL, Convolution, Shapes, passed, run_step, training_plan
+from rung_checks import SMALL, Convolution, passed, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -75,7 +75,7 @@ def rounded_input(x, padding):
 def rounded_gradient(dy, padding):
     """(copy, totals)."""
     copy = poisoned(padded(dy, padding).shape, np.uint16)
-    totals = poisoned((gpu_bf16._total_splits(copy.shape), dy.shape[3]))
+    totals = poisoned((gpu_bf16._total_splits(dy.shape, padding), dy.shape[3]))
     run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
     return copy, totals
 
@@ -175,7 +175,7 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
     slide = {"stride": 1, "padding": 1, "kernel": conv.kernel}
     whole = {"dweight": poisoned(conv.weight.shape), "dbias": poisoned(conv.bias.shape)}
     run_step(gpu_bf16.weight_grad, reads, whole, **slide)
-    split, weights = gpu_bf16.parts_of(Shapes({"x": reads["x"]}), "x", shape[4], conv.kernel, 1)[2]
+    split, weights = gpu_bf16.parts_of(reads["x"].shape, shape[4], conv.kernel, 1)[2]
     assert split > 1
     parts = poisoned((split, weights))
     run_step(gpu_bf16.weight_grad, reads, {"parts": parts}, **slide)

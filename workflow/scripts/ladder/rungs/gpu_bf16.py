@@ -4,12 +4,13 @@ The operands of a convolution are rounded once, to copies in memory, whose parts
 others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
 keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
 image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
-no copies (`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
+no copies (`form_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
 gradients, and sums stay float32.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import bfloat16_tiles as tiles
@@ -28,7 +29,7 @@ SIDE = 16                     # filters, and channels, of a block that updates a
 
 def conv_block(build, group):
     """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
-    if not has_copies(build, group[0]):
+    if not _form(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, build.source(group[0]))
 
@@ -36,7 +37,7 @@ def conv_block(build, group):
 def upsample_block(build, group):
     """upsample2d, conv2d, then optionally ReLU: the copy is of the larger image, of which there is no other."""
     upsample, *others = group
-    if not has_copies(build, others[0]):
+    if not _form(build, others[0]):
         parts = gpu_opt_v1.resize_block(build, (upsample,)), conv_block(build, others)
         return lambda: [part() for part in reversed(parts) if part]
     x = build.source(upsample)
@@ -46,19 +47,19 @@ def upsample_block(build, group):
 
 def _convolution_of_copies(build, group, x, upsample=None):
     """x: the input, or that of the upsampling before it."""
-    conv = group[0]
+    conv, form = group[0], _form(build, group[0])
     _, weight, bias = convolution(build, conv)
     slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
     batch, height, width, channels = build.shape(x)
     image = batch, times * height, times * width, channels
     flips = _flips(build, conv, x)
-    copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
+    copies = build.copies(weight, form.of_weight(build.shape(weight), flips))
     written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, image)
     if not written:
-        build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
-    y, writes, form = _result(build, group, x)
-    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
-               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
+        build.step(f"conv2d_{form.makes}_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
+    y, writes, more = _result(build, group, x)
+    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **more)
 
     def backward():
         dy = build.receivers.get(y) or _rounded_gradient(build, group, y, flips)
@@ -68,7 +69,7 @@ def _convolution_of_copies(build, group, x, upsample=None):
             dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
             build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
             lead_back(build, upsample, dx, x)
-        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
+        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
                    _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
                    kernel=conv.attributes["kernel"])
 
@@ -79,7 +80,7 @@ def _weight_gradients(build, conv, copy, dy):
     """{role: buffer} of what a weight gradient's step writes: parts that the update adds, or sums."""
     if not build.in_parts:
         return weight_gradients(build, conv)
-    _, _, shape, _ = parts_of(build, copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
+    shape = _form(build, conv).of_parts(build.shape(copy), conv)
     parts = build.workspace(f"{conv.name}.parts", shape)
     build.leave_in_parts({f"{conv.name}.weight": patterns.Gradient(parts, in_parts=True)})
     if conv.attributes["bias"]:
@@ -88,19 +89,53 @@ def _weight_gradients(build, conv, copy, dy):
 
 
 @dataclasses.dataclass(frozen=True)
+class Form:
+    """How the copies of a convolution's operands lie in memory, and which operations are on them.
+
+    makes, made: in the operations' names, conv2d_{makes}_input and {made}_conv2d_forward
+    of_image(shape, padding): shape of a copy
+    of_weight(shape, flips): {role: shape}
+    of_gradient(shape, padding): {role: shape}; "rounded" with borders of `padding` and, where the weight gradient reads another
+        one without them, "steps", alone if there is no border
+    of_parts(shape of the copy, convolution): shape of the parts of its weight gradient
+    totals(shape of x, filters, kernel, windows): rows of totals that an input gradient leaves
+    has_windows(width): whether its results can be of 2x2 windows of an image so wide
+    """
+
+    makes: str
+    made: str
+    of_image: Callable
+    of_weight: Callable
+    of_gradient: Callable
+    of_parts: Callable
+    totals: Callable
+    has_windows: Callable = lambda width: True
+
+
+@dataclasses.dataclass(frozen=True)
 class Gradient:
     """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
 
-    rounded: the copy with borders of `padding`; totals: sums over pixels, not rounded; relu, index: of the layers behind the
-    convolution, for the one that writes it; whole: in float32, where there is that too.
+    copies: {role: buffer} as Form.of_gradient, with borders of `padding`; totals: sums over pixels, not rounded; relu, index:
+    of the layers behind the convolution, for the one that writes it; whole: in float32, where there is that too.
     """
 
-    rounded: str
+    copies: dict
     totals: str
     padding: int
     relu: bool
     index: str | None = None
     whole: str | None = None
+
+    @property
+    def bordered(self):
+        """What the input gradient reads."""
+        return self.copies.get("rounded") or self.copies["steps"]
+
+    @property
+    def without_border(self):
+        """What the weight gradient reads, if there is one without."""
+        return self.copies.get("steps") or self.copies["rounded"]
 
 
 def _flips(build, conv, x):
@@ -128,13 +163,12 @@ def _result(build, group, x):
 
 def _received(build, group, x, reader, image, index=None):
     """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
-    filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
-    shape = tiles.Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
-    conv, filters = group[0], group[0].attributes["filters"]
+    filters_read, kernel, _, channels = reader.parameters[f"{reader.name}.weight"]
+    conv, windows = group[0], image[1:3] != group[-1].output_shape[:2]
     padding = _gradient_padding(conv, _flips(build, conv, x))
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape), filters))
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
+    rows = _form(build, reader).totals(image, filters_read, kernel, windows)
+    totals = build.kept(f"{conv.name}.dy.totals", (rows, channels))
+    return Gradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
 
 
 def copying_reader(build, group, x):
@@ -146,8 +180,10 @@ def copying_reader(build, group, x):
     reader, times = build.sole_reader(group[-1].name), 1
     if reader and reader.kind == "upsample2d":
         reader, times = build.sole_reader(reader.name), 2
-    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
-    if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
+    if not reader or not hasattr(build.rung, "form_of") or group[0].attributes["filters"] % CHUNK:
+        return None, 1   # a rung over this one may read other layers in other forms
+    form = build.rung.form_of(build, reader)
+    if not form or times == 2 and not form.has_windows(2 * group[-1].output_shape[1]):
         return None, 1
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
@@ -160,7 +196,8 @@ def pools_in_place(build, group):
     """Whether conv2d, relu and maxpool2d are one operation."""
     conv, _, pool = group
     height, width, _ = conv.output_shape
-    if not has_copies(build, conv) or not is_2x2(pool) or height % 2 or width % 2:
+    form = _form(build, conv)
+    if not form or not form.has_windows(width) or not is_2x2(pool) or height % 2 or width % 2:
         return False
     reader, times = copying_reader(build, group, build.source(conv))
     return reader is not None and times == 1
@@ -174,26 +211,32 @@ def _rounded_gradient(build, group, y, flips):
     """The Gradient of a value in float32, which is made by steps of its own."""
     conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
     padding = _gradient_padding(conv, flips)
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
-    build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, whole=dy)
+    copies = _copies_of_gradient(build, conv, padding)
+    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(y), padding), build.shape(y)[3]))
+    build.step(f"conv2d_{_form(build, conv).makes}_gradient", group, {"dy": dy}, {**copies, "totals": totals}, padding=padding)
+    return Gradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
+
+
+def _copies_of_gradient(build, conv, padding):
+    """{role: buffer} of the copies of the gradient of a convolution's output."""
+    shapes = _form(build, conv).of_gradient((build.batch, *conv.output_shape), padding)
+    return {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
 
 
 def _input_gradient(build, group, x, upsample, dy, copies):
     """copies: of the convolution's input and of its flipped weight. The value x has a Gradient where its writer awaits one."""
-    conv, received = group[0], build.receivers.get(x)
-    reads, flop = {"dy": dy.rounded, "flipped": copies["flipped"]}, 2 * conv.macs
+    conv, received, operation = group[0], build.receivers.get(x), f"{_form(build, group[0]).made}_conv2d_input_grad"
+    reads, flop = {"dy": dy.bordered, "flipped": copies["flipped"]}, 2 * conv.macs
     if received:
         index = {"index": received.index} if received.index else {}
-        build.step("rounded_conv2d_input_grad", group, {**reads, "kept": copies["copy"], **index},
-                   {"rounded": received.rounded, "totals": received.totals}, flop=flop, relu=received.relu,
+        build.step(operation, group, {**reads, "kept": copies["copy"], **index},
+                   {**received.copies, "totals": received.totals}, flop=flop, relu=received.relu,
                    windows=upsample is not None, kept_padding=conv.attributes["padding"], padding=received.padding)
         return
     batch, height, width, channels = build.shape(x)
     dx = (build.workspace(f"{upsample.name}.gradient", (batch, 2 * height, 2 * width, channels)) if upsample
           else build.gradient_part(x))
-    build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
+    build.step(operation, group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
                {"dx": dx}, flop=flop)
     lead_back(build, upsample, dx, x)
 
@@ -203,6 +246,16 @@ def lead_back(build, upsample, dx, x):
     if upsample:
         build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
                    relu=gpu_opt_v1.reader_applies_relu(build.network, x))
+
+
+def form_of(build, conv):
+    """The Form of a convolution's copies; None if it has none."""
+    return COPIES if has_copies(build, conv) else None
+
+
+def _form(build, conv):
+    """As the rung has it that is built, which may be one over this."""
+    return getattr(build.rung, "form_of", form_of)(build, conv)
 
 
 def has_copies(build, conv):
@@ -225,7 +278,7 @@ def _copy_of_input(conv):
 
 def _buffer_of_copy(build, conv, image):
     """The buffer of the copy of a convolution's input, which has the shape `image`."""
-    return build.kept(_copy_of_input(conv), _padded(image, conv.attributes["padding"]), "uint16")
+    return build.kept(_copy_of_input(conv), _form(build, conv).of_image(image, conv.attributes["padding"]), "uint16")
 
 
 def _copies_of_weight(shape, flips):
@@ -244,8 +297,16 @@ def _whole_chunks(channels):
     return CHUNK * blocks(channels, CHUNK)
 
 
-def _total_splits(padded):
-    return blocks(padded[0] * padded[1] * padded[2], PIXELS_OF_TOTAL)
+def _total_splits(shape, padding):
+    """Rows of totals of a gradient that a launch of its own rounds."""
+    batch, height, width, _ = shape
+    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_TOTAL)
+
+
+def _totals(image, filters, kernel, windows):
+    batch, height, width, channels = image
+    shape = tiles.Sums(batch, height, width, _whole_chunks(filters), channels, kernel, 1)
+    return tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape)
 
 
 def round_input(step, build):
@@ -288,16 +349,27 @@ def _more_words(copies, build, name, gradient=None):
     """The further words of a parameter's row of the table: kernels/gpu_bf16/weight_update.cu."""
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if name not in copies:
-        return 0, 0, 0, 0, 0, *parts
+        return 0, 0, 0, 0, 0, 0, 0, *parts
     filters, kernel, _, channels = build.shape(name)
-    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels, *parts
+    return (copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels,
+            *_rows_of_copies(copies, build, name), *parts)
+
+
+def _rows_of_copies(copies, build, name):
+    """Rows of a tap, of filters and of channels, where the copies are in slabs: (slabs, kernel, kernel, rows, 64); else 0."""
+    shape = build.shape(copies[name]["bfloat16"])
+    if len(shape) == 4:
+        return 0, 0
+    flipped = copies[name].get("flipped")
+    return shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
 
 
 def _blocks_of(copies, build, name, gradient=None):
     if name not in copies:
         return blocks(elements(build, name), SIDE if gradient.in_parts else 256)
     filters, kernel, _, channels = build.shape(name)
-    return blocks(filters, SIDE) * kernel * kernel * blocks(channels, SIDE)
+    of_filters, of_channels = _rows_of_copies(copies, build, name)
+    return blocks(max(filters, of_filters), SIDE) * kernel * kernel * blocks(max(channels, of_channels), SIDE)
 
 
 def forward(step, build, tile=None):
@@ -306,10 +378,11 @@ def forward(step, build, tile=None):
     arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
     if "index" in writes:
         return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]), (*numbers, attributes["padding"]),
-                            attributes["stride"], tile, WINDOWS=True)
+                            attributes["stride"], tile, in_slabs(build, writes), WINDOWS=True)
     if "copy" in writes:
         numbers = *numbers, attributes["times"], attributes["padding"]
-        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), numbers, attributes["stride"], tile)
+        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), numbers, attributes["stride"], tile,
+                            in_slabs(build, writes))
     return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, attributes["stride"], tile)
 
 
@@ -318,22 +391,38 @@ def input_grad(step, build, tile=None):
     arrays = reads["dy"], reads["flipped"]
     if "dx" in writes:
         return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), 1, tile)
-    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"]
-    arrays = *arrays, reads["kept"], writes["rounded"], writes["totals"]
+    arrays = *arrays, reads["kept"], *gradients_written(writes)
+    numbers, slabs = gradient_numbers(step, build), in_slabs(build, writes)
     if "index" in reads:
-        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, 1, tile)
-    return _convolution(build, "conv2d_gradient", arrays, numbers, 1, tile, WINDOWS=attributes["windows"])
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, 1, tile, slabs)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, 1, tile, slabs, WINDOWS=attributes["windows"])
 
 
-def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
-    """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
+def in_slabs(build, writes):
+    """Whether copies are written in gpu_bf16_sm90's layout: kernels/gpu_bf16/layouts.cuh."""
+    return "steps" in writes or "copy" in writes and len(build.shape(writes["copy"])) == 5
+
+
+def gradients_written(writes):
+    """(rounded, steps, totals): where there is but one copy, it stands for both."""
+    return writes.get("rounded") or writes["steps"], writes.get("steps") or writes["rounded"], writes["totals"]
+
+
+def gradient_numbers(step, build):
+    """The last arguments of a launch that writes the gradient of what made a convolution's input."""
+    step_rows = build.shape(step.writes["steps"])[1] if "steps" in step.writes else 0
+    return *(step.attributes[name] for name in ("relu", "kept_padding", "padding")), step_rows
+
+
+def _convolution(build, entry, arrays, numbers, stride, tile, slabs=False, **flags):
+    """arrays, numbers: the kernel's, the latter behind those of the shape; slabs: `in_slabs`; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     down, across = ((size - kernel) // stride + 1 for size in (height, width))
     shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride)
     stored = entry == "conv2d"
     tile = tile or tiles.pixel_tile(shape, stored)
-    halo = isinstance(tile, tiles.Rectangle)
+    halo, flags = isinstance(tile, tiles.Rectangle), {**({"IN_SLABS": True} if slabs else {}), **flags}
     entry = "conv2d_halo" if halo and stored else entry
     in_loop = tiles.halo_bytes(tile, shape) if halo else tiles.shared_bytes(tile)
     held = 0 if stored else 4 * tile.m * (tile.n + 8)
@@ -348,7 +437,7 @@ def weight_grad(step, build, tile=None):
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
     (batch, height, width, channels), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
-    tile, pixels, (splits, weights), per_split = parts_of(build, x, filters, kernel, stride, tile)
+    tile, pixels, (splits, weights), per_split = parts_of(build.shape(x), filters, kernel, stride, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
     across = (width - kernel) // stride + 1
     defines = tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0)
@@ -357,23 +446,33 @@ def weight_grad(step, build, tile=None):
                      (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride,
                                               step.attributes["padding"], per_split)),
                      tiles.shared_bytes(tile, rows_of_k=True), defines)
-    if "parts" in step.writes:
-        return (product,)
-    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    return product, Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
-                           (parts, totals, dweight, dbias, *integers(weights, filters, splits, build.shape(totals)[0], channels,
-                                                                     build.shape(dweight)[3])), defines=defines)
+    return (product,) if "parts" in step.writes else (product, add_parts(step, build, parts, channels, defines))
 
 
-def parts_of(build, x, filters, kernel, stride, tile=None):
-    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: the copy of the input."""
-    batch, height, width, channels = build.shape(x)
+def add_parts(step, build, parts, channels, defines=()):
+    """The launch that adds the parts of a weight gradient, of so many channels, and the totals of dy."""
+    totals, dweight, dbias = step.reads["totals"], step.writes["dweight"], step.writes["dbias"]
+    (rows, filters), (splits, weights) = build.shape(totals), build.shape(parts)
+    return Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+                  (parts, totals, dweight, dbias, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])),
+                  defines=defines)
+
+
+def parts_of(x, filters, kernel, stride, tile=None):
+    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: shape of the copy of the input."""
+    batch, height, width, channels = x
     columns = kernel * kernel * channels
     pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
     tile = tile or tiles.weight_tile(filters, columns)
     splits, per_split = tiles.split(tile, filters, columns, pixels)
     return tile, pixels, (splits, filters * columns), per_split
 
+
+COPIES = Form(
+    makes="round", made="rounded", of_image=_padded, of_weight=_copies_of_weight,
+    of_gradient=lambda shape, padding: {"rounded": _padded(shape, padding)},
+    of_parts=lambda copy, conv: parts_of(copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))[2],
+    totals=_totals)
 
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),

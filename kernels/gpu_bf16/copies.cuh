@@ -99,19 +99,18 @@ struct Padded {
     }
 };
 
-// The copy that the next convolution reads, of a bias added and optionally ReLU: of pixels, repeated `times` times each way for
-// an upsampled image.
+// The copy that the next convolution reads, of a bias added and optionally ReLU.
 struct ToCopy {
     const float* bias;
     bfloat16* copy;
-    int pixels, relu, times, padding;   // pixels: of y
+    int pixels, relu, padding;   // pixels: of y
 
     template <class Pixels>
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to(copy, tile, pixels, times, padding, filters);
+        Padded to(copy, tile, pixels, 1, padding, filters);
         Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             held.get(values, tile.line(number, 0), column);

@@ -12,7 +12,9 @@
 // table int64, as common/update.cuh has it, and in each row: the addresses of the copy and of the flipped one (0 where there is
 // none), for a parameter with copies its filters, taps and channels, and the rows of a tap in slabs of the copy and of the
 // flipped one (0 where they are in no slabs), and where its gradient is in parts their number and the elements from one to the
-// next: those of weight_grad.cu, or of a bias the rows of totals.
+// next: those of weight_grad.cu, or of a bias the rows of totals; and the form of the copies of a 3x3 weight behind an upsampling
+// (collapsed_weights.cuh), of which the copy has the phases, the flipped one (channels, 4, 4, filters) the collapsed taps, of
+// which the gradient's parts are too.
 // learning_rates, counters, clip and weight_decay: as gpu_opt_v1/update.cu.
 //
 // Launches: block (256), grid: the sum over the parameters of ceil(elements / 256), a thread an element in order; with
@@ -22,10 +24,11 @@
 // Predicted, not measured, for adam and 751,875 parameters at 4.3 TB/s: 6 us.
 // Measured: not measured.
 #include "common/update.cuh"
+#include "gpu_bf16/collapsed_weights.cuh"
 #include "gpu_bf16/layouts.cuh"
 #include "gpu_bf16/totals.cuh"
 
-enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, COPY_ROWS, FLIPPED_ROWS, PARTS, APART };
+enum MoreWords { COPY = MORE, FLIPPED, FILTERS, TAPS, CHANNELS, COPY_ROWS, FLIPPED_ROWS, PARTS, APART, FORM };
 constexpr int SIDE = 16;
 
 // A copy of so many lines, filters or channels, with `taps` times `numbers` numbers each; rows: of a tap in slabs, 0: in no slabs.
@@ -73,12 +76,36 @@ __device__ __forceinline__ float add_parts(const float* first, int parts, int ap
     return sum;
 }
 
+// This block's part of a weight behind an upsampling.
+__device__ __forceinline__ CollapsedBlock<SIDE> collapsed_block(const long long* row) {
+    return CollapsedBlock<SIDE>(blockIdx.x - row[FIRST_BLOCK], row[FILTERS], row[CHANNELS]);
+}
+
+template <class Renew>
+__device__ __forceinline__ void copy_collapsed(const long long* row, Renew renew) {
+    collapsed_block(row).copy(reinterpret_cast<bfloat16*>(address(row[COPY])), reinterpret_cast<bfloat16*>(address(row[FLIPPED])),
+                              static_cast<CollapsedForm>(row[FORM]), renew);
+}
+
+template <Rule rule>
+__device__ __forceinline__ void update_collapsed(const long long* row, const float* gradient, const Settings& settings) {
+    using Block = CollapsedBlock<SIDE>;
+    __shared__ float expanded[Block::TAPS_HELD][SIDE][SIDE + 1];
+    int parts = row[PARTS], apart = row[APART];
+    if (parts) collapsed_block(row).expand(expanded, [=](int i) { return add_parts(gradient + i, parts, apart); });
+    copy_collapsed(row, [=](int i, int tap) {
+        return update<rule>(row, i, parts ? expanded[tap][Block::slow()][Block::fast()] : gradient[i], settings);
+    });
+}
+
 template <Rule rule>
 __device__ __forceinline__ void update_all(const long long* table, const Settings& settings) {
     const long long* row = row_of(table);
     const float* gradient = address(row[GRADIENT]);
     int parts = row[PARTS], count = row[COUNT];
-    if (row[COPY] != 0) {
+    if (row[FORM] != NOT_COLLAPSED) {
+        update_collapsed<rule>(row, gradient, settings);
+    } else if (row[COPY] != 0) {
         copy_block(row, [=](int i, int in_copy) {
             return update<rule>(row, i, add_parts(gradient + (parts ? in_copy : i), parts, row[APART]), settings);
         });
@@ -93,7 +120,11 @@ __device__ __forceinline__ void update_all(const long long* table, const Setting
 
 extern "C" __global__ void __launch_bounds__(256) copy_weights(const long long* __restrict__ table) {
     const long long* row = row_of(table);
-    copy_block(row, [=](int i, int) { return address(row[VALUES])[i]; });
+    auto kept = [=](int i, int) { return address(row[VALUES])[i]; };
+    if (row[FORM] != NOT_COLLAPSED)
+        copy_collapsed(row, kept);
+    else
+        copy_block(row, kept);
 }
 
 #include "common/update_entries.cuh"

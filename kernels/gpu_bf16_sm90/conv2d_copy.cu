@@ -7,7 +7,7 @@
 // Compiled and launched as conv2d.cu, with at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (gpu_bf16/copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, for an upsampling (1.2 GFLOP, 7.2 MB): memory, 1.7 us.
+// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 4.3 MB): memory, 1 us.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_bf16/copies.cuh"
@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_c
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy,
     int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int times, int padding) {
+    int rows, int together, int relu, int padding) {
     convolve(x, weight, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
-             ToCopy{bias, copy, pixels, relu, times, padding});
+             ToCopy{bias, copy, pixels, relu, padding});
 }

@@ -1,5 +1,5 @@
 // The gradient of a convolution with stride 1 with respect to its input, as the next layer's backward pass reads it: copies in
-// bfloat16 and totals, behind the ReLU, and the upsampling, that made the input.
+// bfloat16 and totals, behind the ReLU that made the input.
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d.cu as gpu_bf16/conv2d_gradient.cu is from gpu_bf16/conv2d.cu.
 //
@@ -7,12 +7,10 @@
 // slabs of the convolution's input with a border of kept_padding. rounded, steps and totals as gpu_bf16/conv2d_gradient.cu's; a
 // total is over 64 lines of a tile.
 //
-// Compiled with WINDOWS=1, the input is an image upsampled by 2: out_height and out_width of rounded are halved, and `together` is
-// a multiple of 2 out_width. Otherwise compiled and launched as conv2d_copy.cu.
+// Compiled and launched as conv2d_copy.cu.
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 16x16x128 <- 256 filters, 3x3, upsampled (9.7 GFLOP, 18.3 MB): tensor cores, 9.8
-// us, memory 4.3.
+// Predicted, not measured, for 64 images of 8x8x128 <- 128 filters, 3x3 (1.2 GFLOP, 5.6 MB): memory, 1.3 us, tensor cores 1.2.
 // Measured: not measured.
 #include "gpu_bf16_sm90/loop.cuh"
 #include "gpu_bf16/copies.cuh"

@@ -1,6 +1,6 @@
 // As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image before pooling.
 //
-// Layouts: as conv2d_gradient.cu with WINDOWS=0; index, rounded and steps as gpu_bf16/conv2d_gradient_pool.cu's.
+// Layouts: as conv2d_gradient.cu; index, rounded and steps as gpu_bf16/conv2d_gradient_pool.cu's.
 // Compiled and launched as conv2d_gradient.cu.
 //
 // Bound: memory, and as conv2d.cu.

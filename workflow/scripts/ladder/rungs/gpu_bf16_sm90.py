@@ -72,8 +72,8 @@ def form_of(build, conv):
 
 
 def has_slabs(build, conv):
-    """Whether a convolution is this rung's: rows are filled, and its tiles fit shared memory."""
-    if not gpu_bf16.has_copies(build, conv):
+    """Whether a convolution is this rung's: its taps are not collapsed, rows are filled, and its tiles fit shared memory."""
+    if not gpu_bf16.has_copies(build, conv) or gpu_bf16.is_collapsed(build, conv):
         return False
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
@@ -151,14 +151,14 @@ def _gradient(shape, padding):
     return {"rounded": _slabs(shape, padding), **steps} if padding else steps
 
 
-def _totals(image, filters, kernel, windows):
-    """image: of x, in whose channels the products are."""
+def _totals(image, _, kernel):
+    """image: shape of x, in whose channels the products are."""
     *of_x, channels = image
-    made = _blocks(_image_of_gradient(of_x, kernel), channels, kernel, 1, windows)
+    made = _blocks(_image_of_gradient(of_x, kernel), channels, kernel, 1)
     return made.down * (made.tile.m // LINES_OF_TOTAL)
 
 
-def _parts(copy, conv):
+def _parts(copy, _, conv):
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     splits, _ = _split_of(copy, filters, kernel, conv.attributes["stride"])
     return splits, filters * kernel * kernel * channels
@@ -209,8 +209,7 @@ def forward(step, build, tile=None):
     if "index" in writes:
         return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]),
                             (attributes["relu"], attributes["padding"]), windows=True, **sizes)
-    return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]),
-                        (attributes["relu"], attributes["times"], attributes["padding"]), **sizes)
+    return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (attributes["relu"], attributes["padding"]), **sizes)
 
 
 def input_grad(step, build, tile=None):
@@ -222,13 +221,13 @@ def input_grad(step, build, tile=None):
                             _image_of_gradient(of_x, kernel), tile=tile)
     batch, *padded = build.shape(reads["kept"])[1:4]
     of_x = batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)
-    arrays, windows = (*arrays, reads["kept"], *gpu_bf16.gradients_written(writes)), step.attributes["windows"]
+    arrays = *arrays, reads["kept"], *gpu_bf16.gradients_written(writes)
     sizes = {"filters": build.shape(writes["totals"])[1], "image": _image_of_gradient(of_x, kernel), "tile": tile,
              "in_slabs": gpu_bf16.in_slabs(build, writes)}
     numbers = gpu_bf16.gradient_numbers(step, build)
     if "index" in reads:
         return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, **sizes)
-    return _convolution(build, "conv2d_gradient", arrays, numbers, windows=windows, **sizes)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, **sizes)
 
 
 def _convolution(build, entry, arrays, numbers, filters, image, stride=1, tile=None, windows=False,
@@ -250,7 +249,7 @@ def arrange_image(step, build):
     chunks = elements(build, slabs) // (SLAB // CHUNKS)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_image", (blocks(chunks, 256),), (256,),
                    (x, slabs, *integers(chunks // CHUNKS // build.shape(slabs)[0], height, width, channels,
-                                        step.attributes["padding"], step.attributes["times"]))),)
+                                        step.attributes["padding"]))),)
 
 
 def arrange_gradient(step, build):
@@ -280,7 +279,9 @@ def weight_grad(step, build):
             height, width, channels, filters, stride, _pixels(image, kernel, stride), batch * height * width, stored, per_split,
             rows)), weight_grad_bytes(tile, rows),
         (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}"))
-    return (product,) if in_parts else (product, gpu_bf16.add_parts(step, build, parts, channels))
+    if in_parts:
+        return (product,)
+    return product, gpu_bf16.sum_of_parts(build, (parts, totals, step.writes["dweight"], step.writes["dbias"]), channels)
 
 
 def _pixels(image, kernel, stride):

@@ -6,11 +6,11 @@
 // Layouts: as conv2d.cu; copy bfloat16 (batch, out_height + 2 padding, out_width + 2 padding, filters) with zeros in its border.
 // Filters are a multiple of 8.
 //
-// Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
+// Compiled with PHASES=1 as conv2d.cu. Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
 // least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, for an upsampling (1.2 GFLOP, 7.2 MB): memory, 1.7 us.
+// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.
 // Measured: not measured.
 #include "gpu_bf16/loop.cuh"
 #include "gpu_bf16/copies.cuh"

@@ -192,7 +192,7 @@ struct ToGradient {
     float* totals;
     const unsigned char* index;   // nullptr: not pooled
     int pixels, step_rows, relu, kept_padding, padding;
-    static constexpr int CELLS_OF_TOTAL = 64 / CELL_LINES;
+    static_assert(WINDOWS == 0, "a cell is a pixel of the gradient");
 
     template <class Pixels>
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,
@@ -201,29 +201,19 @@ struct ToGradient {
         int side = index ? 2 : 1, kept_height = tile.height + 2 * kept_padding, kept_width = tile.width + 2 * kept_padding;
         Kept layout(pixels / (tile.height * tile.width) * kept_height * kept_width, filters);
         CopiesOfGradient to(rounded, steps, tile, pixels, side, padding, step_rows, filters);
-        int down = to.padded.down, across = to.padded.across;
-        if (IN_SLABS && tile.first_total() == 0)
-            to.put_zeros_behind(pixels / CELL_LINES * side * side, step_rows, first_filter);
+        if (IN_SLABS && tile.first_total() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
         Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
             held.get(values, tile.line(number, 0), column);
-#pragma unroll
-            for (int i = 1; i < CELL_LINES; i++) {
-                float more[CHUNK];
-                held.get(more, tile.line(number, i), column);
-#pragma unroll
-                for (int e = 0; e < CHUNK; e++) values[e] += more[e];
-            }
             if (relu) {
-                int row = cell.image * kept_height + CELL_SIDE * cell.row + kept_padding;
-                int pixel = row * kept_width + CELL_SIDE * cell.column + kept_padding;
+                int pixel = (cell.image * kept_height + cell.row + kept_padding) * kept_width + cell.column + kept_padding;
                 mask(values, *reinterpret_cast<const uint4*>(kept + layout.place(pixel, channel)));
             }
             held.put(values, tile.line(number, 0), column);
             uint4 words = rounded_chunk(values);
             if (index)
-                load_chunk(place, index + ((cell.image * down + cell.row) * across + cell.column) * filters + channel);
+                load_chunk(place, index + ((cell.image * tile.height + cell.row) * tile.width + cell.column) * filters + channel);
             to.put(cell, channel, [&](int i, int j) { return index ? only(words, place, 2 * i + j) : words; });
         });
         Tile::sync();
@@ -249,10 +239,10 @@ struct ToGradient {
     template <class Pixels>
     __device__ __forceinline__ void add(const Held& held, const Pixels& tile, int filters, int first_filter) const {
         for (int number = threadIdx.x; number < Tile::M / 64 * Tile::N; number += Tile::THREADS) {
-            int group = number / Tile::N, column = number % Tile::N, first = group * CELLS_OF_TOTAL;
+            int group = number / Tile::N, column = number % Tile::N, first = group * 64;
             if (first_filter + column >= filters) continue;
             float total = 0.0f;
-            for (int cell = first; cell < first + CELLS_OF_TOTAL; cell++)
+            for (int cell = first; cell < first + 64; cell++)
                 if (tile.cell(cell).there) total += held.at[Held::place(tile.line(cell, 0), column)];
             totals[(tile.first_total() + group) * filters + first_filter + column] = total;
         }

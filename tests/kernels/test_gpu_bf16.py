@@ -68,7 +68,7 @@ def padded(image, padding):
 
 def rounded_input(x, padding):
     copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding, times=1)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
     return copy
 
 
@@ -104,14 +104,6 @@ def test_copies_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     assert np.array_equal(numbers(copy), wanted[..., 8:])
     error = np.abs(totals.sum(axis=0, dtype=float) - x[..., 8:].sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(x[..., 0].size) * np.abs(x[..., 8:]).sum(axis=(0, 1, 2), dtype=float)).all()
-
-
-def test_a_copy_of_an_upsampled_image_repeats_its_pixels():
-    x = normal(2, 3, 5, 16)
-    wanted = padded(to_bfloat16(x).repeat(2, axis=1).repeat(2, axis=2), 1)
-    copy = poisoned(wanted.shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=1, times=2)
-    assert np.array_equal(numbers(copy), wanted)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 20, 67])
@@ -205,7 +197,7 @@ def input_grad(conv, tile=None):
     dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
     run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, padding)[0], "flipped": rounded_weight(conv.weight)[1],
-              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx})
+              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx}, stride=1)
     return dx
 
 
@@ -378,16 +370,16 @@ POOLED_BY_TILE = [*((case, tile) for case in POOLED for tile in (SQUARE, LARGE))
                   *((READ_IN_RECTANGLES[0], tile) for tile in RECTANGLES_OF_COPIES)]
 
 
-def with_border(copy_of, times, padding):
-    """An unwritten copy of an image, of which `copy_of` is an array of that shape, `times` times each way."""
+def with_border(copy_of, padding):
+    """An unwritten copy of an image, of which `copy_of` is an array of that shape."""
     batch, height, width, channels = copy_of.shape
-    return poisoned((batch, times * height + 2 * padding, times * width + 2 * padding, channels), np.uint16)
+    return poisoned((batch, height + 2 * padding, width + 2 * padding, channels), np.uint16)
 
 
-def copied(x, times, padding):
+def copied(x, padding):
     """What a launch of its own makes of the float32 image."""
-    copy = with_border(x, times, padding)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding, times=times)
+    copy = with_border(x, padding)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
     return copy
 
 
@@ -404,12 +396,12 @@ def with_a_nan(conv):
 def test_a_copy_that_the_convolution_writes_is_that_of_its_result(case, tile):
     shape, stride, padding = case
     conv = with_a_nan(Convolution(shape, normal, stride))
-    for relu, times in ((True, 1), (False, 2)):
-        copy = with_border(conv.dy, times, padding)
+    for relu in (True, False):
+        copy = with_border(conv.dy, padding)
         run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy}, stride=stride,
-                 relu=relu, times=times, padding=padding)
+                 relu=relu, padding=padding)
         y = forward(conv, relu, tile)
-        assert np.isnan(y).any() and copy.tobytes() == copied(y, times, padding).tobytes()
+        assert np.isnan(y).any() and copy.tobytes() == copied(y, padding).tobytes()
 
 
 @pytest.mark.parametrize("case, tile", POOLED_BY_TILE, ids=str)
@@ -421,12 +413,12 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(case, tile, val
     pooled = poisoned((batch, height // 2, width // 2, filters))
     index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
     for relu in (True, False):
-        copy = with_border(pooled, 1, padding)
+        copy = with_border(pooled, padding)
         run_step(lambda step, build: gpu_bf16.forward(step, build, tile), operands(conv), {"copy": copy, "index": found},
-                 stride=stride, relu=relu, times=1, padding=padding)
+                 stride=stride, relu=relu, padding=padding)
         run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, relu, tile)}, {"y": pooled, "index": index},
                  ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
-        assert found.tobytes() == index.tobytes() and copy.tobytes() == copied(pooled, 1, padding).tobytes()
+        assert found.tobytes() == index.tobytes() and copy.tobytes() == copied(pooled, padding).tobytes()
 
 
 # As READ, with the border of the copy of the gradient; dy is that of a convolution with stride 1.
@@ -438,40 +430,34 @@ GIVEN_BACK_BY_TILE = [*((case, tile) for case in GIVEN_BACK for tile in (SQUARE,
 def led_back(conv, relu, padding, tile, kind):
     """(copy, totals, float32 gradient of the value, which separate launches give) of the value that a convolution read.
 
-    kind: of the layer between: '', 'upsample2d' or 'maxpool2d', where conv.x is what it put out.
+    kind: of the layer between: '' or 'maxpool2d', where conv.x is what it put out.
     """
-    side, values = (2 if kind else 1), np.maximum(conv.x, 0)
-    if kind == "upsample2d":
-        values = values[:, ::2, ::2].repeat(2, axis=1).repeat(2, axis=2)
+    values = np.maximum(conv.x, 0)
     kept, dx, batch, height, width, channels = rounded_input(values, conv.padding), input_grad(conv, tile), *conv.x.shape
-    if kind == "upsample2d":
-        small = values[:, ::2, ::2].copy()
-        wanted = poisoned(small.shape)
-        run_step(gpu_opt_v1.upsample2d_backward, {"dy": dx, "x": small}, {"dx": wanted}, ("forward",), relu=relu)
-    elif kind == "maxpool2d":
+    if kind == "maxpool2d":
         index = np.random.default_rng(5).integers(0, 4, conv.x.shape).astype(np.uint8)
-        wanted = poisoned((batch, side * height, side * width, channels))
+        wanted = poisoned((batch, 2 * height, 2 * width, channels))
         run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dx, "index": index, "y": values}, {"dx": wanted}, ("forward",),
                  window=2, stride=2, padding=0, relu=relu)
     else:
         wanted = np.where(values > 0, dx, np.float32(0)) if relu else dx
     shape = bfloat16_tiles.Sums(batch, height, width, conv.dy.shape[3], channels, conv.kernel, 1)
     totals = poisoned((bfloat16_tiles.totals_of(tile, shape), channels))
-    copy = with_border(wanted, 1, padding)
+    copy = with_border(wanted, padding)
     run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
              {"dy": rounded_gradient(conv.dy, conv.kernel - 1 - conv.padding)[0], "flipped": rounded_weight(conv.weight)[1],
               "kept": kept, **({"index": index} if kind == "maxpool2d" else {})}, {"rounded": copy, "totals": totals},
-             relu=relu, windows=kind == "upsample2d", kept_padding=conv.padding, padding=padding)
+             stride=1, relu=relu, kept_padding=conv.padding, padding=padding)
     return copy, totals, wanted
 
 
-@pytest.mark.parametrize("kind", ["", "upsample2d", "maxpool2d"])
+@pytest.mark.parametrize("kind", ["", "maxpool2d"])
 @pytest.mark.parametrize("case, tile", GIVEN_BACK_BY_TILE, ids=str)
 def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile, kind):
     shape, padding = case
     for values, relu in ((normal, True), (integers, True), (integers, False)):
         copy, found, wanted = led_back(Convolution(shape, values), relu, padding, tile, kind)
-        assert copy.tobytes() == copied(wanted, 1, padding).tobytes()
+        assert copy.tobytes() == copied(wanted, padding).tobytes()
         error = np.abs(found.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
         assert (error <= (values is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
@@ -545,7 +531,7 @@ TILES = {"gpu_bf16/conv2d.cu": bfloat16_tiles.PIXEL_TILES,
          "gpu_bf16/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
 FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
          "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
-         "gpu_bf16/conv2d_gradient.cu": {"WINDOWS": BOTH, "WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
+         "gpu_bf16/conv2d_gradient.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
 
 
 def every(source, tiles, flags):

@@ -192,7 +192,6 @@ struct ToGradient {
     float* totals;
     const unsigned char* index;   // nullptr: not pooled
     int pixels, step_rows, relu, kept_padding, padding;
-    static_assert(WINDOWS == 0, "a cell is a pixel of the gradient");
 
     template <class Pixels>
     __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,

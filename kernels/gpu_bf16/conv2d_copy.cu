@@ -12,12 +12,12 @@
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
     int padding) {
-    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, relu, padding});
+    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, pixels, relu, padding});
 }

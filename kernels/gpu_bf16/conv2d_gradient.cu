@@ -18,13 +18,13 @@
 // Predicted, not measured, for 64 images of 8x8x128 <- 256 filters, upsampled between (4.3 GFLOP, 15 MB): tensor cores, 4.3 us,
 // memory 3.5.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, float* __restrict__ totals, int height, int width, int channels, int filters, int kernel,
-    int stride, int pixels, int relu, int kept_padding, int padding) {
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals, int height, int width,
+    int channels, int filters, int kernel, int stride, int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
-             ToGradient{kept, rounded, totals, nullptr, relu, kept_padding, padding});
+             ToGradient<InOrder>{kept, rounded, steps, totals, nullptr, pixels, step_rows, relu, kept_padding, padding});
 }

@@ -5,10 +5,10 @@
 //         of(i)               the pixel of this thread's row i of the sums, in an image without borders; -1: none
 //         cell(number)        a Cell of the tile: a pixel, or with WINDOWS=1 a window of 2 x 2 pixels
 //         line(cell, place)   the line of the tile, of those that Tile::m_of gives, that has place 0 to 3 of a cell
-//         first_total()       the row of totals to which the first of 64 of the tile's lines go
+//         first_total()       the row of totals to which the first of 64 of the tile's lines go; 0 for the first tile alone
+// The file that includes this one defines Tile before, a WarpTile (warp_tile.cuh): what a thread keeps of a block's sums.
 #pragma once
 #include "common/vector.cuh"
-#include "gpu_bf16/tile.cuh"
 
 #ifndef WINDOWS
 #define WINDOWS 0

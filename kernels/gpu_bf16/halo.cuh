@@ -1,5 +1,6 @@
 // The loop of a convolution of copies in bfloat16 with the halo of a rectangle of pixels in shared memory (conv2d_halo.cu).
 #pragma once
+#include "gpu_bf16/tile.cuh"
 #include "gpu_bf16/epilogue.cuh"
 #include "gpu_bf16/weights.cuh"
 

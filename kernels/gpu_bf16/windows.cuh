@@ -3,6 +3,7 @@
 // The image has a border of zeros, so that no place is compared with its edges, and a window's row is one run of kernel *
 // channels numbers.
 #pragma once
+#include "gpu_bf16/tile.cuh"
 #include "gpu_bf16/epilogue.cuh"
 #include "gpu_bf16/weights.cuh"
 

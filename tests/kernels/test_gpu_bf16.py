@@ -35,7 +35,7 @@ from rounded_copies import (
     rounded_weight,
     with_border,
 )
-from rung_checks import SMALL, Convolution, Shapes, passed, run_step, training_plan
+from rung_checks import SMALL, Convolution, passed, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -140,7 +140,7 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
     slide = {"stride": 1, "padding": 1, "kernel": conv.kernel}
     whole = {"dweight": poisoned(conv.weight.shape), "dbias": poisoned(conv.bias.shape)}
     run_step(gpu_bf16.weight_grad, reads, whole, **slide)
-    split, weights = gpu_bf16.parts_of(Shapes({"x": reads["x"]}), "x", shape[4], conv.kernel, 1)[2]
+    split, weights = gpu_bf16.parts_of(reads["x"].shape, shape[4], conv.kernel, 1)[2]
     assert split > 1
     parts = poisoned((split, weights))
     run_step(gpu_bf16.weight_grad, reads, {"parts": parts}, **slide)

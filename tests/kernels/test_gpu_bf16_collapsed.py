@@ -192,7 +192,7 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
     """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
     conv = Collapsed(shape, normal)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
-    _, _, size, _ = gpu_bf16.collapsed_parts(Shaped(reads), "x", "dy")
+    size = gpu_bf16.COLLAPSED_COPIES.of_parts(reads["x"].shape, reads["dy"].shape, None)
     assert size[0] > 1
     parts = poisoned(size)
     run_step(gpu_bf16.collapsed_weight_grad, reads, {"parts": parts})
@@ -219,13 +219,3 @@ def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own
         after.weight = found["w"]
         for role, copy in after.copies().items():
             assert found[f"w.{role}"].tobytes() == copy.tobytes(), role
-
-
-class Shaped:
-    """A build's shapes of these arrays."""
-
-    def __init__(self, arrays):
-        self.arrays = arrays
-
-    def shape(self, name):
-        return self.arrays[name].shape

@@ -26,7 +26,7 @@ def rounded_input(x, padding):
 def rounded_gradient(dy, padding):
     """(copy, totals)."""
     copy = poisoned(padded(dy, padding).shape, np.uint16)
-    totals = poisoned((gpu_bf16._total_splits(copy.shape), dy.shape[3]))
+    totals = poisoned((gpu_bf16._total_splits(dy.shape, padding), dy.shape[3]))
     run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
     return copy, totals
 

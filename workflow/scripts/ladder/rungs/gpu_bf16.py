@@ -4,12 +4,13 @@ The operands of a convolution are rounded once, to copies in memory, whose parts
 others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
 keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
 image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
-no copies (`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
+no copies (`form_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
 gradients, and sums stay float32.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import bfloat16_tiles as tiles
@@ -29,7 +30,7 @@ NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)   # forms of a weight'
 
 def conv_block(build, group):
     """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
-    if not has_copies(build, group[0]):
+    if not _form(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, build.source(group[0]))
 
@@ -37,35 +38,35 @@ def conv_block(build, group):
 def collapsed_block(build, group):
     """upsample2d, conv2d, then optionally ReLU, as patterns.collapsed_block: the copies are of the smaller image."""
     upsample, *others = group
-    conv, x, flop = others[0], build.source(upsample), patterns.flop_of_collapsed(others[0])
+    conv, x, flop, form = others[0], build.source(upsample), patterns.flop_of_collapsed(others[0]), _form(build, others[0])
     build.unchanged(upsample)
     _, weight, bias = convolution(build, conv)
     wanted = build.training and build.wants_gradient(x)
-    copies = build.copies(weight, _copies_of_collapsed(build.shape(weight), wanted))
+    copies = build.copies(weight, form.of_weight(build.shape(weight), wanted))
     copy = _rounded_input(build, group, conv, x)
-    y, writes, form = _result(build, others, x)
-    build.step("rounded_collapsed_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
-               flop=flop, relu=group[-1] is not conv, **form)
+    y, writes, more = _result(build, others, x)
+    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, relu=group[-1] is not conv, **more)
 
     def backward():
         dy = build.receivers.get(y) or _rounded_gradient(build, others, y, x)
         if wanted:
             _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=2)
-        build.step("rounded_collapsed_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
-                   _weight_gradients(build, conv, dy, collapsed_parts(build, copy, dy.rounded)), flop=flop)
+        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
+                   _weight_gradients(build, conv, copy, dy), flop=flop)
 
     return backward
 
 
 def _convolution_of_copies(build, group, x):
-    conv = group[0]
+    conv, form = group[0], _form(build, group[0])
     _, weight, bias = convolution(build, conv)
     slide, flop, kernel, flips = sliding(conv), 2 * conv.macs, conv.attributes["kernel"], _flips(build, conv, x)
-    copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
+    copies = build.copies(weight, form.of_weight(build.shape(weight), flips))
     copy = _rounded_input(build, group, conv, x)
-    y, writes, form = _result(build, group, x)
-    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
-               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
+    y, writes, more = _result(build, group, x)
+    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **more)
 
     def backward():
         dy = build.receivers.get(y) or _rounded_gradient(build, group, y, x)
@@ -74,9 +75,8 @@ def _convolution_of_copies(build, group, x):
         elif build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": build.gradient_part(x)},
                        flop=flop, **slide)
-        parts = parts_of(build, copy, conv.attributes["filters"], kernel, slide["stride"])
-        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
-                   _weight_gradients(build, conv, dy, parts), flop=flop, stride=slide["stride"], padding=dy.padding,
+        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
+                   _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
                    kernel=kernel)
 
     return backward
@@ -86,16 +86,17 @@ def _rounded_input(build, group, conv, x):
     """The buffer of the copy of x, made here unless the convolution before has written it."""
     written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, build.shape(x))
     if not written:
-        build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=conv.attributes["padding"])
+        build.step(f"conv2d_{_form(build, conv).makes}_input", group, {"x": x}, {"rounded": copy},
+                   padding=conv.attributes["padding"])
     return copy
 
 
-def _weight_gradients(build, conv, dy, parts):
-    """{role: buffer} of what a weight gradient's step writes: parts (see parts_of) that the update adds, or sums."""
+def _weight_gradients(build, conv, copy, dy):
+    """{role: buffer} of what a weight gradient's step writes: parts that the update adds, or sums."""
     if not build.in_parts:
         return weight_gradients(build, conv)
-    _, _, shape, _ = parts
-    parts = build.workspace(f"{conv.name}.parts", shape)
+    parts = build.workspace(f"{conv.name}.parts",
+                            _form(build, conv).of_parts(build.shape(copy), build.shape(dy.without_border), conv))
     build.leave_in_parts({f"{conv.name}.weight": patterns.Gradient(parts, in_parts=True)})
     if conv.attributes["bias"]:
         build.leave_in_parts({f"{conv.name}.bias": patterns.Gradient(dy.totals, in_parts=True)})
@@ -103,19 +104,53 @@ def _weight_gradients(build, conv, dy, parts):
 
 
 @dataclasses.dataclass(frozen=True)
+class Form:
+    """How the copies of a convolution's operands lie in memory, and which operations are on them.
+
+    makes, made: in the operations' names, conv2d_{makes}_input and {made}_conv2d_forward
+    of_image(shape, padding): shape of a copy
+    of_weight(shape, flips): {role: shape}
+    of_gradient(shape, padding): {role: shape}; "rounded" with borders of `padding` and, where the weight gradient reads another
+        one without them, "steps", alone if there is no border
+    of_parts(shape of the copy, shape of the gradient's, convolution): shape of the parts of its weight gradient
+    totals(shape of x, filters, kernel): rows of totals that an input gradient leaves
+    has_windows(width): whether its results can be of 2x2 windows of an image so wide
+    """
+
+    makes: str
+    made: str
+    of_image: Callable
+    of_weight: Callable
+    of_gradient: Callable
+    of_parts: Callable
+    totals: Callable
+    has_windows: Callable = lambda width: True
+
+
+@dataclasses.dataclass(frozen=True)
 class Gradient:
     """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
 
-    rounded: the copy with borders of `padding`; totals: sums over pixels, not rounded; relu, index: of the layers behind the
-    convolution, for the one that writes it; whole: in float32, where there is that too.
+    copies: {role: buffer} as Form.of_gradient, with borders of `padding`; totals: sums over pixels, not rounded; relu, index:
+    of the layers behind the convolution, for the one that writes it; whole: in float32, where there is that too.
     """
 
-    rounded: str
+    copies: dict
     totals: str
     padding: int
     relu: bool
     index: str | None = None
     whole: str | None = None
+
+    @property
+    def bordered(self):
+        """What the input gradient reads."""
+        return self.copies.get("rounded") or self.copies["steps"]
+
+    @property
+    def without_border(self):
+        """What the weight gradient reads, if there is one without."""
+        return self.copies.get("steps") or self.copies["rounded"]
 
 
 def _flips(build, conv, x):
@@ -141,14 +176,10 @@ def _result(build, group, x):
 
 def _received(build, group, x, reader, image, index=None):
     """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
-    filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
-    kernel, stride = (4, 2) if is_collapsed(build, reader) else (kernel, 1)
-    shape = tiles.Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, stride)
-    conv, filters = group[0], group[0].attributes["filters"]
-    padding = _gradient_padding(build, conv, x)
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape), filters))
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
+    filters_read, kernel, _, channels = reader.parameters[f"{reader.name}.weight"]
+    conv, padding = group[0], _gradient_padding(build, group[0], x)
+    totals = build.kept(f"{conv.name}.dy.totals", (_form(build, reader).totals(image, filters_read, kernel), channels))
+    return Gradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
 
 
 def copying_reader(build, group, x):
@@ -161,7 +192,7 @@ def copying_reader(build, group, x):
         reader = build.sole_reader(reader.name)
         if not reader or not is_collapsed(build, reader):
             return None
-    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
+    takes = getattr(build.rung, "form_of", None)   # a rung over this one may read other layers in other forms
     if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
         return None
     if build.training and build.wants_gradient(group[-1].name):
@@ -181,7 +212,8 @@ def pools_in_place(build, group):
     """Whether conv2d, relu and maxpool2d are one operation."""
     conv, _, pool = group
     height, width, _ = conv.output_shape
-    if not has_copies(build, conv) or not is_2x2(pool) or height % 2 or width % 2:
+    form = _form(build, conv)
+    if not form or not form.has_windows(width) or not is_2x2(pool) or height % 2 or width % 2:
         return False
     return copying_reader(build, group, build.source(conv)) is not None
 
@@ -196,10 +228,16 @@ def _rounded_gradient(build, group, y, x):
     """The Gradient of a value in float32, which is made by steps of its own."""
     conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
     padding = _gradient_padding(build, conv, x)
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
-    build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, whole=dy)
+    copies = _copies_of_gradient(build, conv, padding)
+    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(y), padding), build.shape(y)[3]))
+    build.step(f"conv2d_{_form(build, conv).makes}_gradient", group, {"dy": dy}, {**copies, "totals": totals}, padding=padding)
+    return Gradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
+
+
+def _copies_of_gradient(build, conv, padding):
+    """{role: buffer} of the copies of the gradient of a convolution's output."""
+    shapes = _form(build, conv).of_gradient((build.batch, *conv.output_shape), padding)
+    return {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
 
 
 def _input_gradient(build, group, x, dy, copies, flop, stride):
@@ -207,20 +245,33 @@ def _input_gradient(build, group, x, dy, copies, flop, stride):
 
     The value x has a Gradient where its writer awaits one.
     """
-    received, reads = build.receivers.get(x), {"dy": dy.rounded, "flipped": copies["flipped"]}
+    received, reads = build.receivers.get(x), {"dy": dy.bordered, "flipped": copies["flipped"]}
     conv = next(layer for layer in group if layer.parameters)
+    operation = f"{_form(build, conv).made}_conv2d_input_grad"
     if received:
         index = {"index": received.index} if received.index else {}
-        build.step("rounded_conv2d_input_grad", group, {**reads, "kept": copies["copy"], **index},
-                   {"rounded": received.rounded, "totals": received.totals}, flop=flop, stride=stride, relu=received.relu,
+        build.step(operation, group, {**reads, "kept": copies["copy"], **index},
+                   {**received.copies, "totals": received.totals}, flop=flop, stride=stride, relu=received.relu,
                    kept_padding=conv.attributes["padding"], padding=received.padding)
         return
     dx, masks = build.gradient_part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
     whole = build.workspace(f"{conv.name}.whole_gradient", build.shape(x)) if masks else dx
-    build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])},
-               {"dx": whole}, flop=flop, stride=stride)
+    build.step(operation, group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])}, {"dx": whole},
+               flop=flop, stride=stride)
     if masks:
         build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
+
+
+def form_of(build, conv):
+    """The Form of a convolution's copies; None if it has none."""
+    if not has_copies(build, conv):
+        return None
+    return COLLAPSED_COPIES if is_collapsed(build, conv) else COPIES
+
+
+def _form(build, conv):
+    """As the rung has it that is built, which may be one over this."""
+    return getattr(build.rung, "form_of", form_of)(build, conv)
 
 
 def has_copies(build, conv):
@@ -238,7 +289,7 @@ def has_copies(build, conv):
 
 
 def collapses_copies(build, group):
-    return has_copies(build, group[1])
+    return _form(build, group[1]) is not None
 
 
 def _copy_of_input(conv):
@@ -247,7 +298,7 @@ def _copy_of_input(conv):
 
 def _buffer_of_copy(build, conv, image):
     """The buffer of the copy of a convolution's input, which has the shape `image`."""
-    return build.kept(_copy_of_input(conv), _padded(image, conv.attributes["padding"]), "uint16")
+    return build.kept(_copy_of_input(conv), _form(build, conv).of_image(image, conv.attributes["padding"]), "uint16")
 
 
 def _copies_of_weight(shape, flips):
@@ -273,12 +324,24 @@ def _padded(shape, padding):
     return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
 
 
+def _rounded(shape, padding):
+    return {"rounded": _padded(shape, padding)}
+
+
 def _whole_chunks(channels):
     return CHUNK * blocks(channels, CHUNK)
 
 
-def _total_splits(padded):
-    return blocks(padded[0] * padded[1] * padded[2], PIXELS_OF_TOTAL)
+def _total_splits(shape, padding):
+    """Rows of totals of a gradient that a launch of its own rounds."""
+    batch, height, width, _ = shape
+    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_TOTAL)
+
+
+def _totals(image, filters, kernel, stride=1):
+    batch, height, width, channels = image
+    shape = tiles.Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride)
+    return tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape)
 
 
 def round_input(step, build):
@@ -320,16 +383,25 @@ def _more_words(copies, build, name, gradient=None):
     """The further words of a parameter's row of the table: kernels/gpu_bf16/weight_update.cu."""
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if name not in copies:
-        return 0, 0, 0, 0, 0, *parts, NOT_COLLAPSED
+        return 0, 0, 0, 0, 0, 0, 0, *parts, NOT_COLLAPSED
     filters, kernel, _, channels = build.shape(name)
-    return (copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels, *parts,
-            form_of(build, copies[name]["bfloat16"], filters))
+    return (copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels,
+            *_rows_of_copies(copies, build, name), *parts, collapsed_form(build, copies[name]["bfloat16"], filters))
 
 
-def form_of(build, copy, filters):
+def _rows_of_copies(copies, build, name):
+    """Rows of a tap, of filters and of channels, where the copies are in slabs: (slabs, kernel, kernel, rows, 64); else 0."""
+    shape = build.shape(copies[name]["bfloat16"])
+    if len(shape) == 4:
+        return 0, 0
+    flipped = copies[name].get("flipped")
+    return shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
+
+
+def collapsed_form(build, copy, filters):
     """Of the copy of a weight with so many filters; the numbers are those of kernels/gpu_bf16/collapsed_weights.cuh."""
-    lines, kernel, _, _ = build.shape(copy)
-    if lines == filters:
+    lines, kernel, *in_slabs = build.shape(copy)
+    if len(in_slabs) == 3 or lines == filters:
         return NOT_COLLAPSED
     return PHASES_APART if kernel == 2 else PHASES_IN_COLUMNS
 
@@ -338,8 +410,9 @@ def _blocks_of(copies, build, name, gradient=None):
     if name not in copies:
         return blocks(elements(build, name), SIDE if gradient.in_parts else 256)
     filters, kernel, _, channels = build.shape(name)
-    taps = 1 if form_of(build, copies[name]["bfloat16"], filters) else kernel * kernel
-    return blocks(filters, SIDE) * taps * blocks(channels, SIDE)
+    taps = 1 if collapsed_form(build, copies[name]["bfloat16"], filters) else kernel * kernel
+    of_filters, of_channels = _rows_of_copies(copies, build, name)
+    return blocks(max(filters, of_filters), SIDE) * taps * blocks(max(channels, of_channels), SIDE)
 
 
 def forward(step, build, tile=None):
@@ -348,7 +421,7 @@ def forward(step, build, tile=None):
     arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
     if "index" in writes:
         return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]), (*numbers, attributes["padding"]),
-                            attributes["stride"], tile, WINDOWS=True)
+                            attributes["stride"], tile, in_slabs(build, writes), WINDOWS=True)
     return _forward(build, arrays, writes, numbers, attributes, attributes["stride"], tile)
 
 
@@ -362,24 +435,40 @@ def collapsed_forward(step, build, tile=None):
 def _forward(build, arrays, writes, numbers, attributes, stride, tile, **flags):
     if "copy" in writes:
         return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (*numbers, attributes["padding"]), stride, tile,
-                            **flags)
+                            in_slabs(build, writes), **flags)
     return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, stride, tile, **flags)
 
 
 def input_grad(step, build, tile=None):
-    reads, writes, attributes, stride = step.reads, step.writes, step.attributes, step.attributes["stride"]
+    reads, writes, stride = step.reads, step.writes, step.attributes["stride"]
     arrays = reads["dy"], reads["flipped"]
     if "dx" in writes:
         return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), stride, tile)
-    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"]
-    arrays = *arrays, reads["kept"], writes["rounded"], writes["totals"]
+    arrays = *arrays, reads["kept"], *gradients_written(writes)
+    numbers, slabs = gradient_numbers(step, build), in_slabs(build, writes)
     if "index" in reads:
-        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, stride, tile)
-    return _convolution(build, "conv2d_gradient", arrays, numbers, stride, tile)
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, stride, tile, slabs)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, stride, tile, slabs)
 
 
-def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
-    """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
+def in_slabs(build, writes):
+    """Whether copies are written in gpu_bf16_sm90's layout: kernels/gpu_bf16/layouts.cuh."""
+    return "steps" in writes or "copy" in writes and len(build.shape(writes["copy"])) == 5
+
+
+def gradients_written(writes):
+    """(rounded, steps, totals): where there is but one copy, it stands for both."""
+    return writes.get("rounded") or writes["steps"], writes.get("steps") or writes["rounded"], writes["totals"]
+
+
+def gradient_numbers(step, build):
+    """The last arguments of a launch that writes the gradient of what made a convolution's input."""
+    step_rows = build.shape(step.writes["steps"])[1] if "steps" in step.writes else 0
+    return *(step.attributes[name] for name in ("relu", "kept_padding", "padding")), step_rows
+
+
+def _convolution(build, entry, arrays, numbers, stride, tile, slabs=False, **flags):
+    """arrays, numbers: the kernel's, the latter behind those of the shape; slabs: `in_slabs`; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     down, across = ((size - kernel) // stride + 1 for size in (height, width))
@@ -389,7 +478,7 @@ def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
     shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride, phases)
     stored = entry == "conv2d"
     tile = tile or tiles.pixel_tile(shape, stored)
-    halo = isinstance(tile, tiles.Rectangle)
+    halo, flags = isinstance(tile, tiles.Rectangle), {**({"IN_SLABS": True} if slabs else {}), **flags}
     entry = "conv2d_halo" if halo and stored else entry
     in_loop = tiles.halo_bytes(tile, shape) if halo else tiles.shared_bytes(tile)
     held = 0 if stored else 4 * tile.m * (tile.n + 8)
@@ -407,37 +496,42 @@ def weight_grad(step, build, tile=None):
     product = _product_of_weights(build, step, (x, dy), (filters, kernel, stride), step.attributes["padding"], tile)
     if "parts" in step.writes:
         return (product,)
-    return product, _sum_of_parts(build, product, totals, step.writes["dweight"], step.writes["dbias"])
+    return product, _sum_of_product(build, product, totals, step.writes["dweight"], step.writes["dbias"])
 
 
 def collapsed_weight_grad(step, build, tile=None):
     """The same of a convolution from y to x with stride 2, whose taps are the collapsed ones."""
     x, dy, totals = (step.reads[role] for role in ("x", "dy", "totals"))
-    product = _product_of_weights(build, step, (dy, x), _swapped(build, x), 1, tile)
+    product = _product_of_weights(build, step, (dy, x), _swapped(build.shape(x)), 1, tile)
     if "parts" in step.writes:
         return (product,)
     dweight, filters = step.writes["dweight"], build.shape(totals)[1]
     collapsed = build.workspace(f"{step.layer}.dcollapsed", (build.shape(x)[3], 4, 4, filters))
-    return (product, _sum_of_parts(build, product, totals, collapsed, step.writes["dbias"]),
+    return (product, _sum_of_product(build, product, totals, collapsed, step.writes["dbias"]),
             Launch("gpu_basic/collapsed_conv2d.cu", "expand_taps", (blocks(elements(build, dweight), 256),), (256,),
                    (collapsed, dweight, *integers(filters, build.shape(dweight)[3]))))
 
 
-def _swapped(build, x):
-    """(filters, kernel, stride) of the convolution from y to x; x: the copy of the input."""
-    return build.shape(x)[3], 4, 2
+def _swapped(copy):
+    """(filters, kernel, stride) of the convolution from y to x; copy: shape of x's."""
+    return copy[3], 4, 2
 
 
-def collapsed_parts(build, x, dy):
-    """parts_of a collapsed weight gradient; x, dy: copies."""
-    return parts_of(build, dy, *_swapped(build, x))
+def _parts(copy, _, conv):
+    _, _, shape, _ = parts_of(copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
+    return shape
+
+
+def _collapsed_parts(copy, dy, _):
+    _, _, shape, _ = parts_of(dy, *_swapped(copy))
+    return shape
 
 
 def _product_of_weights(build, step, copies, form, padding, tile):
     """The launch that leaves a weight gradient in parts; form: (filters, kernel, stride); padding: of the second copy."""
     (x, dy), (filters, kernel, stride) = copies, form
     batch, height, width, channels = build.shape(x)
-    tile, pixels, (splits, weights), per_split = parts_of(build, x, *form, tile)
+    tile, pixels, (splits, weights), per_split = parts_of(build.shape(x), *form, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
     across = (width - kernel) // stride + 1
     return Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
@@ -448,18 +542,23 @@ def _product_of_weights(build, step, copies, form, padding, tile):
                   tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0))
 
 
-def _sum_of_parts(build, product, totals, dweight, dbias):
-    """The launch that adds what `product` leaves; dweight: without the channels of zeros that the parts may have."""
+def _sum_of_product(build, product, totals, dweight, dbias):
+    """The launch that adds what `product` leaves."""
     x, _, parts, *_ = product.arguments
+    return sum_of_parts(build, (parts, totals, dweight, dbias), build.shape(x)[3], product.defines)
+
+
+def sum_of_parts(build, arrays, channels, defines=()):
+    """The launch that adds parts, with so many channels, to dweight, which may have fewer, and totals to dbias."""
+    parts, totals, dweight, _ = arrays
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(totals)
     return Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
-                  (parts, totals, dweight, dbias, *integers(weights, filters, splits, rows, build.shape(x)[3],
-                                                            build.shape(dweight)[3])), defines=product.defines)
+                  (*arrays, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])), defines=defines)
 
 
-def parts_of(build, x, filters, kernel, stride, tile=None):
-    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: the copy of the input."""
-    batch, height, width, channels = build.shape(x)
+def parts_of(x, filters, kernel, stride, tile=None):
+    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: shape of the copy of the input."""
+    batch, height, width, channels = x
     columns = kernel * kernel * channels
     pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
     tile = tile or tiles.weight_tile(filters, columns)
@@ -469,6 +568,12 @@ def parts_of(build, x, filters, kernel, stride, tile=None):
 
 COLLAPSED = tuple(Pattern(kinds, collapsed_block, fits=collapses_copies, collapses=True)
                   for kinds in (("upsample2d", "conv2d", "relu"), ("upsample2d", "conv2d")))
+COPIES = Form(
+    makes="round", made="rounded", of_image=_padded, of_weight=_copies_of_weight, of_gradient=_rounded, of_parts=_parts,
+    totals=_totals)
+COLLAPSED_COPIES = dataclasses.replace(
+    COPIES, made="rounded_collapsed", of_weight=_copies_of_collapsed, of_parts=_collapsed_parts,
+    totals=lambda image, filters, kernel: _totals(image, filters, 4, 2))
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),
     *COLLAPSED,
@@ -486,5 +591,6 @@ LAUNCHES = {
     "rounded_conv2d_input_grad": input_grad,
     "rounded_conv2d_weight_grad": weight_grad,
     "rounded_collapsed_conv2d_forward": collapsed_forward,
+    "rounded_collapsed_conv2d_input_grad": input_grad,
     "rounded_collapsed_conv2d_weight_grad": collapsed_weight_grad,
 }

@@ -17,8 +17,10 @@ from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
+from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
 from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
 from rung_checks import SMALL, Convolution, run_step, training_plan
@@ -62,41 +64,34 @@ def bordered(image, padding):
     return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
 
 
-def slabs_of(x, padding, times=1):
-    batch, height, width, channels = x.shape
-    slabs = poisoned(rung._slabs((batch, times * height, times * width, channels), padding), np.uint16)
-    run_step(rung.arrange_image, {"x": x}, {"slabs": slabs}, padding=padding, times=times)
+def slabs_of(x, padding):
+    slabs = poisoned(rung._slabs(x.shape, padding), np.uint16)
+    run_step(rung.arrange_image, {"x": x}, {"rounded": slabs}, padding=padding)
     return slabs
 
 
 def tiles_of(weight):
-    """(tiles, reversed)."""
-    filters, kernel, _, channels = weight.shape
-    tiles, reversed_ = (poisoned((blocks(deep, 64), kernel, kernel, rung.rows_of_tiles(across), 64), np.uint16)
-                        for deep, across in ((channels, filters), (filters, channels)))
-    run_step(rung.arrange_weight, {"weight": weight}, {"tiles": tiles, "reversed": reversed_})
-    return tiles, reversed_
+    """[copy, flipped]."""
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips=True).items()}
+    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies={"w": {name[2:]: name for name in copies}})
+    return list(copies.values())
 
 
 def gradient_of(dy, padding):
-    """{role: array}: steps, totals and, with a border, slabs."""
+    """{role: array}: steps, totals and, with a border, rounded."""
     batch, height, width, filters = dy.shape
-    shape = rung._slabs(dy.shape, padding)
-    made = {"steps": poisoned((shape[0], 64 * blocks(batch * height * width, 64), 64), np.uint16),
-            "totals": poisoned((blocks(shape[1] * shape[2] * shape[3], rung.PIXELS_OF_TOTAL), filters))}
-    if padding:
-        made["slabs"] = poisoned(shape, np.uint16)
+    made = {role: poisoned(shape, np.uint16) for role, shape in rung._gradient(dy.shape, padding).items()}
+    made["totals"] = poisoned((blocks(batch * (height + 2 * padding) * (width + 2 * padding), gpu_bf16.PIXELS_OF_TOTAL), filters))
     run_step(rung.arrange_gradient, {"dy": dy}, made, padding=padding)
     return made
 
 
-@pytest.mark.parametrize("shape, padding, times", [((1, 1, 1, 16), 0, 1), ((2, 3, 5, 24), 2, 1), ((3, 9, 8, 80), 1, 1),
-                                                   ((2, 3, 5, 72), 1, 2)], ids=str)
-def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding, times):
+@pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
+def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     x = normal(*shape)
     x.flat[:2] = np.inf, np.nan
-    slabs = slabs_of(x, padding, times)
-    wanted = rows_of(bordered(to_bfloat16(x).repeat(times, axis=1).repeat(times, axis=2), padding))
+    slabs = slabs_of(x, padding)
+    wanted = rows_of(bordered(to_bfloat16(x), padding))
     assert np.array_equal(numbers(slabs.reshape(wanted.shape)), wanted, equal_nan=True)
 
 
@@ -108,39 +103,59 @@ def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
     assert np.array_equal(steps[:, :rows.shape[1]], rows) and (steps[:, rows.shape[1]:] == 0).all()
     if padding:
         wanted = rows_of(bordered(to_bfloat16(dy), padding))
-        assert np.array_equal(numbers(made["slabs"].reshape(wanted.shape)), wanted)
+        assert np.array_equal(numbers(made["rounded"].reshape(wanted.shape)), wanted)
     error = np.abs(made["totals"].sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64)], ids=str)
-def test_tiles_hold_filters_and_reversed_ones_channels(shape):
+@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64), (48, 2, 2, 264)], ids=str)
+def test_tiles_hold_filters_and_flipped_ones_channels(shape):
     weight = normal(*shape)
     filters, kernel, _, channels = shape
-    tiles, reversed_ = map(numbers, tiles_of(weight))
+    tiles, flipped = map(numbers, tiles_of(weight))
     rounded = np.pad(to_bfloat16(weight), ((0, 0), (0, 0), (0, 0), (0, -channels % 64)))
     by_tap = rounded.reshape(filters, kernel, kernel, -1, 64).transpose(3, 1, 2, 0, 4)
     assert np.array_equal(tiles[:, :, :, :filters], by_tap) and (tiles[:, :, :, filters:] == 0).all()
     turned = np.pad(to_bfloat16(weight)[:, ::-1, ::-1], ((0, -filters % 64), (0, 0), (0, 0), (0, 0)))
     by_tap = turned.reshape(-1, 64, kernel, kernel, channels).transpose(0, 2, 3, 4, 1)
-    assert np.array_equal(reversed_[:, :, :, :channels], by_tap) and (reversed_[:, :, :, channels:] == 0).all()
+    assert np.array_equal(flipped[:, :, :, :channels], by_tap) and (flipped[:, :, :, channels:] == 0).all()
+
+
+@pytest.mark.parametrize("flips", [True, False])
+def test_the_update_leaves_slabs_of_the_new_weight(flips):
+    weight, gradient = normal(40, 2, 2, 72), normal(40, 2, 2, 72, seed=1)
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips).items()}
+    made = weight.copy()
+    run_step(gpu_bf16.update, {"g": gradient, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)},
+             {"w": made, **copies}, operation="sgd_update", weight_decay=0.0, clip=0.0, gradients={"w": Gradient("g")},
+             copies={"w": {name[2:]: name for name in copies}})
+    assert np.array_equal(made, (weight - 0.25 * gradient).astype(np.float32))
+    assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in tiles_of(made)[:len(copies)]]
+
+
+def operands(conv):
+    return {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}
+
+
+def given_back(conv):
+    """What an input gradient reads of dy and of the weight."""
+    padding = conv.kernel - 1 - conv.padding
+    return {"dy": gradient_of(conv.dy, padding)["rounded" if padding else "steps"], "flipped": tiles_of(conv.weight)[1]}
+
+
+def in_tile(function, tile):
+    return lambda step, build: function(step, build, tile)
 
 
 def forward(conv, relu, tile=None):
     y = poisoned(conv.output)
-    run_step(lambda step, build: rung.forward(step, build, tile),
-             {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}, {"y": y},
-             stride=conv.stride, relu=relu)
+    run_step(in_tile(rung.forward, tile), operands(conv), {"y": y}, stride=conv.stride, relu=relu)
     return y
 
 
 def input_grad(conv, tile=None):
-    dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
-    batch, height, width, _ = conv.dy.shape
-    run_step(lambda step, build: rung.input_grad(step, build, tile),
-             {"dy": gradient_of(conv.dy, padding)["slabs" if padding else "steps"], "reversed": tiles_of(conv.weight)[1],
-              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx},
-             image=(batch, height + 2 * padding, width + 2 * padding))
+    dx = poisoned(conv.x.shape)
+    run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx})
     return dx
 
 
@@ -148,7 +163,7 @@ def weight_grad(conv):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
     run_step(rung.weight_grad, {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"], "totals": gradient["totals"]},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride)
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, kernel=conv.kernel)
     return dweight, dbias
 
 
@@ -203,6 +218,134 @@ def test_any_tile_gives_the_same_bytes():
     conv = Convolution((2, 8, 12, 72, 136, 3, 1), normal)
     found = {forward(conv, True, tile).tobytes() for tile in rung.TILES}
     assert len(found) == 1
+
+
+# Results in the form that the reader wants: of a convolution in slabs, or of one in copies as gpu_bf16 has them.
+# (batch, height, width, channels, filters, kernel, padding), stride, padding of the reader, tile: filled slabs and not, whole
+# images in a tile and parts of some
+READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
+        ((2, 9, 13, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((2, 8, 12, 72, 264, 2, 1), 1, 1, rung.LARGE)]
+POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
+          ((2, 12, 16, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((3, 16, 16, 72, 264, 3, 1), 1, 1, rung.LARGE)]
+FORMS = "in slabs", "in order"
+
+
+def image_for(form, x, padding):
+    """The copy that a launch of its own makes of a float32 image."""
+    if form == "in slabs":
+        return slabs_of(x, padding)
+    copy = poisoned(np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0))).shape, np.uint16)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
+    return copy
+
+
+def gradients_for(form, dy, padding):
+    """{role: copy} of a gradient, by launches of their own."""
+    if form == "in slabs":
+        return {role: copy for role, copy in gradient_of(dy, padding).items() if role != "totals"}
+    return {"rounded": image_for(form, dy, padding)}
+
+
+def with_a_nan(conv):
+    conv.x[-1, -1, -1, 0] = np.nan
+    return conv
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape, stride, padding, tile", READ, ids=str)
+def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, stride, padding, tile, form):
+    conv = with_a_nan(Convolution(shape, normal, stride))
+    for relu in (True, False):
+        y = forward(conv, relu, tile)
+        wanted = image_for(form, y, padding)
+        copy = poisoned(wanted.shape, np.uint16)
+        run_step(in_tile(rung.forward, tile), operands(conv), {"copy": copy}, stride=stride, relu=relu, padding=padding)
+        assert np.isnan(y).any() and copy.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("values", [normal, integers])   # integers: windows with equal values
+@pytest.mark.parametrize("shape, stride, padding, tile", POOLED, ids=str)
+def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(shape, stride, padding, tile, values, form):
+    conv = with_a_nan(Convolution(shape, values, stride))
+    batch, height, width, filters = conv.output
+    pooled = poisoned((batch, height // 2, width // 2, filters))
+    index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
+    run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, True, tile)}, {"y": pooled, "index": index},
+             ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
+    wanted = image_for(form, pooled, padding)
+    copy = poisoned(wanted.shape, np.uint16)
+    run_step(in_tile(rung.forward, tile), operands(conv), {"copy": copy, "index": found}, stride=stride, relu=True,
+             padding=padding)
+    assert found.tobytes() == index.tobytes() and copy.tobytes() == wanted.tobytes()
+
+
+# As READ; dy is that of a convolution with stride 1. Behind the last image a step of the weight gradient has zeros, or nothing.
+GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0, rung.SMALL), ((3, 6, 10, 72, 40, 3, 1), 2, rung.SMALL),
+              ((2, 8, 12, 136, 40, 2, 1), 1, rung.MEDIUM), ((1, 8, 8, 264, 40, 3, 1), 0, rung.LARGE)]
+
+
+def led_back(dx, values, relu, index):
+    """float32: the gradient of what made `values`, from that of the values."""
+    if index is None:
+        return np.where(values > 0, dx, np.float32(0)) if relu else dx
+    batch, height, width, channels = dx.shape
+    wanted = poisoned((batch, 2 * height, 2 * width, channels))
+    run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dx, "index": index, "y": values}, {"dx": wanted}, ("forward",), window=2,
+             stride=2, padding=0, relu=relu)
+    return wanted
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape, padding, tile", GIVEN_BACK, ids=str)
+def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, padding, tile, form, pooled):
+    index = np.random.default_rng(5).integers(0, 4, shape[:4]).astype(np.uint8) if pooled else None
+    for kind, relu in ((normal, True), (integers, True), (integers, False)):
+        conv = Convolution(shape, kind)
+        values = np.maximum(conv.x, 0)
+        wanted = led_back(input_grad(conv, tile), values, relu, index)
+        copies = gradients_for(form, wanted, padding)
+        found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
+        batch, height, width, channels = conv.x.shape
+        totals = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
+        run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "kept": slabs_of(values, conv.padding),
+                                                  **({"index": index} if pooled else {})},
+                 {**found, "totals": totals}, relu=relu, kept_padding=conv.padding, padding=padding)
+        assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in copies.items()}
+        error = np.abs(totals.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+        assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("tile", [bfloat16_tiles.SQUARE, bfloat16_tiles.LARGE, bfloat16_tiles.RECTANGLES[1]], ids=str)
+def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
+    """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
+    conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
+    reads = {"x": image_for("in order", conv.x, 1), "weight": poisoned(conv.weight.shape, np.uint16), "bias": conv.bias}
+    run_step(gpu_bf16.copy_weights, {"w": conv.weight}, {"copy": reads["weight"]}, copies={"w": {"bfloat16": "copy"}})
+    y = poisoned(conv.output)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"y": y}, stride=1, relu=True)
+    copy = poisoned(slabs_of(y, 1).shape, np.uint16)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
+    assert copy.tobytes() == slabs_of(y, 1).tobytes()
+    pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
+    run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": y}, {"y": pooled, "index": index}, ("forward",),
+             "maxpool2d_forward", window=2, stride=2, padding=0)
+    copy = poisoned(slabs_of(pooled, 2).shape, np.uint16)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
+    assert copy.tobytes() == slabs_of(pooled, 2).tobytes()
+    # The same products, taken for those of an input gradient: of dy with 64 channels, and of x with 72.
+    shape = bfloat16_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
+    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+                                                  "zeros": np.zeros(72, np.float32)}, {"dx": y}, stride=1)
+    wanted = np.where(conv.dy > 0, y, np.float32(0))
+    found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in slabs", wanted, 2).items()}
+    totals = poisoned((bfloat16_tiles.totals_of(tile, shape), 72))
+    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+                                                  "kept": image_for("in order", conv.dy, 0)},
+             {**found, "totals": totals}, stride=1, relu=True, kept_padding=0, padding=2)
+    for role, made in gradients_for("in slabs", wanted, 2).items():
+        assert found[role].tobytes() == made.tobytes(), role
 
 
 @pytest.mark.usefixtures("sums")

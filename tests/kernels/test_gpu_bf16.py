@@ -24,6 +24,17 @@ from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
+from rounded_copies import (
+    close,
+    copied,
+    copies_of,
+    numbers,
+    padded,
+    rounded_gradient,
+    rounded_input,
+    rounded_weight,
+    with_border,
+)
 from rung_checks import SMALL, Convolution, passed, run_step, training_plan
 from tensor_checks import ARCHITECTURES, RoundedOperands, sums  # noqa: F401 (sums is a fixture)
 
@@ -54,44 +65,6 @@ class TestConvolutions(RoundedOperands):
     rung, name, rounded = gpu_bf16, "bfloat16", staticmethod(to_bfloat16)
     others, instruction = ("exact", "am16", "tf32"), "m16n8k16.row.col.f32.bf16"
     by_matrices, network = True, networks.build("lenet_5", (28, 28, 1))
-
-
-def numbers(copy):
-    """float32 of bfloat16 in 16-bit words."""
-    return (copy.astype(np.uint32) << 16).view(np.float32)
-
-
-def padded(image, padding):
-    """With borders of zeros, and channels of zeros up to the next multiple of 8."""
-    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % 8)))
-
-
-def rounded_input(x, padding):
-    copy = poisoned(padded(x, padding).shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
-    return copy
-
-
-def rounded_gradient(dy, padding):
-    """(copy, totals)."""
-    copy = poisoned(padded(dy, padding).shape, np.uint16)
-    totals = poisoned((gpu_bf16._total_splits(dy.shape, padding), dy.shape[3]))
-    run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
-    return copy, totals
-
-
-def rounded_weight(weight, flip=True):
-    """[copy, flipped]."""
-    copies, attribute = copies_of("w", weight.shape, flip)
-    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies=attribute)
-    return list(copies.values())
-
-
-def copies_of(name, shape, flip=True):
-    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
-    shapes = gpu_bf16._copies_of_weight(shape, flip)
-    return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
-            {name: {role: f"{name}.{role}" for role in shapes}})
 
 
 @pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
@@ -233,10 +206,6 @@ def check(shape, stride, tile=None):
     close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
 
 
-def close(found, wanted):
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
-
-
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, stride", COPIED, ids=str)
 def test_products_of_copies(shape, stride):
@@ -368,19 +337,6 @@ BY_TILE = [*((case, tile) for case in READ for tile in (SQUARE, LARGE)),
            *((case, tile) for case in READ_IN_RECTANGLES for tile in RECTANGLES_OF_COPIES)]
 POOLED_BY_TILE = [*((case, tile) for case in POOLED for tile in (SQUARE, LARGE)),
                   *((READ_IN_RECTANGLES[0], tile) for tile in RECTANGLES_OF_COPIES)]
-
-
-def with_border(copy_of, padding):
-    """An unwritten copy of an image, of which `copy_of` is an array of that shape."""
-    batch, height, width, channels = copy_of.shape
-    return poisoned((batch, height + 2 * padding, width + 2 * padding, channels), np.uint16)
-
-
-def copied(x, padding):
-    """What a launch of its own makes of the float32 image."""
-    copy = with_border(x, padding)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
-    return copy
 
 
 def operands(conv):

@@ -15,6 +15,7 @@ from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
+from ladder.network import layers as kinds
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
 from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
@@ -23,6 +24,7 @@ from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
+from rounded_copies import close, copied, rounded_weight
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -32,6 +34,12 @@ import disassembly  # noqa: E402
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
+# Convolutions with a stride, of 1x1, behind a normalization and before one: who reads and writes slabs alternates.
+NORMALIZED = networks.resolve("normalized", (8, 12, 3), (
+    conv2d("a", 40, bias=False), kinds.batchnorm("a_bn"), kinds.relu("a_relu"), conv2d("b", 72, kernel=1, padding=0),
+    kinds.relu("b_relu"), kinds.maxpool2d("b_pool"), conv2d("c", 48, stride=2, bias=False), kinds.batchnorm("c_bn"),
+    conv2d("d", 64, kernel=1, padding=0), kinds.relu("d_relu"), upsample2d("d_up"), upsample2d("d_again"), conv2d("e", 3)),
+    "b_pool", "mse")
 # (batch, height, width, channels, filters, kernel, padding), stride: one slab and more, filled and not; rows of y that divide a
 # step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages
 SMALL_TILES = [
@@ -81,7 +89,8 @@ def gradient_of(dy, padding):
     """{role: array}: steps, totals and, with a border, rounded."""
     batch, height, width, filters = dy.shape
     made = {role: poisoned(shape, np.uint16) for role, shape in rung._gradient(dy.shape, padding).items()}
-    made["totals"] = poisoned((blocks(batch * (height + 2 * padding) * (width + 2 * padding), gpu_bf16.PIXELS_OF_TOTAL), filters))
+    pixels = batch * (height + 2 * padding) * (width + 2 * padding)
+    made["totals"] = poisoned((blocks(pixels, gpu_bf16.PIXELS_OF_TOTAL), filters))
     run_step(rung.arrange_gradient, {"dy": dy}, made, padding=padding)
     return made
 
@@ -187,10 +196,6 @@ def check(shape, stride, tile=None):
     close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
 
 
-def close(found, wanted):
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
-
-
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, stride", SMALL_TILES, ids=str)
 def test_products_of_slabs(shape, stride):
@@ -232,11 +237,7 @@ FORMS = "in slabs", "in order"
 
 def image_for(form, x, padding):
     """The copy that a launch of its own makes of a float32 image."""
-    if form == "in slabs":
-        return slabs_of(x, padding)
-    copy = poisoned(np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0))).shape, np.uint16)
-    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
-    return copy
+    return slabs_of(x, padding) if form == "in slabs" else copied(x, padding)
 
 
 def gradients_for(form, dy, padding):
@@ -321,8 +322,7 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, pad
 def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
     """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
     conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
-    reads = {"x": image_for("in order", conv.x, 1), "weight": poisoned(conv.weight.shape, np.uint16), "bias": conv.bias}
-    run_step(gpu_bf16.copy_weights, {"w": conv.weight}, {"copy": reads["weight"]}, copies={"w": {"bfloat16": "copy"}})
+    reads = {"x": copied(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
     y = poisoned(conv.output)
     run_step(in_tile(gpu_bf16.forward, tile), reads, {"y": y}, stride=1, relu=True)
     copy = poisoned(slabs_of(y, 1).shape, np.uint16)
@@ -342,30 +342,72 @@ def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
     found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in slabs", wanted, 2).items()}
     totals = poisoned((bfloat16_tiles.totals_of(tile, shape), 72))
     run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
-                                                  "kept": image_for("in order", conv.dy, 0)},
+                                                  "kept": copied(conv.dy, 0)},
              {**found, "totals": totals}, stride=1, relu=True, kept_padding=0, padding=2)
     for role, made in gradients_for("in slabs", wanted, 2).items():
         assert found[role].tobytes() == made.tobytes(), role
 
 
 @pytest.mark.usefixtures("sums")
-def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order():
-    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"]}
-    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (NORMALIZED, ())],
+                         ids=["wide", "deep", "deep, not a", "normalized"])
+def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
              for order in ("forward", "forward", "reverse", "random")]
-    deviations = parity.deviations(zoo.WIDE, found[0], reference)
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
+    deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
         assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
+@pytest.mark.parametrize("network, until", [(zoo.DEEP, "b_pool"), (zoo.DEEP, "c_relu"), (NORMALIZED, "b_pool")],
+                         ids=["pooling", "relu", "behind a normalization"])
+def test_what_no_convolution_reads_is_whole(network, until):
+    """As features are extracted."""
+    dataset, found = plan.Dataset(4, "uint8"), {}
+    for variant, executor in (("cpu", executors.create("cpu", 2)), (RUNG, emulator_executor.Executor())):
+        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
+        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
+        executor.run(made, arrays)
+        found[variant] = executor.fetch(arrays[made.output])
+    assert np.abs(found["cpu"]).max() > 0
+    assert np.abs(found[RUNG] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+
+
+def entries(made):
+    """(layer, file, kernel, whether it writes slabs) of the launches that convolve, round or arrange."""
+    return [(step.layer, launch.source, launch.entry, "IN_SLABS=1" in launch.defines) for step in made.steps
+            for launch in step.launches if launch.source.startswith("gpu_bf16") and step.layer]
+
+
+def test_what_only_a_convolution_reads_is_written_for_it_alone():
+    made = training_plan(RUNG, zoo.DEEP, batch=2)
+    assert [one for one in entries(made) if "weight_grad" not in one[1]] == [
+        ("a", "gpu_bf16/round.cu", "round_image", False), ("a", "gpu_bf16/conv2d_copy.cu", "conv2d_copy", True),
+        ("b", "gpu_bf16_sm90/conv2d_pool.cu", "conv2d_pool", True),
+        ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False), ("c_up", "gpu_bf16/conv2d.cu", "conv2d", False),
+        ("d", "gpu_bf16/round.cu", "round_gradient", False),
+        ("c_up", "gpu_bf16/conv2d_gradient.cu", "conv2d_gradient", True),
+        ("c", "gpu_bf16_sm90/conv2d_gradient_pool.cu", "conv2d_gradient_pool", True),
+        ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False)]
+
+
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
+
+
+def test_the_autoencoders_launches_are_products_and_the_update():
+    """Beside these an image is rounded, and the gradient of the loss."""
+    assert [(layer, file.rpartition("/")[2]) for layer, file, *_ in entries(PLAN) if "conv2d" not in file and
+            "weight_grad" not in file] == [("enc1", "round.cu"), ("dec3", "round.cu")]
+    assert len(PLAN.launches) == 21
 
 
 def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_slabs():
     operations = {(step.layer, step.operation) for step in PLAN.steps if step.operation.startswith("arranged_conv2d_")}
-    assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1", "dec2")
+    assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1")
                           for direction in ("forward", "input_grad", "weight_grad")}
 
 
@@ -393,7 +435,13 @@ def test_what_a_block_has_no_memory_for_is_gpu_bf16s(side, operation):
 
 
 OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
+WRITTEN = (), ("IN_SLABS=1",)
 EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in rung.TILES),
+                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", *form))
+                  for tile, form in itertools.product(rung.TILES, WRITTEN)),
+                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, *form))
+                  for result, tile, form in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES, WRITTEN)),
+                ("gpu_bf16_sm90/arrange.cu", ()),
                 *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))
                   for tile, kernel, whole in itertools.product((64, 128), (1, 2, 3), (0, 1))),
                 *(("gpu_bf16_sm90/weight_grad.cu", ("TILE_N=64", "KERNEL=4", f"WHOLE_ROWS={whole}")) for whole in (0, 1))})
@@ -411,7 +459,7 @@ def test_hopper_runs_the_kernels_without_spills(source, defines):
         columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
         assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == 8
-        assert ("fence.proxy.async.shared::cta" in made.ptx) == source.endswith("conv2d.cu")
+        assert ("fence.proxy.async.shared::cta" in made.ptx) == ("weight_grad" not in source)
         check_moved_registers(made.ptx, next(iter(made.kernels.values())))
 
 
@@ -437,7 +485,7 @@ def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source,
     assert waits == ["1", "1", "0"]
     assert len(re.findall(r"\bHGMMA\.", text)) == 8
     assert len(re.findall(r"\bUBLKCP", text)) == (3 if "KERNEL" in str(defines) and "TILE_N=128" in defines else 2)
-    assert ("USETMAXREG" in text) == (source.endswith("conv2d.cu") and "TILE_M=128" in defines
+    assert ("USETMAXREG" in text) == ("weight_grad" not in source and "TILE_M=128" in defines
                                       or bool({"KERNEL=3", "KERNEL=4"} & set(defines)))
 
 
@@ -455,8 +503,8 @@ def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_confl
     rows = 9 * 18 + 18   # the last pixel of y has its window's last row two below
     assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
     assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
-    loads = found["shared_loads"]
-    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # lanes that arrive are apart
+    loads, held = found["shared_loads"], 128 * 128 * 4 // 128   # held: the sums, of which each thread loads four at once
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4 + held, rel=1e-3)
 
 
 def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
@@ -468,16 +516,20 @@ def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
 
 
 MISUSES = {
-    "no fence before products": ("conv2d.cu", "        wgmma_fence();\n", "", "missing wgmma fence"),
+    "no fence before products": ("loop.cuh", "        wgmma_fence();\n", "", "missing wgmma fence"),
     "one set of fragments": ("multiply.cuh", "        warp.load(odd);\n        warp.add(sum, odd);",
                              "        warp.load(even);\n        warp.add(sum, even);", "missing wgmma wait"),
     "sums written too early": ("multiply.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
-    "filters released too early": ("conv2d.cu", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
-    "pixels not waited for": ("conv2d.cu", "        if (tap == 0) pixels.wait();\n", "", None),
-    "filters not waited for": ("conv2d.cu", "        filters.wait();\n", "", "missing barrier wait"),
+    "filters released too early": ("loop.cuh", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
+    "pixels not waited for": ("loop.cuh", "        if (tap == 0) pixels.wait();\n", "", None),
+    "filters not waited for": ("loop.cuh", "        filters.wait();\n", "", "missing barrier wait"),
     "phases that do not change": ("ring.cuh", "        parity ^= last;\n", "", None),
     "stages overwritten while they are read": ("ring.cuh", "        barrier_wait(read + stage, parity ^ 1);\n", "", None),
-    "too few rows copied": ("conv2d.cu", "last_row - first_row + 1,", "last_row - first_row,", None),
+    "too few rows copied": ("loop.cuh", "last_row - first_row + 1,", "last_row - first_row,", None),
+    "results in stages that are read": ("loop.cuh", "sync_first<THREADS>();", "", "race"),
+    "a barrier for all threads": ("loop.cuh", "sync_first<THREADS>();", "__syncthreads();", "divergent barrier"),
+    "a barrier for the one that copies": ("loop.cuh", "sync_first<THREADS>();", "sync_first<THREADS + 128>();",
+                                          "divergent warpgroup operation"),
 }
 
 
@@ -485,20 +537,20 @@ def watched(folder, file, old, new):
     """Run one block of the convolution's kernel, `old` of a file replaced by `new`, with all checks of the emulator."""
     folder.mkdir()
     for path in (KERNELS / RUNG).iterdir():
-        (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))
+        (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))   # the headers beside it
     text = (folder / file).read_text()
     assert text.count(old) == 1
     (folder / file).write_text(text.replace(old, new))
     defines = tuple(f"-D{define}" for define in rung.SMALL.defines)
-    kernel = load(folder / "conv2d.cu", defines).get_function("conv2d")
-    x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
-        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
-    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 0   # as conv2d's parameters from height on
-    kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, y, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
+    kernel = load(folder / "conv2d_copy.cu", defines).get_function("conv2d_copy")
+    x, weight, bias, copy = (np.zeros(shape, dtype) for shape, dtype in (
+        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.uint16)))
+    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 64, 0, 0   # as conv2d_copy's parameters from height on
+    kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, copy, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
 
 
 def test_the_kernel_as_it_is_has_no_fault(tmp_path):
-    watched(tmp_path / RUNG, "conv2d.cu", "        filters.wait();\n", "        filters.wait();\n")
+    watched(tmp_path / RUNG, "loop.cuh", "        filters.wait();\n", "        filters.wait();\n")
 
 
 @pytest.mark.parametrize("name", MISUSES)

@@ -435,12 +435,10 @@ def test_what_a_block_has_no_memory_for_is_gpu_bf16s(side, operation):
 
 
 OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
-WRITTEN = (), ("IN_SLABS=1",)
 EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in rung.TILES),
-                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", *form))
-                  for tile, form in itertools.product(rung.TILES, WRITTEN)),
-                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, *form))
-                  for result, tile, form in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES, WRITTEN)),
+                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", "IN_SLABS=1")) for tile in rung.TILES),
+                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, "IN_SLABS=1"))
+                  for result, tile in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES)),
                 ("gpu_bf16_sm90/arrange.cu", ()),
                 *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))
                   for tile, kernel, whole in itertools.product((64, 128), (1, 2, 3), (0, 1))),
@@ -504,7 +502,8 @@ def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_confl
     assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
     assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
     loads, held = found["shared_loads"], 128 * 128 * 4 // 128   # held: the sums, of which each thread loads four at once
-    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4 + held, rel=1e-3)
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4 + held, rel=3e-3)
+    assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
 
 
 def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():

@@ -419,8 +419,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile
 
 
 @pytest.mark.usefixtures("sums")
-@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ())],
-                         ids=["wide", "wide, not a", "deep"])
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ()), (zoo.RISING, ())],
+                         ids=["wide", "wide, not a", "deep", "rising"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
@@ -458,7 +458,8 @@ def test_a_pooling_that_no_convolution_reads_is_whole(network, until):
 def test_copies_are_made_of_what_is_read_again():
     """Forward alone there is no flipped weight; with a frozen layer before it neither; with a stride it would be of no use.
 
-    Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones.
+    Convolutions write the copies of those that follow them, and the gradients of those before, but for strided ones, and
+    through upsamplings if taps are collapsed.
     """
     def entries(made):
         return {(step.layer, launch.entry) for step in made.steps for launch in step.launches
@@ -470,14 +471,14 @@ def test_copies_are_made_of_what_is_read_again():
     trained = entries(plan.training_plan(plan.Settings(**settings), dataset, plan.Length(1, 1)))
     frozen = entries(plan.training_plan(plan.Settings(**settings, frozen=("a", "b")), dataset, plan.Length(1, 1)))
     inferred = entries(plan.inference_plan(zoo.WIDE, RUNG, 2, dataset, multipliers=PRECISIONS["bfloat16"]))
-    copies = {("a", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("f", "conv2d"),
-              *(f"{layer}.weight.bfloat16" for layer in "abcdef")}
-    alone = {("a", "conv2d"), ("b", "round_image"), ("a", "round_gradient"), ("b", "conv2d"), ("c", "round_image"),
-             ("b", "round_gradient"), ("c", "conv2d"), "c.weight.flipped"}
-    assert inferred == copies | {("a", "conv2d_pool"), ("b", "conv2d_copy")}
-    assert frozen == inferred | {("f", "round_gradient"), *((layer, "conv2d_gradient") for layer in "def"),
+    copies = {("a", "round_image"), *((layer, "conv2d_copy") for layer in "cde"), ("e_up", "conv2d"), ("b", "conv2d"),
+              ("c", "round_image"), *(f"{layer}.weight.bfloat16" for layer in "abcdef")}
+    alone = {("a", "conv2d"), ("b", "round_image"), ("a", "round_gradient"), ("b", "round_gradient"), ("c", "conv2d"),
+             "c.weight.flipped"}
+    assert inferred == copies | {("a", "conv2d_pool")}
+    assert frozen == inferred | {("f", "round_gradient"), *((layer, "conv2d_gradient") for layer in ("d", "e", "e_up")),
                                  *(f"{layer}.weight.flipped" for layer in "def")}
-    assert trained == frozen - {("a", "conv2d_pool"), ("b", "conv2d_copy")} | alone
+    assert trained == frozen - {("a", "conv2d_pool")} | alone
 
 
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
@@ -505,6 +506,18 @@ for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
             if _source.startswith("gpu_bf16/conv2d_"):
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
+# Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
+APART, IN_COLUMNS = gpu_bf16.PHASES_APART, gpu_bf16.PHASES_IN_COLUMNS
+for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PIXEL_TILES, RECTANGLES),
+                                                    (IN_COLUMNS, 3, (FEW_COLUMNS, SQUARE), (FEW,))):
+    _flags = {"PHASES": (_phases,)}
+    EVERY |= every("gpu_bf16/conv2d.cu", _pixel_tiles, {**_flags, "WHOLE": BOTH})
+    for _tile in _rectangles:
+        _halo = {**_flags, "WHOLE": (True,), "KERNEL": (_kernel,), "TILE_COLUMNS": (_tile.columns,)}
+        EVERY |= every("gpu_bf16/conv2d_halo.cu", (_tile,), _halo)
+        if _phases == APART and _tile in RECTANGLES_OF_COPIES:
+            EVERY |= every("gpu_bf16/conv2d_copy.cu", (_tile,), _halo)
+EVERY |= every("gpu_bf16/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
 SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
@@ -515,15 +528,17 @@ def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
     made = training_plan(RUNG, zoo.DEEP, batch=2)
     assert [(step.layer, launch.entry) for step in made.steps for launch in step.launches
             if launch.source.startswith("gpu_bf16/") and step.layer and "weight_grad" not in launch.source] == [
-        ("a", "round_image"), ("a", "conv2d_copy"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("d", "conv2d"),
-        ("d", "round_gradient"), ("d", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d_gradient")]
+        ("a", "round_image"), ("a", "conv2d_copy"), ("b", "conv2d_pool"), ("c", "conv2d_copy"), ("c_up", "conv2d"),
+        ("d", "round_gradient"), ("c_up", "conv2d_gradient"), ("c", "conv2d_gradient_pool"), ("b", "conv2d_gradient")]
     unstored = {"a_relu", "b_relu", "b_pool", "c_relu", "c_up"}
     assert not (unstored | {f"{name}.gradient" for name in unstored}) & made.buffers.keys()
 
 
 def test_the_autoencoders_convolutions_have_copies():
     layers = {step.layer for step in PLAN.steps if step.operation.startswith("rounded_conv2d_")}
-    assert layers == {"enc1", "enc2", "dec1", "dec2", "dec3"}
+    assert layers == {"enc1", "enc2", "dec1"}
+    assert {step.layer for step in PLAN.steps if step.operation.startswith("rounded_collapsed_conv2d_")} == {
+        "dec1_up", "dec2_up"}
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
@@ -557,9 +572,9 @@ def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
     assert found.products >= least * found.instructions, found
 
 
-@pytest.mark.parametrize("layer", ["enc2", "dec1", "dec3"])
+@pytest.mark.parametrize("layer", ["enc2", "dec1", "dec1_up", "dec2_up"])
 def test_fragments_are_read_without_bank_conflicts(layer):
-    step = next(step for step in PLAN.steps if (step.layer, step.operation) == (layer, "rounded_conv2d_forward"))
+    step = next(step for step in PLAN.steps if step.layer == layer and step.operation.endswith("conv2d_forward"))
     (launch,) = step.launches
     arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
     arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]

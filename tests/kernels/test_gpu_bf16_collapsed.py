@@ -17,6 +17,7 @@ from rounded_copies import close, copied, numbers, rounded_gradient, rounded_inp
 from rung_checks import run_step
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
+ONE_ARITHMETIC = True   # as in test_gpu_bf16.py
 FEW, NARROW, TALL, WIDEST = RECTANGLES
 
 # (batch, height, width of the small image, channels, filters), tile: phases apart, of which some end within a tile, a rectangle
@@ -24,17 +25,17 @@ FEW, NARROW, TALL, WIDEST = RECTANGLES
 APART = [
     ((1, 4, 4, 64, 40), SQUARE),
     ((2, 3, 5, 40, 72), SQUARE),
-    ((3, 5, 7, 72, 136), LARGE),
-    ((2, 8, 8, 64, 64), NARROW),
-    ((2, 7, 9, 128, 72), NARROW),
-    ((1, 9, 18, 128, 64), TALL),
-    ((1, 9, 17, 64, 136), WIDEST),
+    ((2, 3, 7, 72, 136), LARGE),
+    ((1, 8, 8, 64, 64), NARROW),
+    ((2, 3, 9, 128, 72), NARROW),
+    ((1, 3, 18, 128, 64), TALL),
+    ((1, 3, 17, 64, 136), WIDEST),
 ]
 IN_COLUMNS = [
     ((2, 5, 7, 40, 3), FEW_COLUMNS),
     ((1, 6, 5, 64, 1), SQUARE),
-    ((2, 17, 15, 64, 3), FEW),
-    ((1, 9, 18, 128, 4), FEW),
+    ((2, 3, 15, 64, 3), FEW),
+    ((1, 2, 18, 128, 4), FEW),
 ]
 CASES = APART + IN_COLUMNS
 
@@ -126,19 +127,18 @@ def test_input_gradients_with_a_stride_are_in_any_tile_without_a_halo(tile):
         assert np.array_equal(conv.input_grad(tile), conv.input_grad())
 
 
-@pytest.mark.parametrize("shape", [(2, 9, 8, 128, 72), (1, 5, 17, 64, 64)], ids=str)
-def test_the_tile_changes_no_byte(shape):
-    conv = Collapsed(shape, normal)
+def test_the_tile_changes_no_byte():
+    conv = Collapsed((1, 3, 9, 128, 72), normal)
     assert len({conv.forward(tile).tobytes() for tile in (LARGE, SQUARE, NARROW, TALL, WIDEST)}) == 1
 
 
 def test_the_tile_of_few_filters_changes_no_byte():
-    conv = Collapsed((1, 9, 17, 128, 3), normal)
+    conv = Collapsed((1, 2, 17, 128, 3), normal)
     assert len({conv.forward(tile).tobytes() for tile in (FEW_COLUMNS, SQUARE, FEW)}) == 1
 
 
 def test_images_have_no_part_in_one_another():
-    conv = Collapsed((2, 7, 7, 64, 64), normal)
+    conv = Collapsed((2, 3, 3, 64, 64), normal)
     alone = conv.forward(NARROW)[0]
     conv.x[1] = np.nan
     assert np.array_equal(conv.forward(NARROW)[0], alone)
@@ -186,8 +186,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
     assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("rule", AVERAGES)
-@pytest.mark.parametrize("shape", [(3, 6, 5, 40, 20), (3, 6, 5, 40, 3), (2, 5, 4, 3, 40)], ids=str)
+@pytest.mark.parametrize("shape, rule", [
+    *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"), ((3, 7, 7, 3, 40), "adam")], ids=str)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
     """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
     conv = Collapsed(shape, normal)

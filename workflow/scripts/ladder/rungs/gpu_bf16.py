@@ -1,8 +1,8 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
-keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
+others are multiplied; behind an upsampling they are of the smaller image, and of sums of taps. Where the taps of a window share
+many pixels, a block keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
 image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
 no copies (`form_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
 gradients, and sums stay float32.

@@ -4,7 +4,8 @@
 // again by a launch that rounded it. The values that are rounded are the same.
 //
 // Layouts: as conv2d.cu; copy bfloat16 (batch, out_height + 2 padding, out_width + 2 padding, filters) with zeros in its border.
-// Filters are a multiple of 8.
+// Filters are a multiple of 8. Compiled with IN_SLABS=1 it is in slabs, as gpu_bf16_sm90 reads it (layouts.cuh): bfloat16
+// (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), zeros for further filters.
 //
 // Compiled with PHASES=1 as conv2d.cu. Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
 // least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).

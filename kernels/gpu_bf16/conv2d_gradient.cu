@@ -10,7 +10,9 @@
 // which is zero where the ReLU was (a number up to 2^-134 also is); rounded bfloat16 (batch, out_height + 2 padding, out_width
 // + 2 padding, filters) with zeros in its border; totals float32 (tiles TILE_M / 64, filters): the sums of the gradient, not
 // rounded, over 64 lines of a tile, in order: another tile would give other bytes, but it follows from the shape. Filters are a
-// multiple of 8.
+// multiple of 8. Compiled with IN_SLABS=1 rounded is in slabs, as conv2d_copy.cu's copy, unless padding is 0, and steps bfloat16
+// (ceil(filters / 64), step_rows, 64) has the same without a border, the pixels of all images one after the other and then
+// zeros; step_rows is a multiple of 64. Otherwise steps is not used.
 //
 // Compiled and launched as conv2d_copy.cu.
 //

@@ -1,7 +1,7 @@
 // Operands of convolutions rounded to bfloat16 and arranged as the kernels want them in shared memory (rows.cuh), so that the
-// copy engine brings whole tiles.
+// copy engine brings whole tiles: those that no convolution writes so.
 //
-// Rung: gpu_bf16_sm90, over gpu_bf16, whose copies keep the order of the arrays.
+// Rung: gpu_bf16_sm90, as gpu_bf16/round.cu, whose copies keep the order of the arrays.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); slabs bfloat16 (ceil(channels / 64), batch, height + 2 padding,
 // width + 2 padding, 64), zero outside the image and in further channels. steps bfloat16 (ceil(channels / 64), pixels up to a

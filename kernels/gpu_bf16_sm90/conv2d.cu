@@ -3,7 +3,7 @@
 //
 // Rung: gpu_bf16_sm90, over gpu_bf16. One thread of a block only starts copies and the copy engine makes them, whole tiles in one
 // instruction; the other warps only multiply, in warpgroups, which read the filters from shared memory themselves. No thread
-// computes where a number goes: the operands lie in memory as they will lie in shared memory (arrange.cu).
+// computes where a number goes: the operands lie in memory as they will lie in shared memory. The loop is in loop.cuh.
 //
 // Layouts: x bfloat16 (slabs, image pixels, 64), weight bfloat16 (slabs, kernel, kernel, filters up to a multiple of TILE_N,
 // 64); a slab is 64 channels; the eight chunks of a row of 64 are swapped by the row's number: chunk i is at i ^ row % 8. Image
@@ -11,8 +11,8 @@
 // out_height, out_width, filters) with out_height = (height - kernel) / stride + 1. Arrays start at multiples of 16 bytes.
 // Every sum is in the order slab, tap row, tap column, channel, 16 products at a time, with any tile.
 //
-// Compiled with TILE_M x TILE_N, the pixels and filters of a block.
-// Launches: block (2 TILE_M + 128: warpgroups of 64 pixels, and one whose first thread copies), grid (ceil(pixels / TILE_M)
+// Compiled with TILE_M x TILE_N, the pixels and filters of a block, of which `together` pixels are used: TILE_M here.
+// Launches: block (2 TILE_M + 128: warpgroups of 64 pixels, and one whose first thread copies), grid (ceil(pixels / together)
 //           ceil(filters / TILE_N)), STAGES 128 TILE_N + 256 rows + 96 bytes of dynamic shared memory; rows: image pixels, a
 //           multiple of 8, that the windows of a block's pixels span at most, counted from a multiple of 8 on
 //

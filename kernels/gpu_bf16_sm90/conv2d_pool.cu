@@ -2,8 +2,7 @@
 //
 // Rung: gpu_bf16_sm90. Changed from conv2d_copy.cu: a block has whole rows of windows.
 //
-// Layouts: as conv2d_copy.cu with times = 1, and out_height and out_width, which are even, halved; index as
-// gpu_bf16/conv2d_pool.cu's.
+// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_bf16/conv2d_pool.cu's.
 //
 // Compiled with WINDOWS=1, and launched as conv2d_copy.cu with a multiple of 2 out_width as `together`.
 //

@@ -2,7 +2,7 @@
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
 others are multiplied; behind an upsampling they are of the smaller image, and of sums of taps. Where the taps of a window share
-many pixels, a block keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it,
+many pixels, a block keeps these in shared memory for all taps. The launch that updates a weight writes its copies,
 and those of an image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions
 whose channels fit no copies (`form_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other
 activations and gradients, and sums stay float32.

@@ -28,7 +28,7 @@ from ladder.executors.cuda import nvrtc  # noqa: E402
 
 import numpy as np  # noqa: E402  # isort: skip (after ladder)
 
-METHOD = 2   # goes up when the way of counting changes
+METHOD = 3   # goes up when the way of counting changes
 BLOCKS = 6   # at most, of a launch, drawn at random
 # Accesses of single threads after which no more blocks run, with barriers and without, where a warp of a block can be enough.
 ENOUGH, ENOUGH_WARPS = 200_000, 1_500_000

@@ -42,7 +42,7 @@ PARTS = {
     "gpu_gemm": [(f"{RUNGS}/gpu_opt_v1.py", "pixel_tile"), (f"{RUNGS}/gpu_gemm.py", "pixel_tile")],
     "gpu_3xtf32": [("kernels/common/tf32_tile.cuh", "add_step")],
     "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "weight_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_weight_tile")],
-    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/gpu_bf16/stages.cuh", "multiply_staged")],
+    "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/gpu_bf16/stages.cuh", "in_stages")],
     "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
 }
 HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "tensor cores", "latency",

@@ -100,32 +100,40 @@ struct StagedTile : WarpTile<m, n, m_warp, n_warp> {
     }
 };
 
-// sum += the first K * steps products of the operands, for the elements of C that this thread keeps. The launch gives the block
-// STAGES * K * 2 * (M + N) bytes of dynamic shared memory.
-template <class Tile, class Operands>
-__device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
-    using A = typename Operands::APanel;
-    using B = typename Operands::BPanel;
-    constexpr int STAGES = Tile::STAGES, BYTES = A::BYTES + B::BYTES;
+// Call copy(stage) for every step, which starts this thread's copies to a stage of shared memory, and multiply(stage) when those
+// of all threads have arrived. The launch gives the block STAGES * BYTES bytes of dynamic shared memory.
+template <int STAGES, int BYTES, class Copy, class Multiply>
+__device__ __forceinline__ void in_stages(int steps, Copy copy, Multiply multiply) {
     DYNAMIC_SHARED(unsigned char, shared);
-    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
-    Fragments<A> a(0, Tile::first_row() + low, high);
-    Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
-    int to = swizzled(Tile::row(0), Tile::chunk());
-    auto copy = [&](int step, int stage) {
-        if (step < steps) operands.copy(shared + stage * BYTES + to, shared + stage * BYTES + to + A::BYTES);
+    auto start = [&](int step, int stage) {
+        if (step < steps) copy(shared + stage * BYTES);
         cp_async_commit();
     };
 #pragma unroll
-    for (int stage = 0; stage < STAGES - 1; stage++) copy(stage, stage);
+    for (int stage = 0; stage < STAGES - 1; stage++) start(stage, stage);
     for (int first = 0; first < steps; first += STAGES) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; stage++) {   // unrolled, so that a stage's addresses are constants
             if (first + stage >= steps) break;
             cp_async_wait<STAGES - 2>();
             __syncthreads();
-            copy(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
-            Tile::add_step(shared + stage * BYTES, a, shared + stage * BYTES, b, sum);
+            start(first + stage + STAGES - 1, (stage + STAGES - 1) % STAGES);
+            multiply(shared + stage * BYTES);
         }
     }
+}
+
+// sum += the first K * steps products of the operands, for the elements of C that this thread keeps; in stages of K * 2 * (M + N)
+// bytes.
+template <class Tile, class Operands>
+__device__ __forceinline__ void multiply_staged(Operands& operands, int steps, float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
+    using A = typename Operands::APanel;
+    using B = typename Operands::BPanel;
+    int low = threadIdx.x % 16 / 8 * 8, high = threadIdx.x % 32 / 16 * 8;   // 0 or 8, by the lane's matrix
+    Fragments<A> a(0, Tile::first_row() + low, high);
+    Fragments<B> b(A::BYTES, Tile::first_column() + high, low);
+    int to = swizzled(Tile::row(0), Tile::chunk());
+    in_stages<Tile::STAGES, A::BYTES + B::BYTES>(
+        steps, [&](unsigned char* stage) { operands.copy(stage + to, stage + to + A::BYTES); },
+        [&](const unsigned char* stage) { Tile::add_step(stage, a, stage, b, sum); });
 }

@@ -1,35 +1,29 @@
-// Gradients of a 2-D convolution with respect to its weight and bias, in two kernels, because no atomics are used; the second
-// is part of the update (weight_update.cu) where that is possible.
+// Gradient of a 2-D convolution with respect to its weight, in parts, because no atomics are used; they are added by the update
+// (weight_update.cu) or by add_parts.cu, which also make the bias gradient of the sums that are left with the copy of dy.
 //
 // Rung: gpu_bf16, over gpu_tf32. Operands are copies in bfloat16 with borders of zeros, which no thread holds in registers
-// (stages.cuh); ldmatrix transposes them. The bias gradient is made of the sums that are left with the copy of dy.
+// (stages.cuh); ldmatrix transposes them. It serves what weight_grad_halo.cu does not: strides, other windows and few channels.
 //
 // Layouts: x bfloat16 (batch, height, width, channels), dy bfloat16 (batch, out_height + 2 dy_padding, out_width + 2
 // dy_padding, dy_channels), borders included, with out_height = (height - kernel) / stride + 1; partials float32 (splits,
-// filters, kernel, kernel, channels): the sums over one split's pixels; totals float32 (bias_splits, filters); dweight
-// (filters, kernel, kernel, channels), without the channels of zeros that x may have; dbias (filters). Channels are multiples
-// of 8, and so are dy_channels, the filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums
-// pixels_per_split pixels of y, a multiple of 64, in order, 16 products at a time; the splits are added in order. Their number
-// depends on the shape alone: it changes the result's bytes.
+// filters, kernel, kernel, channels): the sums over one split's pixels. Channels are multiples of 8, and so are dy_channels, the
+// filters and up to 7 zeros; arrays start at multiples of 16 bytes. A split sums pixels_per_split pixels of y, a multiple of 64,
+// in order, 16 products at a time; the splits are added in order. Their number depends on the shape alone: it changes the
+// result's bytes.
 //
 // Compiled with TILE_M x TILE_N, the filters and (tap, channel) columns of a block, WARP_M x WARP_N, those of a warp, WHOLE: 64
 // divides the pixels, and WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.
-// Launches:
-//   conv2d_weight_grad   block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384
-//                        (TILE_M + TILE_N) bytes of dynamic shared memory
-//     128 threads, in the tile that takes the fewest clocks: 128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;
-//     16 x 128, 16 x 32, with 384 (64 + TILE_N) bytes of dynamic shared memory
-//   conv2d_add_parts     block (128), grid (ceil(weights / 512) + ceil(filters / 8))
+// Launches: block (threads of the tile), grid (ceil(columns / TILE_N), ceil(filters / TILE_M), splits), 384 (TILE_M + TILE_N)
+// bytes of dynamic shared memory; 128 threads, in the tile that takes the fewest clocks:
+//   128 x 128, 64 x 64 a warp;  64 x 64, 32 x 32;  16 x 128, 16 x 32, with 384 (64 + TILE_N) bytes
 //
-// Bound: shared memory and tensor cores, as conv2d.cu; conv2d_add_parts: memory. In the loop of three steps of the large tile on
-// sm_90 384 of 750 instructions are products, in that of 64 x 64 96 of 342, in that of 16 x 128 48 of 348. Every tap copies its
-// pixels of x again: for 64 images of 34x34x256, border included, and 3 filters level 2 gives 326 MB, where x has 38.
-// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s, and 8 us
-// for adding 14 splits of 1.2 MB.
+// Bound: shared memory and tensor cores, as conv2d.cu. In the loop of three steps of the large tile on sm_90 384 of 750
+// instructions are products, in that of 64 x 64 96 of 342, in that of 16 x 128 48 of 348. Every tap copies its pixels of x again.
+// Predicted, not measured, for 64 images of 32x32x3, with zeros 8 channels, -> 256 filters, 3x3: memory, 9 us, of which the
+// parts take 1.
 // Measured: not measured.
 #include "common/conv2d_gemm.cuh"
 #include "gpu_bf16/tile.cuh"
-#include "gpu_bf16/totals.cuh"
 
 #ifndef WHOLE_ROWS
 #define WHOLE_ROWS 1
@@ -119,43 +113,4 @@ extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_weight_gra
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply_staged<Tile>(operands, (last_pixel - first_pixel + K - 1) / K, sum);
     write<Tile>(sum, partials + blockIdx.z * weights, filters, columns, first_filter, first_column);
-}
-
-// Four neighbours, from `first` on, of the sums of rows of `length` numbers, added in order.
-__device__ __forceinline__ void add_parts(const float* __restrict__ parts, float (&sum)[4], int first, int length, int rows) {
-#pragma unroll 8
-    for (int row = 0; row < rows; row++) {
-        float part[4];
-        load(part, parts + row * length + first);
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[e] += part[e];
-    }
-}
-
-// dweight, four neighbours per thread; in the last ceil(filters / 8) blocks dbias. channels: of the partials; there: those of
-// them that dweight has.
-extern "C" __global__ void __launch_bounds__(128) conv2d_add_parts(const float* __restrict__ partials,
-                                                                   const float* __restrict__ totals,
-                                                                   float* __restrict__ dweight, float* __restrict__ dbias,
-                                                                   int weights, int filters, int splits, int bias_splits,
-                                                                   int channels, int there) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * 4, of_weights = (weights + 511) / 512;
-    if (blockIdx.x >= of_weights) {
-        int first_filter = (blockIdx.x - of_weights) * 8;
-        float sum = sum_of_rows<8>(totals, first_filter, filters, bias_splits);
-        if (threadIdx.x < 8 && first_filter + threadIdx.x < filters) dbias[first_filter + threadIdx.x] = sum;
-        return;
-    }
-    if (first >= weights) return;
-    float sum[4] = {};
-    add_parts(partials, sum, first, weights, splits);
-    if (there == channels) {
-        store(dweight + first, sum);
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        int channel = (first + e) % channels;
-        if (channel < there) dweight[(first + e) / channels * there + channel] = sum[e];
-    }
 }

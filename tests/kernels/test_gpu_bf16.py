@@ -20,7 +20,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
-from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP
+from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, FEW_ROWS, LARGE, RECTANGLES, SQUARE, STAGES, STEP, WINDOWS
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
@@ -292,6 +292,44 @@ def test_a_rectangle_beyond_the_edges_of_its_image_takes_nothing_from_the_next_o
     assert np.array_equal(forward(conv, False, NARROW)[0], y[0])
 
 
+# shape, tile of WINDOWS, most splits: every tile; images of whole squares and not, smaller ones; an even and an odd number of
+# squares, in all splits and in the last one; fewer steps than stages, and more; channels of two blocks; filters that end within
+# a tile, fewer than a chunk of dy, and more than a block has
+FEW_2, FEW_3, MANY_2, MANY_3 = WINDOWS
+IN_SQUARES = [
+    ((2, 8, 8, 64, 64, 3, 1), MANY_3, 1),
+    ((1, 8, 8, 128, 64, 3, 0), MANY_3, 1),
+    ((7, 8, 9, 64, 40, 3, 1), MANY_3, 3),
+    ((2, 3, 2, 64, 72, 3, 2), MANY_3, 1),
+    ((2, 16, 8, 64, 3, 3, 1), FEW_3, 2),
+    ((5, 7, 10, 128, 20, 3, 0), FEW_3, 1),
+    ((1, 8, 17, 64, 40, 2, 1), MANY_2, 2),
+    ((2, 7, 15, 64, 10, 2, 1), FEW_2, 1),
+]
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, tile, splits", IN_SQUARES, ids=str)
+def test_weight_gradients_in_squares(shape, tile, splits, monkeypatch):
+    monkeypatch.setattr(bfloat16_tiles, "MEMORY_BYTES", 1e9)   # as many splits as there may be
+    monkeypatch.setattr(bfloat16_tiles, "SPLITS", splits)
+    conv = Convolution(shape, integers)
+    dweight, dbias = weight_grad(conv, tile)
+    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+    conv = Convolution(shape, normal)
+    wanted = conv.weight_grad(to_bfloat16(conv.x).astype(float), to_bfloat16(conv.dy).astype(float))
+    close(weight_grad(conv, tile)[0], wanted)
+
+
+def test_a_square_beyond_the_edges_of_its_image_takes_nothing_from_the_next_one():
+    conv = Convolution((3, 7, 7, 64, 16, 3, 1), integers)
+    conv.dy[0] = 0
+    found = weight_grad(conv, MANY_3)[0]
+    conv.x[0] = 1
+    assert np.array_equal(weight_grad(conv, MANY_3)[0], found)
+
+
 # (batch, height, width of y, channels, filters, kernel, stride): tile. The autoencoder's, then those without a halo.
 CHOSEN = {
     (64, 16, 16, 256, 128, 3, 1): WIDEST,
@@ -317,11 +355,29 @@ def test_the_tile_of_the_fewest_clocks_is_chosen_by_shape(shape):
     assert bfloat16_tiles.pixel_tile(bfloat16_tiles.Sums(*shape)) == CHOSEN[shape]
 
 
-@pytest.mark.parametrize("filters, columns, tile", [
-    (128, 2304, LARGE), (256, 72, LARGE), (64, 576, SQUARE), (40, 40, SQUARE),
-    (3, 2304, FEW_ROWS), (16, 40, SQUARE)])
-def test_the_tile_of_a_weight_gradient_is_that_of_the_fewest_clocks(filters, columns, tile):
-    assert bfloat16_tiles.weight_tile(filters, columns) == tile
+# (batch, height, width of y, channels, filters, kernel, stride): tile, splits, steps of one. The autoencoder's, then others.
+OF_WEIGHTS = {
+    (64, 32, 32, 256, 3, 3, 1): (FEW_3, 32, 16),
+    (64, 16, 16, 128, 256, 3, 1): (MANY_3, 16, 8),
+    (64, 16, 16, 256, 128, 3, 1): (MANY_3, 16, 8),
+    (64, 8, 8, 128, 128, 3, 1): (MANY_3, 11, 3),
+    (64, 32, 32, 8, 256, 3, 1): (LARGE, 64, 16),
+    (64, 16, 16, 128, 128, 1, 1): (LARGE, 64, 4),
+    (64, 16, 16, 128, 128, 3, 2): (LARGE, 14, 19),
+    (64, 7, 7, 512, 512, 3, 1): (MANY_3, 2, 16),
+    (64, 16, 16, 40, 128, 3, 1): (LARGE, 43, 6),
+    (64, 16, 16, 40, 3, 3, 1): (FEW_ROWS, 43, 6),
+    (64, 2, 2, 512, 512, 3, 1): (LARGE, 1, 4),
+    (64, 16, 16, 40, 40, 1, 1): (SQUARE, 128, 2),
+    (64, 8, 8, 128, 64, 2, 1): (MANY_2, 16, 2),
+}
+
+
+@pytest.mark.parametrize("shape", OF_WEIGHTS, ids=str)
+def test_a_weight_gradients_tile_and_splits_take_the_fewest_clocks(shape):
+    sums_of = bfloat16_tiles.Sums(*shape)
+    tile = bfloat16_tiles.weight_tile(sums_of)
+    assert (tile, *bfloat16_tiles.split(tile, sums_of)) == OF_WEIGHTS[shape]
 
 
 # (batch, height, width, channels, filters, kernel, padding), stride, of convolutions whose reader takes a copy with a border of
@@ -486,6 +542,7 @@ OWN = {(launch.source, launch.defines) for launch in PLAN.launches if launch.sou
 BOTH = False, True
 TILES = {"gpu_bf16/conv2d.cu": bfloat16_tiles.PIXEL_TILES,
          "gpu_bf16/weight_grad.cu": (LARGE, SQUARE, FEW_ROWS)}
+WITHOUT_TILE = "gpu_bf16/round.cu", "gpu_bf16/weight_update.cu", "gpu_bf16/add_parts.cu"
 FLAGS = {"gpu_bf16/conv2d.cu": {"WHOLE": BOTH}, "gpu_bf16/weight_grad.cu": {"WHOLE": BOTH, "WHOLE_ROWS": BOTH},
          "gpu_bf16/conv2d_copy.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_pool.cu": {"WINDOWS": (True,), "WHOLE": BOTH},
          "gpu_bf16/conv2d_gradient.cu": {"WHOLE": BOTH}, "gpu_bf16/conv2d_gradient_pool.cu": {"WHOLE": BOTH}}
@@ -518,10 +575,12 @@ for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PI
         if _phases == APART and _tile in RECTANGLES_OF_COPIES:
             EVERY |= every("gpu_bf16/conv2d_copy.cu", (_tile,), _halo)
 EVERY |= every("gpu_bf16/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
+for _tile in WINDOWS:
+    EVERY |= every("gpu_bf16/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
 SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
-          WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38}
+          WIDEST: 0.58, TALL: 0.47, NARROW: 0.38, FEW: 0.38, MANY_3: 0.55, FEW_3: 0.27}
 
 
 def test_what_only_a_convolution_on_copies_reads_is_written_for_it_alone():
@@ -550,15 +609,28 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
     for name, resources in made.kernels.items():
         assert resources.spill_bytes == resources.stack_bytes == 0, name
         assert resources.registers * (resources.most_threads or 256) <= 65536, name
-    if source not in ("gpu_bf16/round.cu", "gpu_bf16/weight_update.cu"):
-        tile, halo = EVERY[source, defines], any(define.startswith("KERNEL=") for define in defines)
-        stages = bfloat16_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
-        down, across, steps = tile.warp_m // 16, tile.warp_n // 8, stages * STEP // 16
-        assert made.ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.bf16") == down * across * steps
-        assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == (down + across // 2) * steps
+    if source in WITHOUT_TILE:
+        return
+    tile = EVERY[source, defines]
+    down, across = tile.warp_m // 16, tile.warp_n // 8
+    products, fragments = (made.ptx.count(name) for name in ("mma.sync.aligned.m16n8k16.row.col.f32.bf16",
+                                                             "ldmatrix.sync.aligned.m8n8.x4"))
+    copies = made.ptx.count("cp.async.cg.shared.global")
+    if isinstance(tile, bfloat16_tiles.Window):   # two stages, each in the code, and copies once before the loop
+        side, reach = bfloat16_tiles.SIDE, bfloat16_tiles.SIDE + tile.kernel - 1
+        assert products == 2 * side * tile.kernel ** 2 * down * across
+        assert fragments == 2 * (side * down + reach * tile.kernel)
+        passes = (-(-reach // (tile.threads // 8 // reach)), -(-side // (tile.threads // (tile.m // 8) // side)))
+        assert copies == 3 * bfloat16_tiles.SQUARES * sum(passes)
+        return
+    halo = any(define.startswith("KERNEL=") for define in defines)
+    stages = bfloat16_tiles.stages_of(int(defines[-2].removeprefix("KERNEL="))) if halo else STAGES   # each in the code
+    steps = stages * STEP // 16
+    assert products == down * across * steps
+    assert fragments == (down + across // 2) * steps
+    if not halo:   # stages - 1 before the loop
         copied = bfloat16_tiles.shared_bytes(tile, rows_of_k="weight_grad" in source) // STAGES // 16 // tile.threads
-        if not halo:   # stages - 1 before the loop
-            assert made.ptx.count("cp.async.cg.shared.global") == copied * (2 * stages - 1)
+        assert copies == copied * (2 * stages - 1)
 
 
 @pytest.mark.skipif(not (nvrtc.installed() and disassembly.installed()), reason="no disassembler (envs/kernels.txt)")
@@ -574,16 +646,32 @@ def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
 
 @pytest.mark.parametrize("layer", ["enc2", "dec1", "dec1_up", "dec2_up"])
 def test_fragments_are_read_without_bank_conflicts(layer):
-    step = next(step for step in PLAN.steps if step.layer == layer and step.operation.endswith("conv2d_forward"))
-    (launch,) = step.launches
-    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
-    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
-    found = emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64, 50_000)
+    _, found = counted(layer, "conv2d_forward")
     assert found["shared_loads"]["least"] == found["shared_loads"]["wavefronts"] > 0
     assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
 
 
-STAGED, HALO = "stages.cuh", "halo.cuh"
+@pytest.mark.parametrize("layer", ["enc2", "dec1"])
+def test_a_weight_gradient_reads_every_row_once(layer):
+    """A warp: rows of dy, two fragments, and of x for each column of the window; without bank conflicts."""
+    launch, found = counted(layer, "rounded_conv2d_weight_grad")
+    steps = int(launch.arguments[-1]) // bfloat16_tiles.SQUARES
+    requests = found["warps"] * steps * (8 * 2 + 10 * 3)
+    assert found["shared_loads"] == {"requests": requests, "wavefronts": 4 * requests, "least": 4 * requests}
+    assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] == steps * 2 * (100 + 64)
+
+
+def counted(layer, operation):
+    """(launch, counts of its first block) of a step of the autoencoder."""
+    step = next(step for step in PLAN.steps if step.layer == layer and step.operation.endswith(operation))
+    (launch,) = step.launches
+    arrays = {name: emulator_executor.zeros(PLAN.buffers[name]) for name in launch.buffers}
+    arguments = [arrays.get(argument, argument) if isinstance(argument, str) else argument for argument in launch.arguments]
+    return launch, emulator_executor.function(launch).count(launch.grid, launch.block, arguments, launch.shared_bytes, [0], 64,
+                                                            50_000)
+
+
+STAGED, HALO, SQUARED = "stages.cuh", "halo.cuh", "weight_grad_halo.cu"
 MISUSES = {
     "no commit": (STAGED, "        cp_async_commit();\n", "", "missing cp.async wait"),
     "a wait that leaves the step under way": (STAGED, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>",
@@ -597,12 +685,18 @@ MISUSES = {
     "no barrier after the wait for a tap": (HALO, "                __syncthreads();\n", "", "race"),
     "too few stages of weights": (HALO, "(stage + STAGES - 1) % STAGES;", "(stage + STAGES - 1) % (STAGES - 1);",
                                   "missing cp.async wait"),
+    "stages of squares that overlap": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<STAGES, DY>",
+                                       "missing cp.async wait"),
+    "one stage of squares": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<STAGES, 0>", "missing cp.async wait"),
+    "more stages of squares than there is room for": (SQUARED, "in_stages<STAGES, STAGE_BYTES>", "in_stages<3, STAGE_BYTES>",
+                                                      "bad cp.async"),
     "one slab's place": (HALO, "next = WINDOW + Halo::BYTES;", "next = WINDOW;", "missing cp.async wait"),
 }
 
 
 @pytest.mark.parametrize("name", MISUSES)
-def test_misuse_of_the_copies_is_noticed(name, tmp_path):
+def test_misuse_of_the_copies_is_noticed(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
     file, old, new, kind = MISUSES[name]
     for path in (KERNELS / "gpu_bf16").iterdir():
         text = path.read_text().replace('"gpu_bf16/', '"')   # the headers beside it
@@ -610,13 +704,24 @@ def test_misuse_of_the_copies_is_noticed(name, tmp_path):
             assert text.count(old) == 1
             text = text.replace(old, new)
         (tmp_path / path.name).write_text(text)
-    conv = Convolution((1, 8, 8, 256, 64, 3, 1), lambda *size, seed=0: np.zeros(size, np.float32))
-    arrays = {"x": rounded_input(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
-    y = poisoned(conv.output)
-    (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), arrays,
-                         {"y": y}, (), stride=1, relu=False)
+    launch, arrays = launched_on_zeros(file)
     kernel = load(tmp_path / launch.source.rpartition("/")[2], tuple(f"-D{define}" for define in launch.defines))
-    arguments = [passed(argument, {**arrays, "y": y}) for argument in launch.arguments]
+    arguments = [passed(argument, arrays) for argument in launch.arguments]
     with pytest.raises(KernelFault) as fault:
         kernel.get_function(launch.entry).watched(launch.grid, launch.block, arguments, launch.shared_bytes)
     assert fault.value.kind == kind
+
+
+def launched_on_zeros(file):
+    """(launch, arrays) of a kernel with that file."""
+    conv = Convolution((8 if file == SQUARED else 1, 8, 8, 256 if file != SQUARED else 64, 64, 3, 1),
+                       lambda *size, seed=0: np.zeros(size, np.float32))
+    if file == SQUARED:
+        dy, totals = rounded_gradient(conv.dy, 1)
+        reads, writes = {"x": rounded_input(conv.x, 1), "dy": dy, "totals": totals}, {"parts": poisoned((1, conv.weight.size))}
+        (launch,) = run_step(gpu_bf16.weight_grad, reads, writes, (), stride=1, padding=1, kernel=3)
+    else:
+        reads, writes = operands(conv), {"y": poisoned(conv.output)}
+        (launch,) = run_step(lambda step, build: gpu_bf16.forward(step, build, NARROW if file == HALO else SQUARE), reads,
+                             writes, (), stride=1, relu=False)
+    return launch, {**reads, **writes}

@@ -36,6 +36,15 @@ KERNEL(ends) {
         for (int j = 0; j < 3; j++) sum += x[(i * 3 + j) * 32 + threadIdx.x];
     y[I] = sum;
 }
+// The last iteration of the inner loop leaves out the load.
+KERNEL(leaves_out) {
+    float sum = 0.0f;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j <= n; j++) {
+            if (j < n) sum += x[(i * n + j) * 32 + threadIdx.x];
+            y[I] = sum;
+        }
+}
 // Reads 32 lines twice.
 KERNEL(again) {
     float sum = 0.0f;
@@ -92,6 +101,10 @@ def test_lanes_that_skip_an_iteration_stay_in_step(module):
 def test_lanes_that_end_early_leave_the_others_in_step(module):
     """Iteration i of 4 has the lanes whose number modulo 4 is at least i."""
     assert traffic(count(module, "ends", 4)["loads"]) == (12, 48, 12, 3 * 4 * (32 + 24 + 16 + 8))
+
+
+def test_a_load_that_the_last_iteration_leaves_out_is_counted_in_the_others(module):
+    assert traffic(count(module, "leaves_out", 5)["loads"]) == (15, 60, 15, 15 * 128)
 
 
 @pytest.mark.parametrize("lines, missed", [(32, 4 * 32), (31, 2 * 4 * 32)])

@@ -46,8 +46,8 @@ _SIMULATED_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 _WATCHED_FLAGS = ("-O2", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
                   "-fsanitize=thread,alignment,bounds,integer-divide-by-zero",
                   "--param=tsan-instrument-func-entry-exit=0")
-# A structure is copied whole, not by its members, so that 16 bytes are one access.
-_COUNTED_FLAGS = (*_WATCHED_FLAGS, "-fno-tree-sra", "-fsanitize-coverage=trace-pc")
+# A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a loop is one block, not copied.
+_COUNTED_FLAGS = (*_WATCHED_FLAGS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256   # of an allocation on a GPU
 

@@ -44,7 +44,11 @@ static void enter(uintptr_t block) {
         if (path[i].block != block) continue;
         auto& loop = loops[block];
         loop.insert(block);
-        for (size_t above = i + 1; above < path.size(); above++) loop.insert(path[above].block);
+        for (size_t above = i + 1; above < path.size(); above++) {
+            loop.insert(path[above].block);
+            auto inner = loops.find(path[above].block);   // has blocks that its last iteration left out
+            if (inner != loops.end()) loop.insert(inner->second.begin(), inner->second.end());
+        }
         path.resize(i + 1);
         path[i].iteration++;
         return;

@@ -5,6 +5,7 @@ weight gradient has, which are part of the bytes.
 """
 
 import dataclasses
+import math
 
 from ladder.rungs.gpu_3xtf32 import FEW_COLUMNS, FEW_ROWS, LARGE, SQUARE, TALL, TensorTile
 from ladder.rungs.gpu_basic import blocks
@@ -17,15 +18,24 @@ class Rectangle(TensorTile):
     columns: int
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Window(TensorTile):
+    """m filters and n channels of all taps of a window of that side (kernels/gpu_bf16/weight_grad_halo.cu)."""
+
+    kernel: int
+
+
 PIXEL_TILES = FEW_COLUMNS, SQUARE, TALL, LARGE   # of equal time the one of most blocks
 RECTANGLES = (Rectangle(256, 16, 64, 16, columns=16), Rectangle(64, 64, 32, 32, columns=8),
               Rectangle(128, 64, 64, 32, columns=16), Rectangle(128, 128, 64, 64, columns=16))
+WINDOWS = tuple(Window(*sizes, kernel=kernel) for sizes in ((16, 64, 16, 16), (64, 64, 32, 16)) for kernel in (2, 3))
 HALO_KERNELS = 2, 3, 5   # sides of windows that conv2d_halo.cu has
 MULTIPROCESSORS = 80, 108, 132, 148   # of GPUs that a tile is to keep busy
 MOST_SHARED = 99 << 10   # bytes of shared memory that a block may have on sm_86 and sm_89, the least from sm_80 on
 STEP, STAGES = 64, 3          # k of a step, steps in shared memory: kernels/gpu_bf16/stages.cuh
-# Split-K of the weight gradients: warps of all blocks, two large blocks on each multiprocessor of an H200; most splits.
-SPLIT_WARPS, SPLITS = 8 * 132, 128
+SIDE, SQUARES = 8, 2          # of a square of pixels, squares of a step: kernels/gpu_bf16/weight_grad_halo.cu
+# Split-K of the weight gradients: multiprocessors of an H200 and the bytes that its memory gives them in a clock; most splits.
+SPLIT_MULTIPROCESSORS, MEMORY_BYTES, SPLITS = 132, 2172, 128
 LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: copies.cuh
 
 
@@ -101,20 +111,71 @@ def stages_of(kernel):
     return 4 if kernel == 2 else kernel
 
 
-def weight_tile(filters, columns):
-    """The tile of the fewest clocks; the split fills a GPU with any."""
+def weight_tile(shape):
+    """The tile of a weight gradient that multiplies in the fewest clocks; the split fills a GPU with any."""
     def clocks(tile):
-        return blocks(filters, tile.m) * blocks(columns, tile.n) * _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+        return math.prod(weight_blocks(tile, shape)) * weight_steps(tile, shape) * _clocks_of_weights(tile)
 
-    return min((FEW_ROWS, SQUARE, LARGE), key=clocks)
+    tiles = *(tile for tile in WINDOWS if slides(tile, shape)), FEW_ROWS, SQUARE, LARGE
+    return min(tiles, key=clocks)
 
 
-def split(tile, filters, columns, pixels):
-    """(number of splits, pixels per split) of a weight gradient: whole steps, by the shape alone, as the bytes are."""
-    warps = blocks(filters, tile.m) * blocks(columns, tile.n) * tile.threads // 32
-    splits = max(1, min(SPLIT_WARPS // warps, pixels // STEP, SPLITS))
-    size = STEP * blocks(blocks(pixels, splits), STEP)
-    return blocks(pixels, size), size
+def slides(tile, shape):
+    """Whether one copy of squares of x serves all taps."""
+    return shape.kernel == tile.kernel and shape.stride == 1 and shape.channels % tile.n == 0
+
+
+def weight_blocks(tile, shape):
+    """(across, down) of a split of a weight gradient."""
+    columns = shape.channels if isinstance(tile, Window) else shape.kernel ** 2 * shape.channels
+    return blocks(columns, tile.n), blocks(shape.filters, tile.m)
+
+
+def squares(shape):
+    """That cover the pixels."""
+    return shape.batch * blocks(shape.height, SIDE) * blocks(shape.width, SIDE)
+
+
+def are_whole(shape):
+    """Whether squares end with the images and come in twos."""
+    return shape.height % SIDE == 0 and shape.width % SIDE == 0 and squares(shape) % SQUARES == 0
+
+
+def weight_steps(tile, shape):
+    if isinstance(tile, Window):
+        return blocks(squares(shape), SQUARES)
+    return blocks(shape.batch * shape.height * shape.width, STEP)
+
+
+def _clocks_of_weights(tile):
+    """As _clocks, of a step of a weight gradient."""
+    if not isinstance(tile, Window):
+        return _clocks_of_lines(tile, *map(_whole_rows, (tile.m, tile.n)))
+    reach = SIDE + tile.kernel - 1
+    fragments = tile.warps * SQUARES * (SIDE * tile.warp_m + reach * tile.kernel * tile.warp_n) // 8
+    products = SQUARES * SIDE ** 2 * tile.m * tile.n * tile.kernel ** 2 // 2048
+    return max(2 * SQUARES * (reach ** 2 + SIDE ** 2) + fragments, products)
+
+
+def split(tile, shape):
+    """(number of splits, steps of one) of a weight gradient, which take least time until the update has added their parts.
+
+    By the shape alone, as the bytes are: as if on an H200.
+    """
+    steps, of_split = weight_steps(tile, shape), math.prod(weight_blocks(tile, shape))
+    part = 4 * shape.filters * shape.kernel ** 2 * shape.channels
+
+    def clocks(splits):
+        multiplied = blocks(splits * of_split, SPLIT_MULTIPROCESSORS) * blocks(steps, splits) * _clocks_of_weights(tile)
+        return multiplied + splits * 2 * part / MEMORY_BYTES
+
+    each = blocks(steps, min(range(1, min(steps, SPLITS) + 1), key=clocks))
+    return blocks(steps, each), each
+
+
+def window_bytes(tile):
+    """Two steps of squares of both operands, 64 channels each."""
+    return 2 * SQUARES * 2 * STEP * ((SIDE + tile.kernel - 1) ** 2 + SIDE ** 2)
 
 
 def shared_bytes(tile, rows_of_k=False):

@@ -531,39 +531,44 @@ def _product_of_weights(build, step, copies, form, padding, tile):
     """The launch that leaves a weight gradient in parts; form: (filters, kernel, stride); padding: of the second copy."""
     (x, dy), (filters, kernel, stride) = copies, form
     batch, height, width, channels = build.shape(x)
-    tile, pixels, (splits, weights), per_split = parts_of(build.shape(x), *form, tile)
+    tile, shape, (splits, weights), steps = parts_of(build.shape(x), *form, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
-    across = (width - kernel) // stride + 1
-    return Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
-                  (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-                  (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride, padding,
-                                           per_split)),
-                  tiles.shared_bytes(tile, rows_of_k=True),
-                  tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0))
+    dy_channels = build.shape(dy)[3]
+    if isinstance(tile, tiles.Window):
+        numbers = (height, width, channels, filters, dy_channels, padding, tiles.squares(shape), tiles.SQUARES * steps)
+        whole = tiles.are_whole(shape)
+        entry, shared, defines = "weight_grad_halo", tiles.window_bytes(tile), tile.defines(KERNEL=kernel, WHOLE=whole)
+    else:
+        numbers = batch, height, width, channels, filters, dy_channels, kernel, stride, padding, tiles.STEP * steps
+        whole = batch * shape.height * shape.width % tiles.STEP == 0
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
+        entry, shared = "weight_grad", tiles.shared_bytes(tile, rows_of_k=True)
+    return Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), splits), (tile.threads,),
+                  (x, dy, parts, *integers(*numbers)), shared, defines)
 
 
 def _sum_of_product(build, product, totals, dweight, dbias):
     """The launch that adds what `product` leaves."""
     x, _, parts, *_ = product.arguments
-    return sum_of_parts(build, (parts, totals, dweight, dbias), build.shape(x)[3], product.defines)
+    return sum_of_parts(build, (parts, totals, dweight, dbias), build.shape(x)[3])
 
 
-def sum_of_parts(build, arrays, channels, defines=()):
+def sum_of_parts(build, arrays, channels):
     """The launch that adds parts, with so many channels, to dweight, which may have fewer, and totals to dbias."""
     parts, totals, dweight, _ = arrays
     (splits, weights), (rows, filters) = build.shape(parts), build.shape(totals)
-    return Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
-                  (*arrays, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])), defines=defines)
+    return Launch("gpu_bf16/add_parts.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+                  (*arrays, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])))
 
 
 def parts_of(x, filters, kernel, stride, tile=None):
-    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: shape of the copy of the input."""
+    """(tile, Sums, shape of the parts, steps of one) of a weight gradient; x: shape of the copy of the input."""
     batch, height, width, channels = x
-    columns = kernel * kernel * channels
-    pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
-    tile = tile or tiles.weight_tile(filters, columns)
-    splits, per_split = tiles.split(tile, filters, columns, pixels)
-    return tile, pixels, (splits, filters * columns), per_split
+    down, across = ((size - kernel) // stride + 1 for size in (height, width))
+    shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride)
+    tile = tile or tiles.weight_tile(shape)
+    splits, steps = tiles.split(tile, shape)
+    return tile, shape, (splits, filters * kernel ** 2 * channels), steps
 
 
 COLLAPSED = tuple(Pattern(kinds, collapsed_block, fits=collapses_copies, collapses=True)

@@ -1,0 +1,170 @@
+// Gradient of a 2-D convolution with stride 1 with respect to its weight, in parts as weight_grad.cu leaves them: a block keeps
+// squares of dy, and of x with what the window reaches beyond them, in shared memory once for all taps.
+//
+// Rung: gpu_bf16, over gpu_tf32. A step has two squares of 8 x 8 pixels of y, of any images; the 16 pixels of a product are a row
+// of each. A warp has all taps of WARP_M filters and WARP_N channels and goes down the squares: a row of x is loaded for each
+// column of the window, which is a shift of the addresses from which ldmatrix reads, and multiplied by the rows of dy that see
+// it through the window's rows; these stay in registers until the last one has.
+//
+// Layouts: x, dy, partials: as weight_grad.cu; channels are a multiple of TILE_N. A split sums squares_per_split, an even number,
+// of the squares that cover the images' parts of y, row by row, in order, a row of two squares at a time; beyond y dy is 0. The
+// number of splits depends on the shape alone.
+//
+// Compiled with TILE_M x TILE_N, the filters and channels of a block, WARP_M x WARP_N, those of a warp, KERNEL, 2 or 3, and
+// WHOLE: whether squares end with the images and come in twos.
+// Launches: block (threads of the tile), grid (channels / TILE_N, ceil(filters / TILE_M), splits), 512 ((KERNEL + 7)^2 + 64)
+// bytes of dynamic shared memory, two steps, in the tile that takes the fewest clocks:
+//   64 x 64, 32 x 16 a warp, 256 threads;  16 x 64, 16 x 16, 128 threads
+//
+// Bound: tensor cores and shared memory. Of a step of the large tile, KERNEL = 3, products take 2,304 clocks; 184 KB are read as
+// fragments and 41 KB copied, which takes 2,128. For 128 pixels level 2 gives 200 of x, where weight_grad.cu asks for 1,152. In
+// the loop of two steps on sm_90 576 of 1,031 instructions are products, 92 load fragments and 24 copy; in that of the small
+// tile 288 of 754 are products.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): shared memory, 10 us, where
+// weight_grad.cu takes 22; of 32x32x256 -> 3 filters: memory, 9 us instead of 40.
+// Measured: not measured.
+#include "common/vector.cuh"
+#include "gpu_bf16/stages.cuh"
+
+#ifndef TILE_M
+#define TILE_M 64
+#define TILE_N 64
+#define WARP_M 32
+#define WARP_N 16
+#define KERNEL 3
+#define WHOLE 1
+#endif
+
+constexpr int SIDE = 8, REACH = SIDE + KERNEL - 1, SQUARES = 2;   // of a square of y, and of x under it; in a step
+constexpr int ACROSS = TILE_N / WARP_N, THREADS = 32 * ACROSS * (TILE_M / WARP_M), M_FRAGMENTS = WARP_M / 16, STAGES = 2;
+static_assert(TILE_N == 64 && WARP_N == 16, "a row of shared memory is a block's channels, an ldmatrix those of a warp");
+
+// The copies of squares of pixels, 64 channels side by side in a row of shared memory, of which so many chunks are read. A thread
+// copies one chunk of one column.
+template <int side, int chunks>
+struct Square {
+    static constexpr int BYTES = side * side * ROW, AT_ONCE = THREADS / chunks / side;   // rows
+    static constexpr int PASSES = (side + AT_ONCE - 1) / AT_ONCE;
+    const bfloat16 *array, *from;       // from: of the array's first square
+    int row, column, to, pitch;         // row: of the first pass; to: byte; pitch: numbers from a row of the array to the next
+
+    // Byte of a chunk. Eight neighbours in a row have it in eight groups of banks.
+    static __device__ __forceinline__ int place(int row, int column, int chunk) {
+        return (row * side + column) * ROW + 16 * (chunk ^ column % CHUNKS);
+    }
+    static __device__ __forceinline__ int channel() { return threadIdx.x % chunks * CHUNK; }
+    // width, channels: of the array; first: the first of 64 channels that this thread may copy.
+    __device__ __forceinline__ Square(const bfloat16* array, int width, int channels, int first)
+        : array(array), row(threadIdx.x / chunks / side), column(threadIdx.x / chunks % side), pitch(width * channels) {
+        from = array + (row * width + column) * channels + first;
+        to = place(row, column, threadIdx.x % chunks);
+        if (row >= AT_ONCE) row = side;   // not this thread
+        keep(row), keep(to);
+    }
+    // first: number where the square begins, which has so many rows and columns of the image.
+    __device__ __forceinline__ void copy(unsigned char* square, int first, int rows, int columns) const {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            int further = pass * AT_ONCE;
+            if (row + further >= side) break;
+            bool there = WHOLE || (row + further < rows && column < columns);
+            cp_async(16, square + to + further * side * ROW, there ? from + (first + further * pitch) : array, there);
+        }
+    }
+};
+using OfX = Square<REACH, CHUNKS>;
+using OfDy = Square<SIDE, TILE_M / CHUNK>;
+constexpr int DY = SQUARES * OfX::BYTES, STAGE_BYTES = DY + SQUARES * OfDy::BYTES;
+
+// The sums of a warp, and where this lane's rows of its fragments begin in a stage.
+struct Sums {
+    int m, n;   // first filter and channel in the block
+    int of_dy[M_FRAGMENTS], of_x[KERNEL];
+    float sum[KERNEL][KERNEL][M_FRAGMENTS][2][4];
+
+    __device__ __forceinline__ Sums() : sum{} {
+        int warp = threadIdx.x / 32, low = threadIdx.x % 16 / 8, high = threadIdx.x % 32 / 16, in_matrix = threadIdx.x % 8;
+        n = warp % ACROSS * WARP_N, m = warp / ACROSS * WARP_M;
+#pragma unroll
+        for (int i = 0; i < M_FRAGMENTS; i++)
+            of_dy[i] = DY + high * OfDy::BYTES + OfDy::place(0, in_matrix, m / CHUNK + 2 * i + low);
+#pragma unroll
+        for (int tap = 0; tap < KERNEL; tap++)
+            of_x[tap] = low * OfX::BYTES + OfX::place(0, tap + in_matrix, n / CHUNK + high);
+    }
+    __device__ __forceinline__ void add(const unsigned char* stage) {
+        unsigned dy[SIDE][M_FRAGMENTS][4];
+#pragma unroll
+        for (int row = 0; row < REACH; row++) {   // of x
+            if (row < SIDE)
+#pragma unroll
+                for (int i = 0; i < M_FRAGMENTS; i++) ldmatrix_trans(dy[row][i], stage + of_dy[i] + row * SIDE * ROW);
+#pragma unroll
+            for (int across = 0; across < KERNEL; across++) {
+                unsigned both[4];
+                ldmatrix_trans(both, stage + of_x[across] + row * REACH * ROW);
+                unsigned x[2][2] = {{both[0], both[1]}, {both[2], both[3]}};
+#pragma unroll
+                for (int down = 0; down < KERNEL; down++)
+                    if (row - down >= 0 && row - down < SIDE)
+#pragma unroll
+                        for (int i = 0; i < M_FRAGMENTS; i++)
+#pragma unroll
+                            for (int j = 0; j < 2; j++) mma_bf16(sum[down][across][i][j], dy[row - down][i], x[j]);
+            }
+        }
+    }
+    // part: the split's, from the block's first channel on. Lanes swap sums with their neighbours to store 16 bytes.
+    __device__ __forceinline__ void write(float* part, int channels, int first_filter, int filters) const {
+        int odd = threadIdx.x % 2, channel = n + 8 * odd + threadIdx.x % 4 / 2 * 4;
+#pragma unroll
+        for (int i = 0; i < 2 * M_FRAGMENTS; i++) {
+            int filter = first_filter + m + threadIdx.x % 32 / 4 + 8 * i;
+#pragma unroll
+            for (int tap = 0; tap < KERNEL * KERNEL; tap++) {
+                float quad[4];
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    float low = sum[tap / KERNEL][tap % KERNEL][i / 2][0][i % 2 * 2 + e];
+                    float high = sum[tap / KERNEL][tap % KERNEL][i / 2][1][i % 2 * 2 + e];
+                    float other = __shfl_xor_sync(0xffffffff, odd ? low : high, 1);
+                    quad[e] = odd ? other : low, quad[2 + e] = odd ? high : other;
+                }
+                if (filter < filters) store(part + (filter * KERNEL * KERNEL + tap) * channels + channel, quad);
+            }
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 256 / THREADS) conv2d_weight_grad_halo(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ dy, float* __restrict__ partials, int height, int width,
+    int channels, int filters, int dy_channels, int dy_padding, int squares, int squares_per_split) {
+    int out_height = height - KERNEL + 1, out_width = width - KERNEL + 1;
+    int dy_height = out_height + 2 * dy_padding, dy_width = out_width + 2 * dy_padding;
+    int down = (out_height + SIDE - 1) / SIDE, across = (out_width + SIDE - 1) / SIDE;
+    int first_channel = blockIdx.x * TILE_N, first_filter = blockIdx.y * TILE_M;
+    int first = blockIdx.z * squares_per_split, last = min(first + squares_per_split, squares);
+    int square = first, image = first / across / down, row = first / across % down * SIDE, column = first % across * SIDE;
+    int filter = first_filter + OfDy::channel();
+    OfX of_x(x, width, channels, first_channel + OfX::channel());
+    OfDy of_dy(dy, dy_width, dy_channels, filter < dy_channels ? filter : 0);
+    auto copy = [&](unsigned char* stage) {
+#pragma unroll
+        for (int i = 0; i < SQUARES; i++) {
+            int there = WHOLE || square < last;
+            of_x.copy(stage + i * OfX::BYTES, ((image * height + row) * width + column) * channels, there * (height - row),
+                      width - column);
+            of_dy.copy(stage + DY + i * OfDy::BYTES,
+                       ((image * dy_height + row + dy_padding) * dy_width + column + dy_padding) * dy_channels,
+                       there * (out_height - row), out_width - column);
+            square++, column += SIDE;
+            if (column >= out_width) column = 0, row += SIDE;
+            if (row >= out_height) row = 0, image++;
+        }
+    };
+    Sums sums;
+    in_stages<STAGES, STAGE_BYTES>((last - first + SQUARES - 1) / SQUARES, copy,
+                                   [&](const unsigned char* stage) { sums.add(stage); });
+    int weights = filters * KERNEL * KERNEL * channels;
+    sums.write(partials + blockIdx.z * weights + first_channel, channels, first_filter, filters);
+}

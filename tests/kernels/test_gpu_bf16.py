@@ -563,8 +563,6 @@ for _tile, _kernel in itertools.product(RECTANGLES, bfloat16_tiles.HALO_KERNELS)
         for _source in FLAGS if _kernel == 3 and _tile in RECTANGLES_OF_COPIES else ():
             if _source.startswith("gpu_bf16/conv2d_"):
                 EVERY |= every(_source, (_tile,), {**FLAGS[_source], **_halo})
-for _tile in WINDOWS:
-    EVERY |= every("gpu_bf16/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH})
 # Behind an upsampling: phases apart are windows of 2x2, in columns of 3x3.
 APART, IN_COLUMNS = gpu_bf16.PHASES_APART, gpu_bf16.PHASES_IN_COLUMNS
 for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PIXEL_TILES, RECTANGLES),
@@ -577,6 +575,8 @@ for _phases, _kernel, _pixel_tiles, _rectangles in ((APART, 2, bfloat16_tiles.PI
         if _phases == APART and _tile in RECTANGLES_OF_COPIES:
             EVERY |= every("gpu_bf16/conv2d_copy.cu", (_tile,), _halo)
 EVERY |= every("gpu_bf16/conv2d_copy.cu", TILES_OF_COPIES, {"PHASES": (APART,), "WHOLE": BOTH})
+for _tile in WINDOWS:
+    EVERY |= every("gpu_bf16/weight_grad_halo.cu", (_tile,), {"KERNEL": (_tile.kernel,), "WHOLE": BOTH})
 # Of the instructions of a loop, at least, that multiply, three quarters of it where steps are not whole. In the tiles of few
 # lines there is less to multiply than to load.
 SHARES = {LARGE: 0.50, SQUARE: 0.27, FEW_COLUMNS: 0.16, FEW_ROWS: 0.12,
@@ -653,8 +653,8 @@ def test_fragments_are_read_without_bank_conflicts(layer):
 
 @pytest.mark.parametrize("layer", ["enc2", "dec1"])
 def test_a_weight_gradient_reads_every_row_once(layer):
-    """A warp: rows of dy for two fragments, and of x for each column of the window; without bank conflicts."""
-    launch, found = counted(layer, "conv2d_weight_grad")
+    """A warp: rows of dy, two fragments, and of x for each column of the window; without bank conflicts."""
+    launch, found = counted(layer, "rounded_conv2d_weight_grad")
     steps = int(launch.arguments[-1]) // bfloat16_tiles.SQUARES
     requests = found["warps"] * steps * (8 * 2 + 10 * 3)
     assert found["shared_loads"] == {"requests": requests, "wavefronts": 4 * requests, "least": 4 * requests}

@@ -533,16 +533,16 @@ def _product_of_weights(build, step, copies, form, padding, tile):
     batch, height, width, channels = build.shape(x)
     tile, shape, (splits, weights), steps = parts_of(build.shape(x), *form, tile)
     parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
-    channels_of_both = channels, filters, build.shape(dy)[3]
+    dy_channels = build.shape(dy)[3]
     if isinstance(tile, tiles.Window):
-        entry, shared, whole = "weight_grad_halo", tiles.window_bytes(tile), tiles.are_whole(shape)
-        numbers = height, width, *channels_of_both, padding, tiles.squares(shape), tiles.SQUARES * steps
-        defines = tile.defines(KERNEL=kernel, WHOLE=whole)
+        numbers = (height, width, channels, filters, dy_channels, padding, tiles.squares(shape), tiles.SQUARES * steps)
+        whole = tiles.are_whole(shape)
+        entry, shared, defines = "weight_grad_halo", tiles.window_bytes(tile), tile.defines(KERNEL=kernel, WHOLE=whole)
     else:
+        numbers = batch, height, width, channels, filters, dy_channels, kernel, stride, padding, tiles.STEP * steps
+        whole = batch * shape.height * shape.width % tiles.STEP == 0
+        defines = tile.defines(WHOLE=whole, WHOLE_ROWS=tiles.STEP % shape.width == 0)
         entry, shared = "weight_grad", tiles.shared_bytes(tile, rows_of_k=True)
-        numbers = batch, height, width, *channels_of_both, kernel, stride, padding, tiles.STEP * steps
-        defines = tile.defines(WHOLE=batch * shape.height * shape.width % tiles.STEP == 0,
-                               WHOLE_ROWS=tiles.STEP % shape.width == 0)
     return Launch(f"gpu_bf16/{entry}.cu", f"conv2d_{entry}", (*tiles.weight_blocks(tile, shape), splits), (tile.threads,),
                   (x, dy, parts, *integers(*numbers)), shared, defines)
 

@@ -395,6 +395,16 @@ def test_what_only_a_convolution_reads_is_written_for_it_alone():
         ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False)]
 
 
+@pytest.mark.parametrize("width, entry", [(32, "conv2d_pool"), (34, "conv2d")])
+def test_rows_of_windows_that_no_tile_holds_are_pooled_afterwards(width, entry):
+    network = networks.resolve("broad", (4, width, 3), (
+        conv2d("a", 40), kinds.relu("a_relu"), conv2d("b", 40), kinds.relu("b_relu"), kinds.maxpool2d("b_pool"),
+        conv2d("c", 40), kinds.relu("c_relu"), upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
+    made = training_plan(RUNG, network, batch=2)
+    assert next(one for one in entries(made) if one[0] == "b")[1:3] == (f"gpu_bf16_sm90/{entry}.cu", entry)
+    assert ("maxpool2d_forward" in {step.operation for step in made.steps}) == (entry == "conv2d")
+
+
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
 
 

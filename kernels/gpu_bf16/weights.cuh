@@ -8,7 +8,9 @@ struct Share {
 
     __device__ __forceinline__ explicit Share(int filters) {
         int of_phase = (filters + Tile::N - 1) / Tile::N, number = blockIdx.x % (of_phase * SPREAD * SPREAD);
-        tile = blockIdx.x / (of_phase * SPREAD * SPREAD), phase = number / of_phase, first_filter = number % of_phase * Tile::N;
+        tile = blockIdx.x / (of_phase * SPREAD * SPREAD);
+        phase = SPREAD == 1 ? 0 : number / of_phase;   // known to the compiler where there are none
+        first_filter = (number - phase * of_phase) * Tile::N;
     }
     __device__ __forceinline__ int row() const { return phase / 2; }
     __device__ __forceinline__ int column() const { return phase % 2; }

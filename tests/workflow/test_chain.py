@@ -24,8 +24,9 @@ from ladder.store import artifacts
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
-           "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy",
-           "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference",
+           "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
+           "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
+           "confusion", "reference",
            "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
            "ablation", "test_scores", "program", "reproduce", "targets"]
 

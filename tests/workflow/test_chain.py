@@ -164,7 +164,8 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
               "features_pool=4", "features_flip=apart", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
               "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
-              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
+              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]",
+              "classify_shifts=1")
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly"])

@@ -106,7 +106,7 @@ def seconds_by_resource(gpu, counts):
         "level 2": warps(counts) * level_2_bytes(counts) / gpu.level_2_bytes / gpu.hertz,
         "level 1": busiest * (lines + wavefronts) / gpu.hertz,
         "issue": busiest * issued_per_warp(counts) / ISSUED / gpu.hertz,
-        "tensor cores": busiest * _repeats(counts) * counts["body"]["matrices"] / gpu.matrices / gpu.hertz,
+        "tensor cores": busiest * _matrices(counts) / gpu.matrices / gpu.hertz,
         "latency": rounds * _cycles_of_a_warp(gpu, counts) / gpu.hertz,
     }
 
@@ -117,6 +117,14 @@ def seconds(gpu, counts):
 
 def _repeats(counts):
     return issued_per_warp(counts) / counts["body"]["instructions"]
+
+
+def _matrices(counts):
+    """Products of matrices of a warp: as many as the loop's repetitions have, or as what wgmma read was for.
+
+    For a column that wgmma reads, 32 bytes, each of four warps makes an eighth of a product of 16x8x16: one for 64 bytes.
+    """
+    return bulk_bytes(counts, "operands") / 64 or _repeats(counts) * counts["body"]["matrices"]
 
 
 def _cycles_of_a_warp(gpu, counts):
@@ -134,7 +142,7 @@ def _cycles_of_a_warp(gpu, counts):
     waits = loads["requests"] / max(1, body["global_loads"]) * cycles
     shared = warp["shared_loads"]["least"] / max(1, body["shared_words"]) * SHARED_CYCLES
     one_by_one = 0 if matrices else body["products"] * FFMA_CYCLES / min(body["chains"], FFMA_CYCLES)
-    sums = _repeats(counts) * (one_by_one + matrices * ISSUED / gpu.matrices)
+    sums = _repeats(counts) * one_by_one + _matrices(counts) * ISSUED / gpu.matrices
     computes = shared + max(sums, issued_per_warp(counts))
     if bulk_bytes(counts, "bulk_copies"):
         return max(waits, computes * counts["threads"] / (counts["threads"] - WARPGROUP))

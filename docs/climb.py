@@ -43,7 +43,7 @@ PARTS = {
     "gpu_3xtf32": [("kernels/common/tf32_tile.cuh", "add_step")],
     "gpu_tf32": [(f"{RUNGS}/gpu_3xtf32.py", "weight_tile"), (f"{RUNGS}/gpu_3xtf32.py", "rounded_weight_tile")],
     "gpu_bf16": [("kernels/common/gemm_tile.cuh", "multiply"), ("kernels/gpu_bf16/stages.cuh", "multiply_staged")],
-    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/conv2d.cu", "copy_all")],
+    "gpu_bf16_sm90": [("kernels/gpu_bf16_sm90/loop.cuh", "copy_all")],
 }
 HEAD = ("rung", "step us", "forward us", "memory", "level 2", "level 1", "issue", "tensor cores", "latency",
         "sectors used", "multiply",

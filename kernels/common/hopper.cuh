@@ -19,6 +19,7 @@
 //   wgmma_commit()                close the group of the products begun since the last commit
 //   wgmma_wait<n>()               until at most n of this warp's groups are under way
 //   waited(c)                     after such a wait: no use of c is moved before it
+//   sync_first<n>()               by the block's first n threads, whole warpgroups: as __syncthreads(), among them alone
 //   give_registers<n>(), take_registers<n>()   by a whole warpgroup: it goes on with n registers a thread, fewer or more
 //
 // matrix_descriptor(first, leading, stride): of an operand in shared memory whose rows are 128 bytes, swizzled: the 16-byte
@@ -101,6 +102,12 @@ template <int count>
 __device__ __forceinline__ void waited(float (&c)[count]) {
 #pragma unroll
     for (int i = 0; i < count; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
+// Barrier 1; __syncthreads() is barrier 0.
+template <int threads>
+__device__ __forceinline__ void sync_first() {
+    asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
 
 template <int count>

@@ -12,6 +12,7 @@ struct WarpTile {
     static constexpr int SUMS = M_THREAD * N_THREAD, BLOCKS = (SUMS > 64 ? 256 : SUMS == 64 ? 384 : 512) / THREADS;
     static_assert(M % m_warp == 0 && N % n_warp == 0 && m_warp % 16 == 0 && n_warp % 16 == 0, "fragments must cover the tile");
 
+    static __device__ __forceinline__ void sync() { __syncthreads(); }   // the threads that keep elements
     static __device__ __forceinline__ int first_row() { return threadIdx.x / 32 / WARPS_ACROSS * m_warp; }
     static __device__ __forceinline__ int first_column() { return threadIdx.x / 32 % WARPS_ACROSS * n_warp; }
     static __device__ __forceinline__ int m_of(int i) { return first_row() + threadIdx.x % 32 / 4 + 8 * i; }

@@ -13,6 +13,12 @@
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, and WHOLE: 64 divides the
 // channels, so that a step of k is of one tap.
+//
+// Behind an upsampling y has four phases, each with filters of its own (collapsed_weights.cuh). With PHASES=1 a block has pixels
+// of one: kernel is 2, weight (4, filters, 2, 2, channels), x has a border of 1, and y is (batch, 2 (height - 2), 2 (width - 2),
+// filters); `pixels` are those of all phases. With PHASES=2 filters are those of all four, few enough for a tile, kernel is 3,
+// weight (4 filters / 4, 3, 3, channels), and y has the same shape, with filters / 4; `pixels` are those of x. There the zeros in
+// the windows meet pixels that the phase does not reach, of which a NaN or an infinity spreads by one pixel further.
 // Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N)), 384 (TILE_M + TILE_N) bytes of
 // dynamic shared memory; for shapes of which conv2d_halo.cu has no tile that takes less. Each tile has 128 threads:
 //   128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16

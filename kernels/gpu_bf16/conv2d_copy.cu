@@ -3,21 +3,22 @@
 // Rung: gpu_bf16. Changed from conv2d.cu: an image that only a convolution on copies reads was written in float32, and read
 // again by a launch that rounded it. The values that are rounded are the same.
 //
-// Layouts: as conv2d.cu; copy bfloat16 (batch, times out_height + 2 padding, times out_width + 2 padding, filters) with zeros
-// in its border; times is 2 where the reader's image is upsampled. Filters are a multiple of 8.
+// Layouts: as conv2d.cu; copy bfloat16 (batch, out_height + 2 padding, out_width + 2 padding, filters) with zeros in its border.
+// Filters are a multiple of 8. Compiled with IN_SLABS=1 it is in slabs, as gpu_bf16_sm90 reads it (layouts.cuh): bfloat16
+// (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), zeros for further filters.
 //
-// Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
+// Compiled with PHASES=1 as conv2d.cu. Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
 // least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
-// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3, for an upsampling (1.2 GFLOP, 7.2 MB): memory, 1.7 us.
+// Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_copy(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy, int height, int width, int channels, int filters, int kernel, int stride, int pixels, int relu,
-    int times, int padding) {
-    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, relu, times, padding});
+    int padding) {
+    convolve(x, weight, height, width, channels, filters, kernel, stride, pixels, ToCopy{bias, copy, pixels, relu, padding});
 }

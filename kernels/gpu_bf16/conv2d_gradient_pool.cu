@@ -1,6 +1,6 @@
 // As conv2d_gradient.cu, for an input that a 2x2 max-pool made: the gradient is that of the image before pooling.
 //
-// Layouts: as conv2d_gradient.cu with WINDOWS=0; index as in conv2d_pool.cu; rounded bfloat16 (batch, 2 out_height + 2 padding,
+// Layouts: as conv2d_gradient.cu; index as in conv2d_pool.cu; rounded bfloat16 (batch, 2 out_height + 2 padding,
 // 2 out_width + 2 padding, filters), zero in its border and at three places of each window.
 // Compiled and launched as conv2d_gradient.cu.
 //
@@ -8,13 +8,14 @@
 // Predicted, not measured, for 64 images of 16x16x256 <- 128 filters, 3x3 (9.7 GFLOP, 54.5 MB): memory, 12.7 us, tensor cores
 // 9.8.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_gradient_pool(
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
-    bfloat16* __restrict__ rounded, float* __restrict__ totals, const unsigned char* __restrict__ index, int height, int width,
-    int channels, int filters, int kernel, int stride, int pixels, int relu, int kept_padding, int padding) {
+    bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals,
+    const unsigned char* __restrict__ index, int height, int width, int channels, int filters, int kernel, int stride,
+    int pixels, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, height, width, channels, filters, kernel, stride, pixels,
-             ToGradient{kept, rounded, totals, index, relu, kept_padding, padding});
+             ToGradient<InOrder>{kept, rounded, steps, totals, index, pixels, step_rows, relu, kept_padding, padding});
 }

@@ -13,13 +13,13 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory
 // 3.1.
 // Measured: not measured.
-#include "gpu_bf16/copies.cuh"
 #include "gpu_bf16/loop.cuh"
+#include "gpu_bf16/copies.cuh"
 
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, 1) conv2d_pool(
     const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
     bfloat16* __restrict__ copy, unsigned char* __restrict__ index, int height, int width, int channels, int filters,
     int kernel, int stride, int pixels, int relu, int padding) {
     convolve(x, weight, height, width, channels, filters, kernel, stride, pixels,
-             ToPooledCopy{bias, copy, index, relu, padding});
+             ToPooledCopy{bias, copy, index, pixels, relu, padding});
 }

@@ -3,8 +3,9 @@
 // The sums go to shared memory, where the steps of the loop were, as lines of filters side by side. Threads then take cells of
 // eight filters each, and write 16 bytes at once.
 #pragma once
-#include "gpu_bf16/chunk.cuh"
+#include "common/shared_memory.cuh"
 #include "gpu_bf16/epilogue.cuh"
+#include "gpu_bf16/layouts.cuh"
 
 // Bias, then ReLU if `relu`.
 __device__ __forceinline__ void add_bias(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const float* bias, int filters,
@@ -33,7 +34,7 @@ struct Held {
     __device__ __forceinline__ explicit Held(const float (&sum)[Tile::M_THREAD][Tile::N_THREAD]) {
         DYNAMIC_SHARED(float, shared);
         at = shared;
-        __syncthreads();   // all warps have multiplied
+        Tile::sync();   // all warps have multiplied
 #pragma unroll
         for (int j = 0; j < Tile::N_THREAD; j += 2)
 #pragma unroll
@@ -41,7 +42,7 @@ struct Held {
                 float neighbours[2] = {sum[i][j], sum[i][j + 1]};
                 store(at + place(Tile::m_of(i), Tile::n_of(j)), neighbours);
             }
-        __syncthreads();
+        Tile::sync();
     }
     __device__ __forceinline__ void get(float (&to)[CHUNK], int line, int column) const {
         float low[4], high[4];
@@ -55,21 +56,33 @@ struct Held {
         store(at + place(line, column), low);
         store(at + place(line, column + 4), high);
     }
-    // Call use(cell, its number in the tile, column) for eight columns of every cell, the calls shared among the threads.
-    template <class Pixels, class Use>
-    static __device__ __forceinline__ void each(const Pixels& pixels, int columns, Use use) {
+    // Call use(cell, its number in the tile, column) for eight columns of every cell, the calls shared among the threads. What
+    // `to` has of columns beyond the last filter becomes zero.
+    template <class Pixels, class To, class Use>
+    static __device__ __forceinline__ void each(const Pixels& tile, const To& to, int filters, int first_filter, Use use) {
         for (int number = threadIdx.x; number < CELLS * ACROSS; number += Tile::THREADS) {
-            int column = number % ACROSS * CHUNK;
-            Cell cell = pixels.cell(number / ACROSS);
-            if (cell.there && column < columns) use(cell, number / ACROSS, column);
+            int column = number % ACROSS * CHUNK, filter = first_filter + column;
+            Cell cell = tile.cell(number / ACROSS);
+            if (cell.there && filter < filters)
+                use(cell, number / ACROSS, column);
+            else if (cell.there && filter < to.stored())
+                to.put(cell, filter, [](int, int) { return make_uint4(0, 0, 0, 0); });
         }
     }
 };
 
-// An image in bfloat16 with a border of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
+// Images in bfloat16 with borders of zeros, made of cells of `side` x `side` pixels, `down` x `across` of them.
 struct Padded {
     bfloat16* at;
-    int down, across, channels, side, padding;
+    int down, across, side, padding;
+    Written layout;
+
+    // Of the cells of y, which has `pixels` pixels.
+    template <class Pixels>
+    __device__ __forceinline__ Padded(bfloat16* at, const Pixels& tile, int pixels, int side, int padding, int channels)
+        : at(at), down(tile.height / CELL_SIDE), across(tile.width / CELL_SIDE), side(side), padding(padding),
+          layout(pixels / (tile.height * tile.width) * (side * down + 2 * padding) * (side * across + 2 * padding), channels) {}
+    __device__ __forceinline__ int stored() const { return layout.stored(); }
 
     // words(i, j): 16 bytes for place i, j of a cell, which has zeros beside it where it lies on an edge.
     template <class Words>
@@ -80,28 +93,27 @@ struct Padded {
             for (int j = cell.column == 0 ? -padding : 0; j < right; j++) {
                 int row = cell.image * height + side * cell.row + padding + i, column = side * cell.column + padding + j;
                 bool within = i >= 0 && i < side && j >= 0 && j < side;
-                *reinterpret_cast<uint4*>(at + (row * width + column) * channels + channel) =
+                *reinterpret_cast<uint4*>(at + layout.place(row * width + column, channel)) =
                     within ? words(i, j) : make_uint4(0, 0, 0, 0);
             }
     }
 };
 
-// The copy that the next convolution reads, of a bias added and optionally ReLU: of pixels, repeated `times` times each way for
-// an upsampled image.
+// The copy that the next convolution reads, of a bias added and optionally ReLU.
 struct ToCopy {
     const float* bias;
     bfloat16* copy;
-    int relu, times, padding;
+    int pixels, relu, padding;   // pixels: of y
 
     template <class Pixels>
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to{copy, pixels.height, pixels.width, filters, times, padding};
-        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        Padded to(copy, tile, pixels, 1, padding, filters);
+        Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
-            held.get(values, pixels.line(number, 0), column);
+            held.get(values, tile.line(number, 0), column);
             uint4 words = rounded_chunk(values);
             to.put(cell, first_filter + column, [&](int, int) { return words; });
         });
@@ -113,22 +125,22 @@ struct ToPooledCopy {
     const float* bias;
     bfloat16* copy;
     unsigned char* index;
-    int relu, padding;
+    int pixels, relu, padding;
 
     template <class Pixels>
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,
                                            int first_filter) const {
         add_bias(sum, bias, filters, first_filter, relu);
         Held held(sum);
-        Padded to{copy, pixels.height / 2, pixels.width / 2, filters, 1, padding};
-        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        Padded to(copy, tile, pixels, 1, padding, filters);
+        Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float largest[CHUNK];
             int place[CHUNK] = {};
-            held.get(largest, pixels.line(number, 0), column);
+            held.get(largest, tile.line(number, 0), column);
 #pragma unroll
             for (int i = 1; i < 4; i++) {
                 float values[CHUNK];
-                held.get(values, pixels.line(number, i), column);
+                held.get(values, tile.line(number, i), column);
 #pragma unroll
                 for (int e = 0; e < CHUNK; e++)
                     if (values[e] > largest[e] || values[e] != values[e])   // NaN wins, so that it is not lost
@@ -142,45 +154,69 @@ struct ToPooledCopy {
     }
 };
 
-// The gradient of what made the convolution's input: a copy in bfloat16, and totals. kept: the copy of that input.
+// Of a gradient: in slabs there are two, with borders, if they are not empty, and without them.
+struct CopiesOfGradient {
+    Padded padded, steps;
+
+    // step_rows: of a slab in `steps`, which has zeros behind the last image.
+    template <class Pixels>
+    __device__ __forceinline__ CopiesOfGradient(bfloat16* padded, bfloat16* steps, const Pixels& tile, int pixels, int side,
+                                                int padding, int step_rows, int channels)
+        : padded(padded, tile, pixels, side, padding, channels), steps(steps, tile, pixels, side, 0, channels) {
+        if (IN_SLABS) this->steps.layout = Written(step_rows, channels);
+    }
+    __device__ __forceinline__ int stored() const { return padded.stored(); }
+
+    template <class Words>
+    __device__ __forceinline__ void put(const Cell& cell, int channel, Words words) const {
+        if (!IN_SLABS || padded.padding) padded.put(cell, channel, words);
+        if (IN_SLABS) steps.put(cell, channel, words);
+    }
+    // By the block that has the first pixels of y, of its columns.
+    __device__ __forceinline__ void put_zeros_behind(int pixels, int step_rows, int first_filter) const {
+        for (int number = threadIdx.x; number < (step_rows - pixels) * Held::ACROSS; number += Tile::THREADS) {
+            int channel = first_filter + number % Held::ACROSS * CHUNK;
+            if (channel < stored())
+                *reinterpret_cast<uint4*>(steps.at + steps.layout.place(pixels + number / Held::ACROSS, channel)) =
+                    make_uint4(0, 0, 0, 0);
+        }
+    }
+};
+
+// The gradient of what made the convolution's input: a copy in bfloat16, or two, and totals. kept: the copy of that input, which
+// has the layout Kept.
+template <class Kept>
 struct ToGradient {
     const bfloat16* kept;
-    bfloat16* rounded;
+    bfloat16 *rounded, *steps;
     float* totals;
     const unsigned char* index;   // nullptr: not pooled
-    int relu, kept_padding, padding;
-    static constexpr int CELLS_OF_TOTAL = 64 / CELL_LINES;
+    int pixels, step_rows, relu, kept_padding, padding;
 
     template <class Pixels>
-    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& pixels, int filters,
+    __device__ __forceinline__ void finish(float (&sum)[Tile::M_THREAD][Tile::N_THREAD], const Pixels& tile, int filters,
                                            int first_filter) const {
         Held held(sum);
-        int down = pixels.height / CELL_SIDE, across = pixels.width / CELL_SIDE;
-        Padded to{rounded, down, across, filters, index ? 2 : 1, padding};
-        Held::each(pixels, filters - first_filter, [&](const Cell& cell, int number, int column) {
+        int side = index ? 2 : 1, kept_height = tile.height + 2 * kept_padding, kept_width = tile.width + 2 * kept_padding;
+        Kept layout(pixels / (tile.height * tile.width) * kept_height * kept_width, filters);
+        CopiesOfGradient to(rounded, steps, tile, pixels, side, padding, step_rows, filters);
+        if (IN_SLABS && tile.first_total() == 0) to.put_zeros_behind(pixels * side * side, step_rows, first_filter);
+        Held::each(tile, to, filters, first_filter, [&](const Cell& cell, int number, int column) {
             float values[CHUNK];
             int channel = first_filter + column, place[CHUNK] = {};
-            held.get(values, pixels.line(number, 0), column);
-#pragma unroll
-            for (int i = 1; i < CELL_LINES; i++) {
-                float more[CHUNK];
-                held.get(more, pixels.line(number, i), column);
-#pragma unroll
-                for (int e = 0; e < CHUNK; e++) values[e] += more[e];
-            }
+            held.get(values, tile.line(number, 0), column);
             if (relu) {
-                int row = (cell.image * down * CELL_SIDE + cell.image * 2 * kept_padding) + CELL_SIDE * cell.row + kept_padding;
-                int pixel = row * (across * CELL_SIDE + 2 * kept_padding) + CELL_SIDE * cell.column + kept_padding;
-                mask(values, *reinterpret_cast<const uint4*>(kept + pixel * filters + channel));
+                int pixel = (cell.image * kept_height + cell.row + kept_padding) * kept_width + cell.column + kept_padding;
+                mask(values, *reinterpret_cast<const uint4*>(kept + layout.place(pixel, channel)));
             }
-            held.put(values, pixels.line(number, 0), column);
+            held.put(values, tile.line(number, 0), column);
             uint4 words = rounded_chunk(values);
             if (index)
-                load_chunk(place, index + ((cell.image * down + cell.row) * across + cell.column) * filters + channel);
+                load_chunk(place, index + ((cell.image * tile.height + cell.row) * tile.width + cell.column) * filters + channel);
             to.put(cell, channel, [&](int i, int j) { return index ? only(words, place, 2 * i + j) : words; });
         });
-        __syncthreads();
-        add(held, pixels, filters, first_filter);
+        Tile::sync();
+        add(held, tile, filters, first_filter);
     }
 
     // Zeros where what was kept is not above zero.
@@ -200,14 +236,14 @@ struct ToGradient {
         return make_uint4(words.x & kept(0), words.y & kept(2), words.z & kept(4), words.w & kept(6));
     }
     template <class Pixels>
-    __device__ __forceinline__ void add(const Held& held, const Pixels& pixels, int filters, int first_filter) const {
+    __device__ __forceinline__ void add(const Held& held, const Pixels& tile, int filters, int first_filter) const {
         for (int number = threadIdx.x; number < Tile::M / 64 * Tile::N; number += Tile::THREADS) {
-            int group = number / Tile::N, column = number % Tile::N, first = group * CELLS_OF_TOTAL;
+            int group = number / Tile::N, column = number % Tile::N, first = group * 64;
             if (first_filter + column >= filters) continue;
             float total = 0.0f;
-            for (int cell = first; cell < first + CELLS_OF_TOTAL; cell++)
-                if (pixels.cell(cell).there) total += held.at[Held::place(pixels.line(cell, 0), column)];
-            totals[(pixels.first_total() + group) * filters + first_filter + column] = total;
+            for (int cell = first; cell < first + 64; cell++)
+                if (tile.cell(cell).there) total += held.at[Held::place(tile.line(cell, 0), column)];
+            totals[(tile.first_total() + group) * filters + first_filter + column] = total;
         }
     }
 };

@@ -1,5 +1,6 @@
 // The loop of a convolution of copies in bfloat16 with the halo of a rectangle of pixels in shared memory (conv2d_halo.cu).
 #pragma once
+#include "gpu_bf16/tile.cuh"
 #include "gpu_bf16/epilogue.cuh"
 #include "gpu_bf16/weights.cuh"
 
@@ -76,19 +77,23 @@ struct Shifted {
     }
 };
 
+// Of y, or of its phase.
 struct Rectangle {
-    int first_row, first_column, image, height, width, number;   // of y; number: of all rectangles
+    int first_row, first_column, image, height, width, number;   // height, width: of y; number: of all rectangles
+    int phase_row, phase_column;
 
     __device__ __forceinline__ int of(int i) const {
         int m = Tile::m_of(i), row = first_row + row_of(m), column = first_column + column_of(m);
-        return row < height && column < width ? (image * height + row) * width + column : -1;
+        bool there = row < height / SPREAD && column < width / SPREAD;
+        return there ? (image * height + row * SPREAD + phase_row) * width + column * SPREAD + phase_column : -1;
     }
     // Cells come row by row.
     __device__ __forceinline__ Cell cell(int number) const {
         constexpr int ACROSS = TILE_COLUMNS / CELL_SIDE;
         int m = line(number, 0), row = WINDOWS ? number / ACROSS : row_of(m), column = WINDOWS ? number % ACROSS : column_of(m);
         row += first_row / CELL_SIDE, column += first_column / CELL_SIDE;
-        return {row < height / CELL_SIDE && column < width / CELL_SIDE, image, row, column};
+        bool there = row < height / SPREAD / CELL_SIDE && column < width / SPREAD / CELL_SIDE;
+        return {there, image, row * SPREAD + phase_row, column * SPREAD + phase_column};
     }
     static __device__ __forceinline__ int line(int cell, int place) {
         if (!WINDOWS) return cell;
@@ -152,17 +157,17 @@ __device__ __forceinline__ void multiply(Inner& inner, Rest& rest, RoundedFilter
 template <class Result>
 __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
                                          int width, int channels, int filters, int, int, int, const Result& result) {
-    int out_height = height - KERNEL + 1, out_width = width - KERNEL + 1;
-    int tiles_across = (filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
+    Share share(filters);
+    int out_height = height - KERNEL + 2 - SPREAD, out_width = width - KERNEL + 2 - SPREAD, tile = share.tile;
     int down = (out_height + TILE_ROWS - 1) / TILE_ROWS, along = (out_width + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    int tile = blockIdx.x / tiles_across, first_filter = blockIdx.x % tiles_across * Tile::N;
-    Rectangle pixels{tile / along % down * TILE_ROWS, tile % along * TILE_COLUMNS, tile / along / down, out_height, out_width,
-                     tile};
-    const bfloat16* from = x + ((pixels.image * height + pixels.first_row) * width + pixels.first_column) * channels;
-    Inner inner(from, height - pixels.first_row, width - pixels.first_column, channels, 2 * width * channels);
-    Rest rest(from, height - pixels.first_row, width - pixels.first_column, channels, 2 * width * channels);
-    RoundedFilters weights(weight, filters, TAPS, channels, first_filter);
+    Rectangle pixels{tile / along % down * TILE_ROWS, tile % along * TILE_COLUMNS, tile / along / down, out_height * SPREAD,
+                     out_width * SPREAD, tile, share.row(), share.column()};
+    int row = pixels.first_row + share.row(), column = pixels.first_column + share.column();
+    const bfloat16* from = x + ((pixels.image * height + row) * width + column) * channels;
+    Inner inner(from, height - row, width - column, channels, 2 * width * channels);
+    Rest rest(from, height - row, width - column, channels, 2 * width * channels);
+    RoundedFilters weights(weight + share.phase * filters * TAPS * channels, filters, TAPS, channels, share.first_filter);
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply(inner, rest, weights, channels / K, sum);
-    result.finish(sum, pixels, filters, first_filter);
+    result.finish(sum, pixels, filters, share.first_filter);
 }

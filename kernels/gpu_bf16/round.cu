@@ -3,9 +3,8 @@
 // Rung: gpu_bf16, over gpu_tf32. An operand is rounded once, not each time that a block reads it; images get a border of zeros,
 // so that a convolution asks for no pixel outside them.
 //
-// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, times height + 2 padding, times width
-// + 2 padding, channels up to the next multiple of 8), zero outside the image and in further channels; times is 2 for an image
-// that is to be upsampled, else 1; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split
+// Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
+// channels up to the next multiple of 8), zero outside the image and in further channels; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split
 // of the rounded image, in order within a thread and then over the threads. Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
@@ -17,26 +16,24 @@
 
 __device__ __forceinline__ int whole_chunks(int channels) { return (channels + CHUNK - 1) / CHUNK * CHUNK; }
 
-// A chunk from `channel` on at a pixel of the padded image, which has those of x `times` times each way, zeros in the border;
-// it is stored in `rounded`.
+// A chunk from `channel` on at a pixel of the padded image, which has zeros in the border; it is stored in `rounded`.
 __device__ __forceinline__ void round_chunk(float (&chunk)[CHUNK], const float* x, bfloat16* rounded, int pixel, int channel,
-                                            int height, int width, int channels, int padding, int times) {
-    int padded_width = times * width + 2 * padding, padded_height = times * height + 2 * padding, row = pixel / padded_width;
+                                            int height, int width, int channels, int padding) {
+    int padded_width = width + 2 * padding, padded_height = height + 2 * padding, row = pixel / padded_width;
     int image = row / padded_height, i = row % padded_height - padding, j = pixel % padded_width - padding;
 #pragma unroll
     for (int e = 0; e < CHUNK; e++) chunk[e] = 0.0f;
-    if (i >= 0 && i < times * height && j >= 0 && j < times * width)
-        load_chunk(chunk, x + ((image * height + i / times) * width + j / times) * channels + channel, channel, channels);
+    if (i >= 0 && i < height && j >= 0 && j < width)
+        load_chunk(chunk, x + ((image * height + i) * width + j) * channels + channel, channel, channels);
     *reinterpret_cast<uint4*>(rounded + pixel * whole_chunks(channels) + channel) = rounded_chunk(chunk);
 }
 
 extern "C" __global__ void __launch_bounds__(256) round_image(const float* __restrict__ x, bfloat16* __restrict__ rounded,
-                                                              int pixels, int height, int width, int channels, int padding,
-                                                              int times) {
+                                                              int pixels, int height, int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, chunks = whole_chunks(channels) / CHUNK, pixel = number / chunks;
     if (pixel >= pixels) return;
     float chunk[CHUNK];
-    round_chunk(chunk, x, rounded, pixel, number % chunks * CHUNK, height, width, channels, padding, times);
+    round_chunk(chunk, x, rounded, pixel, number % chunks * CHUNK, height, width, channels, padding);
 }
 
 // pixels, pixels_per_split: of the padded image.
@@ -52,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(256) round_gradient(const float* __
     if (channel < channels)
         for (int pixel = blockIdx.x * pixels_per_split + row; pixel < last_pixel; pixel += ROWS) {
             float chunk[CHUNK];
-            round_chunk(chunk, gradient, rounded, pixel, channel, height, width, channels, padding, 1);
+            round_chunk(chunk, gradient, rounded, pixel, channel, height, width, channels, padding);
 #pragma unroll
             for (int e = 0; e < CHUNK; e++) total[e / 4][e % 4] += chunk[e];
         }

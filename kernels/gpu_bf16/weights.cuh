@@ -2,6 +2,18 @@
 #pragma once
 #include "gpu_bf16/tile.cuh"
 
+// What a block has: lines of a tile, filters, and where phases are apart one of these. Neighbouring blocks read the same pixels.
+struct Share {
+    int tile, first_filter, phase;
+
+    __device__ __forceinline__ explicit Share(int filters) {
+        int of_phase = (filters + Tile::N - 1) / Tile::N, number = blockIdx.x % (of_phase * SPREAD * SPREAD);
+        tile = blockIdx.x / (of_phase * SPREAD * SPREAD), phase = number / of_phase, first_filter = number % of_phase * Tile::N;
+    }
+    __device__ __forceinline__ int row() const { return phase / 2; }
+    __device__ __forceinline__ int column() const { return phase % 2; }
+};
+
 struct RoundedFilters {
     static constexpr int PASSES = Tile::N / Tile::ROWS;
     const bfloat16* weight;

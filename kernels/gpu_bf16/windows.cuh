@@ -3,6 +3,7 @@
 // The image has a border of zeros, so that no place is compared with its edges, and a window's row is one run of kernel *
 // channels numbers.
 #pragma once
+#include "gpu_bf16/tile.cuh"
 #include "gpu_bf16/epilogue.cuh"
 #include "gpu_bf16/weights.cuh"
 
@@ -23,11 +24,10 @@ struct PaddedWindows {
     int start[PASSES];                 // of the windows
 
     __device__ __forceinline__ PaddedWindows(const bfloat16* x, int height, int width, int channels, int kernel, int stride,
-                                             int pixels, int first_pixel)
+                                             int out_height, int out_width, int pixels, int first_pixel)
         : x(x), from(x + Tile::chunk() * CHUNK), channels(channels), kernel(kernel), length(kernel * channels),
           to_next_row((width - kernel) * channels), to_next_slab(K - kernel * width * channels),
           k(WHOLE ? 0 : Tile::chunk() * CHUNK), rows(kernel) {
-        int out_height = (height - kernel) / stride + 1, out_width = (width - kernel) / stride + 1;
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++) {
             int pixel = pixel_of(min(first_pixel + Tile::row(pass), pixels - 1), out_width), out_row = pixel / out_width;
@@ -67,31 +67,40 @@ struct Operands {
     }
 };
 
-// A tile whose lines are pixels, or the four of each window, one after the other. height, width: of the image of pixels.
+// A tile whose lines are pixels, or the four of each window, one after the other; pixels: of y, or of its phase; height, width:
+// of y.
 struct Lines {
-    int first, pixels, height, width;
+    int first, pixels, height, width, row, column;   // row, column: of the phase
 
-    __device__ __forceinline__ int of(int i) const { return first + Tile::m_of(i) < pixels ? first + Tile::m_of(i) : -1; }
+    __device__ __forceinline__ int of(int i) const {
+        int number = first + Tile::m_of(i), across = width / SPREAD;
+        if (number >= pixels) return -1;
+        return (number / across * SPREAD + row) * width + number % across * SPREAD + column;
+    }
     __device__ __forceinline__ Cell cell(int number) const {
-        int of_all = first / CELL_LINES + number, across = width / CELL_SIDE, down = height / CELL_SIDE, row = of_all / across;
-        return {of_all < pixels / CELL_LINES, row / down, row % down, of_all % across};
+        int of_all = first / CELL_LINES + number, across = width / SPREAD / CELL_SIDE, down = height / SPREAD / CELL_SIDE;
+        int of_rows = of_all / across;
+        return {of_all < pixels / CELL_LINES, of_rows / down, of_rows % down * SPREAD + row, of_all % across * SPREAD + column};
     }
     static __device__ __forceinline__ int line(int cell, int place) { return CELL_LINES * cell + place; }
     __device__ __forceinline__ int first_total() const { return first / 64; }
 };
 
-// A block's part of the convolution of x with weight; result: what becomes of its sums.
+// A block's part of the convolution of x with weight; result: what becomes of its sums. With phases apart, that of phase (p, q)
+// begins in pixel (p, q) of x, and has filters of its own.
 template <class Result>
 __device__ __forceinline__ void convolve(const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, int height,
                                          int width, int channels, int filters, int kernel, int stride, int pixels,
                                          const Result& result) {
-    int tiles_across = (filters + Tile::N - 1) / Tile::N;   // neighbouring blocks read the same pixels
-    int first_pixel = blockIdx.x / tiles_across * Tile::M, first_filter = blockIdx.x % tiles_across * Tile::N;
-    int length = kernel * kernel * channels;
-    Operands operands{PaddedWindows(x, height, width, channels, kernel, stride, pixels, first_pixel),
-                      RoundedFilters(weight, filters, kernel * kernel, channels, first_filter)};
+    Share share(filters);
+    int first_pixel = share.tile * Tile::M, of_phase = pixels / (SPREAD * SPREAD), length = kernel * kernel * channels;
+    int down = (height - kernel) / stride + 2 - SPREAD, across = (width - kernel) / stride + 2 - SPREAD;
+    Operands operands{PaddedWindows(x + (share.row() * width + share.column()) * channels, height, width, channels, kernel,
+                                    stride, down, across, of_phase, first_pixel),
+                      RoundedFilters(weight + share.phase * filters * length, filters, kernel * kernel, channels,
+                                     share.first_filter)};
     float sum[Tile::M_THREAD][Tile::N_THREAD] = {};
     multiply_staged<Tile>(operands, (length + K - 1) / K, sum);
-    result.finish(sum, Lines{first_pixel, pixels, (height - kernel) / stride + 1, (width - kernel) / stride + 1}, filters,
-                  first_filter);
+    result.finish(sum, Lines{first_pixel, of_phase, down * SPREAD, across * SPREAD, share.row(), share.column()}, filters,
+                  share.first_filter);
 }

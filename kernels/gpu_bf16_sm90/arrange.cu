@@ -1,19 +1,15 @@
 // Operands of convolutions rounded to bfloat16 and arranged as the kernels want them in shared memory (rows.cuh), so that the
-// copy engine brings whole tiles.
+// copy engine brings whole tiles: those that no convolution writes so.
 //
-// Rung: gpu_bf16_sm90, over gpu_bf16, whose copies keep the order of the arrays.
+// Rung: gpu_bf16_sm90, as gpu_bf16/round.cu, whose copies keep the order of the arrays.
 //
-// Layouts: x, gradient float32 (batch, height, width, channels); slabs bfloat16 (ceil(channels / 64), batch, times height + 2
-// padding, times width + 2 padding, 64), zero outside the image and in further channels; times is 2 for an image that is to be
-// upsampled, else 1. steps bfloat16 (ceil(channels / 64), pixels up to a multiple of 64, 64): the gradient without a border.
-// weight float32 (filters, kernel, kernel, channels); tiles bfloat16 (ceil(channels / 64), kernel, kernel, rows, 64), filters
-// and zeros as rows; reversed (ceil(filters / 64), kernel, kernel, rows, 64), rows and columns of taps in reverse order, channels
-// and zeros as rows: the input gradient is the convolution of the gradient with these filters. totals (splits, channels): the
-// sums of the gradient, not rounded, over the pixels of a split of the slabs, in order within a thread and then over the
-// threads. Channels of x and weight are multiples of 8; arrays start at multiples of 16 bytes.
+// Layouts: x, gradient float32 (batch, height, width, channels); slabs bfloat16 (ceil(channels / 64), batch, height + 2 padding,
+// width + 2 padding, 64), zero outside the image and in further channels. steps bfloat16 (ceil(channels / 64), pixels up to a
+// multiple of 64, 64): the gradient without a border. totals (splits, channels): the sums of the gradient, not rounded, over the
+// pixels of a split of the slabs, in order within a thread and then over the threads. Channels of x are a multiple of 8; arrays
+// start at multiples of 16 bytes.
 // Launches: arrange_image         block (256), grid (ceil(chunks of slabs / 256))
 //           arrange_gradient      block (256), grid (splits, ceil(channels / 64))
-//           arrange_weight        block (256), grid (ceil(chunks of tiles / 256)); arrange_reversed_weight the same
 //
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
@@ -28,21 +24,20 @@ __device__ __forceinline__ void store_rounded(bfloat16* slabs, int row, int plac
 __device__ __forceinline__ int chunk_at(int row, int place) { return place ^ row % CHUNKS; }
 
 // A padded image's pixel: the pixel of x there, or -1 in the border.
-__device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int width, int padding, int times) {
-    int padded_width = times * width + 2 * padding, padded_height = times * height + 2 * padding;
+__device__ __forceinline__ int pixel_of_x(int padded_pixel, int height, int width, int padding) {
+    int padded_width = width + 2 * padding, padded_height = height + 2 * padding;
     int row = padded_pixel / padded_width, i = row % padded_height - padding, j = padded_pixel % padded_width - padding;
-    bool inside = i >= 0 && i < times * height && j >= 0 && j < times * width;
-    return inside ? (row / padded_height * height + i / times) * width + j / times : -1;
+    bool inside = i >= 0 && i < height && j >= 0 && j < width;
+    return inside ? (row / padded_height * height + i) * width + j : -1;
 }
 
 // pixels: of the padded image.
 extern "C" __global__ void __launch_bounds__(256) arrange_image(const float* __restrict__ x, bfloat16* __restrict__ slabs,
-                                                                int pixels, int height, int width, int channels, int padding,
-                                                                int times) {
+                                                                int pixels, int height, int width, int channels, int padding) {
     int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS, place = number % CHUNKS;
     int slab = row / pixels, pixel = row % pixels;
     if (slab * SLAB >= channels) return;
-    int channel = slab * SLAB + chunk_at(pixel, place) * CHUNK, from = pixel_of_x(pixel, height, width, padding, times);
+    int channel = slab * SLAB + chunk_at(pixel, place) * CHUNK, from = pixel_of_x(pixel, height, width, padding);
     float chunk[CHUNK] = {};
     if (from >= 0) load_chunk(chunk, x + from * channels + channel, channel, channels);
     store_rounded(slabs + static_cast<long long>(slab) * pixels * SLAB, pixel, place, chunk);
@@ -60,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     slabs += static_cast<long long>(slab) * pixels * SLAB, steps += static_cast<long long>(slab) * step_pixels * SLAB;
     float total[2][4] = {};
     for (int pixel = blockIdx.x * pixels_per_split + threadIdx.x / CHUNKS; pixel < last_pixel; pixel += ROWS) {
-        int from = pixel_of_x(pixel, height, width, padding, 1);
+        int from = pixel_of_x(pixel, height, width, padding);
         float chunk[CHUNK] = {};
         if (from >= 0) load_chunk(chunk, gradient + from * channels + channel, channel, channels);
         if (padding) store_rounded(slabs, pixel, chunk_at(pixel, chunk_number), chunk);
@@ -82,30 +77,4 @@ extern "C" __global__ void __launch_bounds__(256) arrange_gradient(
     float sum = 0.0f;
     for (int i = 0; i < ROWS; i++) sum += held[i][threadIdx.x];
     totals[blockIdx.x * channels + channel] = sum;
-}
-
-// rows: of a slab and tap in tiles.
-extern "C" __global__ void __launch_bounds__(256) arrange_weight(const float* __restrict__ weight, bfloat16* __restrict__ tiles,
-                                                                 int filters, int taps, int channels, int rows) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, row = number / CHUNKS, place = number % CHUNKS;
-    int filter = row % rows, tap = row / rows % taps, slab = row / rows / taps;
-    if (slab * SLAB >= channels) return;
-    int channel = slab * SLAB + chunk_at(filter, place) * CHUNK;
-    float chunk[CHUNK] = {};
-    if (filter < filters) load_chunk(chunk, weight + (filter * taps + tap) * channels + channel, channel, channels);
-    store_rounded(tiles, row, place, chunk);
-}
-
-extern "C" __global__ void __launch_bounds__(256) arrange_reversed_weight(const float* __restrict__ weight,
-                                                                          bfloat16* __restrict__ reversed, int filters,
-                                                                          int taps, int channels, int rows) {
-    int number = blockIdx.x * blockDim.x + threadIdx.x, row = number % (rows * taps), place = number / (rows * taps) % CHUNKS;
-    int channel = row % rows, tap = taps - 1 - row / rows, slab = number / (rows * taps) / CHUNKS;
-    if (slab * SLAB >= filters) return;
-    int first = slab * SLAB + chunk_at(channel, place) * CHUNK;
-    float chunk[CHUNK];
-#pragma unroll
-    for (int e = 0; e < CHUNK; e++)
-        chunk[e] = channel < channels && first + e < filters ? weight[((first + e) * taps + tap) * channels + channel] : 0.0f;
-    store_rounded(reversed, slab * taps * rows + row, place, chunk);
 }

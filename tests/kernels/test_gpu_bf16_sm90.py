@@ -15,12 +15,16 @@ from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
+from ladder.network import layers as kinds
 from ladder.network import networks
 from ladder.network.layers import conv2d, upsample2d
+from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
 from ladder.rungs import gpu_bf16_sm90 as rung
 from ladder.rungs.gpu_basic import blocks
+from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
+from rounded_copies import close, copied, rounded_weight
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -30,6 +34,12 @@ import disassembly  # noqa: E402
 
 RUNG = "gpu_bf16_sm90"
 ONE_ARITHMETIC = True
+# Convolutions with a stride, of 1x1, behind a normalization and before one: who reads and writes slabs alternates.
+NORMALIZED = networks.resolve("normalized", (8, 12, 3), (
+    conv2d("a", 40, bias=False), kinds.batchnorm("a_bn"), kinds.relu("a_relu"), conv2d("b", 72, kernel=1, padding=0),
+    kinds.relu("b_relu"), kinds.maxpool2d("b_pool"), conv2d("c", 48, stride=2, bias=False), kinds.batchnorm("c_bn"),
+    conv2d("d", 64, kernel=1, padding=0), kinds.relu("d_relu"), upsample2d("d_up"), upsample2d("d_again"), conv2d("e", 3)),
+    "b_pool", "mse")
 # (batch, height, width, channels, filters, kernel, padding), stride: one slab and more, filled and not; rows of y that divide a
 # step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages
 SMALL_TILES = [
@@ -62,41 +72,35 @@ def bordered(image, padding):
     return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
 
 
-def slabs_of(x, padding, times=1):
-    batch, height, width, channels = x.shape
-    slabs = poisoned(rung._slabs((batch, times * height, times * width, channels), padding), np.uint16)
-    run_step(rung.arrange_image, {"x": x}, {"slabs": slabs}, padding=padding, times=times)
+def slabs_of(x, padding):
+    slabs = poisoned(rung._slabs(x.shape, padding), np.uint16)
+    run_step(rung.arrange_image, {"x": x}, {"rounded": slabs}, padding=padding)
     return slabs
 
 
 def tiles_of(weight):
-    """(tiles, reversed)."""
-    filters, kernel, _, channels = weight.shape
-    tiles, reversed_ = (poisoned((blocks(deep, 64), kernel, kernel, rung.rows_of_tiles(across), 64), np.uint16)
-                        for deep, across in ((channels, filters), (filters, channels)))
-    run_step(rung.arrange_weight, {"weight": weight}, {"tiles": tiles, "reversed": reversed_})
-    return tiles, reversed_
+    """[copy, flipped]."""
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips=True).items()}
+    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies={"w": {name[2:]: name for name in copies}})
+    return list(copies.values())
 
 
 def gradient_of(dy, padding):
-    """{role: array}: steps, totals and, with a border, slabs."""
+    """{role: array}: steps, totals and, with a border, rounded."""
     batch, height, width, filters = dy.shape
-    shape = rung._slabs(dy.shape, padding)
-    made = {"steps": poisoned((shape[0], 64 * blocks(batch * height * width, 64), 64), np.uint16),
-            "totals": poisoned((blocks(shape[1] * shape[2] * shape[3], rung.PIXELS_OF_TOTAL), filters))}
-    if padding:
-        made["slabs"] = poisoned(shape, np.uint16)
+    made = {role: poisoned(shape, np.uint16) for role, shape in rung._gradient(dy.shape, padding).items()}
+    pixels = batch * (height + 2 * padding) * (width + 2 * padding)
+    made["totals"] = poisoned((blocks(pixels, gpu_bf16.PIXELS_OF_TOTAL), filters))
     run_step(rung.arrange_gradient, {"dy": dy}, made, padding=padding)
     return made
 
 
-@pytest.mark.parametrize("shape, padding, times", [((1, 1, 1, 16), 0, 1), ((2, 3, 5, 24), 2, 1), ((3, 9, 8, 80), 1, 1),
-                                                   ((2, 3, 5, 72), 1, 2)], ids=str)
-def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding, times):
+@pytest.mark.parametrize("shape, padding", [((1, 1, 1, 16), 0), ((2, 3, 5, 24), 2), ((3, 9, 8, 80), 1)], ids=str)
+def test_slabs_are_rounded_to_nearest_with_a_border_of_zeros(shape, padding):
     x = normal(*shape)
     x.flat[:2] = np.inf, np.nan
-    slabs = slabs_of(x, padding, times)
-    wanted = rows_of(bordered(to_bfloat16(x).repeat(times, axis=1).repeat(times, axis=2), padding))
+    slabs = slabs_of(x, padding)
+    wanted = rows_of(bordered(to_bfloat16(x), padding))
     assert np.array_equal(numbers(slabs.reshape(wanted.shape)), wanted, equal_nan=True)
 
 
@@ -108,39 +112,59 @@ def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
     assert np.array_equal(steps[:, :rows.shape[1]], rows) and (steps[:, rows.shape[1]:] == 0).all()
     if padding:
         wanted = rows_of(bordered(to_bfloat16(dy), padding))
-        assert np.array_equal(numbers(made["slabs"].reshape(wanted.shape)), wanted)
+        assert np.array_equal(numbers(made["rounded"].reshape(wanted.shape)), wanted)
     error = np.abs(made["totals"].sum(axis=0, dtype=float) - dy.sum(axis=(0, 1, 2), dtype=float))
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64)], ids=str)
-def test_tiles_hold_filters_and_reversed_ones_channels(shape):
+@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64), (48, 2, 2, 264)], ids=str)
+def test_tiles_hold_filters_and_flipped_ones_channels(shape):
     weight = normal(*shape)
     filters, kernel, _, channels = shape
-    tiles, reversed_ = map(numbers, tiles_of(weight))
+    tiles, flipped = map(numbers, tiles_of(weight))
     rounded = np.pad(to_bfloat16(weight), ((0, 0), (0, 0), (0, 0), (0, -channels % 64)))
     by_tap = rounded.reshape(filters, kernel, kernel, -1, 64).transpose(3, 1, 2, 0, 4)
     assert np.array_equal(tiles[:, :, :, :filters], by_tap) and (tiles[:, :, :, filters:] == 0).all()
     turned = np.pad(to_bfloat16(weight)[:, ::-1, ::-1], ((0, -filters % 64), (0, 0), (0, 0), (0, 0)))
     by_tap = turned.reshape(-1, 64, kernel, kernel, channels).transpose(0, 2, 3, 4, 1)
-    assert np.array_equal(reversed_[:, :, :, :channels], by_tap) and (reversed_[:, :, :, channels:] == 0).all()
+    assert np.array_equal(flipped[:, :, :, :channels], by_tap) and (flipped[:, :, :, channels:] == 0).all()
+
+
+@pytest.mark.parametrize("flips", [True, False])
+def test_the_update_leaves_slabs_of_the_new_weight(flips):
+    weight, gradient = normal(40, 2, 2, 72), normal(40, 2, 2, 72, seed=1)
+    copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in rung._tiles(weight.shape, flips).items()}
+    made = weight.copy()
+    run_step(gpu_bf16.update, {"g": gradient, "learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)},
+             {"w": made, **copies}, operation="sgd_update", weight_decay=0.0, clip=0.0, gradients={"w": Gradient("g")},
+             copies={"w": {name[2:]: name for name in copies}})
+    assert np.array_equal(made, (weight - 0.25 * gradient).astype(np.float32))
+    assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in tiles_of(made)[:len(copies)]]
+
+
+def operands(conv):
+    return {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}
+
+
+def given_back(conv):
+    """What an input gradient reads of dy and of the weight."""
+    padding = conv.kernel - 1 - conv.padding
+    return {"dy": gradient_of(conv.dy, padding)["rounded" if padding else "steps"], "flipped": tiles_of(conv.weight)[1]}
+
+
+def in_tile(function, tile):
+    return lambda step, build: function(step, build, tile)
 
 
 def forward(conv, relu, tile=None):
     y = poisoned(conv.output)
-    run_step(lambda step, build: rung.forward(step, build, tile),
-             {"x": slabs_of(conv.x, conv.padding), "weight": tiles_of(conv.weight)[0], "bias": conv.bias}, {"y": y},
-             stride=conv.stride, relu=relu)
+    run_step(in_tile(rung.forward, tile), operands(conv), {"y": y}, stride=conv.stride, relu=relu)
     return y
 
 
 def input_grad(conv, tile=None):
-    dx, padding = poisoned(conv.x.shape), conv.kernel - 1 - conv.padding
-    batch, height, width, _ = conv.dy.shape
-    run_step(lambda step, build: rung.input_grad(step, build, tile),
-             {"dy": gradient_of(conv.dy, padding)["slabs" if padding else "steps"], "reversed": tiles_of(conv.weight)[1],
-              "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx},
-             image=(batch, height + 2 * padding, width + 2 * padding))
+    dx = poisoned(conv.x.shape)
+    run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "zeros": np.zeros(conv.x.shape[3:], np.float32)}, {"dx": dx})
     return dx
 
 
@@ -148,7 +172,7 @@ def weight_grad(conv):
     dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
     gradient = gradient_of(conv.dy, conv.kernel - 1 - conv.padding if conv.stride == 1 else 0)
     run_step(rung.weight_grad, {"x": slabs_of(conv.x, conv.padding), "dy": gradient["steps"], "totals": gradient["totals"]},
-             {"dweight": dweight, "dbias": dbias}, stride=conv.stride)
+             {"dweight": dweight, "dbias": dbias}, stride=conv.stride, kernel=conv.kernel)
     return dweight, dbias
 
 
@@ -170,10 +194,6 @@ def check(shape, stride, tile=None):
     dweight, dbias = weight_grad(conv)
     close(dweight, exact.weight_grad(exact.x, exact.dy))
     close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
-
-
-def close(found, wanted):
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
 
 
 @pytest.mark.usefixtures("sums")
@@ -205,24 +225,189 @@ def test_any_tile_gives_the_same_bytes():
     assert len(found) == 1
 
 
+# Results in the form that the reader wants: of a convolution in slabs, or of one in copies as gpu_bf16 has them.
+# (batch, height, width, channels, filters, kernel, padding), stride, padding of the reader, tile: filled slabs and not, whole
+# images in a tile and parts of some
+READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
+        ((2, 9, 13, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((2, 8, 12, 72, 264, 2, 1), 1, 1, rung.LARGE)]
+POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
+          ((2, 12, 16, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((3, 16, 16, 72, 264, 3, 1), 1, 1, rung.LARGE)]
+FORMS = "in slabs", "in order"
+
+
+def image_for(form, x, padding):
+    """The copy that a launch of its own makes of a float32 image."""
+    return slabs_of(x, padding) if form == "in slabs" else copied(x, padding)
+
+
+def gradients_for(form, dy, padding):
+    """{role: copy} of a gradient, by launches of their own."""
+    if form == "in slabs":
+        return {role: copy for role, copy in gradient_of(dy, padding).items() if role != "totals"}
+    return {"rounded": image_for(form, dy, padding)}
+
+
+def with_a_nan(conv):
+    conv.x[-1, -1, -1, 0] = np.nan
+    return conv
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape, stride, padding, tile", READ, ids=str)
+def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, stride, padding, tile, form):
+    conv = with_a_nan(Convolution(shape, normal, stride))
+    for relu in (True, False):
+        y = forward(conv, relu, tile)
+        wanted = image_for(form, y, padding)
+        copy = poisoned(wanted.shape, np.uint16)
+        run_step(in_tile(rung.forward, tile), operands(conv), {"copy": copy}, stride=stride, relu=relu, padding=padding)
+        assert np.isnan(y).any() and copy.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("values", [normal, integers])   # integers: windows with equal values
+@pytest.mark.parametrize("shape, stride, padding, tile", POOLED, ids=str)
+def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(shape, stride, padding, tile, values, form):
+    conv = with_a_nan(Convolution(shape, values, stride))
+    batch, height, width, filters = conv.output
+    pooled = poisoned((batch, height // 2, width // 2, filters))
+    index, found = (poisoned(pooled.shape, np.uint8) for _ in range(2))
+    run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": forward(conv, True, tile)}, {"y": pooled, "index": index},
+             ("forward",), "maxpool2d_forward", window=2, stride=2, padding=0)
+    wanted = image_for(form, pooled, padding)
+    copy = poisoned(wanted.shape, np.uint16)
+    run_step(in_tile(rung.forward, tile), operands(conv), {"copy": copy, "index": found}, stride=stride, relu=True,
+             padding=padding)
+    assert found.tobytes() == index.tobytes() and copy.tobytes() == wanted.tobytes()
+
+
+# As READ; dy is that of a convolution with stride 1. Behind the last image a step of the weight gradient has zeros, or nothing.
+GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0, rung.SMALL), ((3, 6, 10, 72, 40, 3, 1), 2, rung.SMALL),
+              ((2, 8, 12, 136, 40, 2, 1), 1, rung.MEDIUM), ((1, 8, 8, 264, 40, 3, 1), 0, rung.LARGE)]
+
+
+def led_back(dx, values, relu, index):
+    """float32: the gradient of what made `values`, from that of the values."""
+    if index is None:
+        return np.where(values > 0, dx, np.float32(0)) if relu else dx
+    batch, height, width, channels = dx.shape
+    wanted = poisoned((batch, 2 * height, 2 * width, channels))
+    run_step(gpu_opt_v1.maxpool2d_backward, {"dy": dx, "index": index, "y": values}, {"dx": wanted}, ("forward",), window=2,
+             stride=2, padding=0, relu=relu)
+    return wanted
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape, padding, tile", GIVEN_BACK, ids=str)
+def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, padding, tile, form, pooled):
+    index = np.random.default_rng(5).integers(0, 4, shape[:4]).astype(np.uint8) if pooled else None
+    for kind, relu in ((normal, True), (integers, True), (integers, False)):
+        conv = Convolution(shape, kind)
+        values = np.maximum(conv.x, 0)
+        wanted = led_back(input_grad(conv, tile), values, relu, index)
+        copies = gradients_for(form, wanted, padding)
+        found = {role: poisoned(copy.shape, np.uint16) for role, copy in copies.items()}
+        batch, height, width, channels = conv.x.shape
+        totals = poisoned((blocks(batch * height * width, tile.m) * tile.m // 64, channels))
+        run_step(in_tile(rung.input_grad, tile), {**given_back(conv), "kept": slabs_of(values, conv.padding),
+                                                  **({"index": index} if pooled else {})},
+                 {**found, "totals": totals}, relu=relu, kept_padding=conv.padding, padding=padding)
+        assert {role: copy.tobytes() for role, copy in found.items()} == {role: copy.tobytes() for role, copy in copies.items()}
+        error = np.abs(totals.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+        assert (error <= (kind is normal) * gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("tile", [bfloat16_tiles.SQUARE, bfloat16_tiles.LARGE, bfloat16_tiles.RECTANGLES[1]], ids=str)
+def test_gpu_bf16s_kernels_write_the_slabs_that_this_rungs_read(tile):
+    """Copies, pooled ones and gradients; 72 of 128 stored channels, 180 pixels of 192 in steps."""
+    conv = Convolution((3, 6, 10, 64, 72, 3, 1), normal)
+    reads = {"x": copied(conv.x, 1), "weight": rounded_weight(conv.weight)[0], "bias": conv.bias}
+    y = poisoned(conv.output)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"y": y}, stride=1, relu=True)
+    copy = poisoned(slabs_of(y, 1).shape, np.uint16)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy}, stride=1, relu=True, padding=1)
+    assert copy.tobytes() == slabs_of(y, 1).tobytes()
+    pooled, index = poisoned((3, 3, 5, 72)), poisoned((3, 3, 5, 72), np.uint8)
+    run_step(gpu_opt_v1.LAUNCHES["maxpool2d_forward"], {"x": y}, {"y": pooled, "index": index}, ("forward",),
+             "maxpool2d_forward", window=2, stride=2, padding=0)
+    copy = poisoned(slabs_of(pooled, 2).shape, np.uint16)
+    run_step(in_tile(gpu_bf16.forward, tile), reads, {"copy": copy, "index": index}, stride=1, relu=True, padding=2)
+    assert copy.tobytes() == slabs_of(pooled, 2).tobytes()
+    # The same products, taken for those of an input gradient: of dy with 64 channels, and of x with 72.
+    shape = bfloat16_tiles.Sums(3, 6, 10, 64, 72, 3, 1)
+    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+                                                  "zeros": np.zeros(72, np.float32)}, {"dx": y}, stride=1)
+    wanted = np.where(conv.dy > 0, y, np.float32(0))
+    found = {role: poisoned(copy.shape, np.uint16) for role, copy in gradients_for("in slabs", wanted, 2).items()}
+    totals = poisoned((bfloat16_tiles.totals_of(tile, shape), 72))
+    run_step(in_tile(gpu_bf16.input_grad, tile), {"dy": reads["x"], "flipped": reads["weight"],
+                                                  "kept": copied(conv.dy, 0)},
+             {**found, "totals": totals}, stride=1, relu=True, kept_padding=0, padding=2)
+    for role, made in gradients_for("in slabs", wanted, 2).items():
+        assert found[role].tobytes() == made.tobytes(), role
+
+
 @pytest.mark.usefixtures("sums")
-def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order():
-    protocol, settings = parity.protocols(zoo.WIDE)["momentum"], {"multipliers": PRECISIONS["bfloat16"]}
-    reference = parity.train(zoo.WIDE, "cpu", executors.create("cpu", 2), protocol, **settings)
-    found = [parity.train(zoo.WIDE, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.DEEP, ()), (zoo.DEEP, ("a",)), (NORMALIZED, ())],
+                         ids=["wide", "deep", "deep, not a", "normalized"])
+def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
+    protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
+    reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)
+    found = [parity.train(network, RUNG, emulator_executor.Executor(order), protocol, follow=reference, **settings)
              for order in ("forward", "forward", "reverse", "random")]
-    deviations = parity.deviations(zoo.WIDE, found[0], reference)
+    learning = {name: value for name, value in reference.items() if name.split(".")[0] not in frozen}
+    deviations = parity.deviations(network, found[0], learning)
     assert max(deviations.values()) <= SMALL["bfloat16"], deviations
     for other, (name, value) in itertools.product(found[1:], found[0].items()):
         assert np.asarray(other[name]).tobytes() == np.asarray(value).tobytes(), name
 
 
+@pytest.mark.parametrize("network, until", [(zoo.DEEP, "b_pool"), (zoo.DEEP, "c_relu"), (NORMALIZED, "b_pool")],
+                         ids=["pooling", "relu", "behind a normalization"])
+def test_what_no_convolution_reads_is_whole(network, until):
+    """As features are extracted."""
+    dataset, found = plan.Dataset(4, "uint8"), {}
+    for variant, executor in (("cpu", executors.create("cpu", 2)), (RUNG, emulator_executor.Executor())):
+        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
+        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
+        executor.run(made, arrays)
+        found[variant] = executor.fetch(arrays[made.output])
+    assert np.abs(found["cpu"]).max() > 0
+    assert np.abs(found[RUNG] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+
+
+def entries(made):
+    """(layer, file, kernel, whether it writes slabs) of the launches that convolve, round or arrange."""
+    return [(step.layer, launch.source, launch.entry, "IN_SLABS=1" in launch.defines) for step in made.steps
+            for launch in step.launches if launch.source.startswith("gpu_bf16") and step.layer]
+
+
+def test_what_only_a_convolution_reads_is_written_for_it_alone():
+    made = training_plan(RUNG, zoo.DEEP, batch=2)
+    assert [one for one in entries(made) if "weight_grad" not in one[1]] == [
+        ("a", "gpu_bf16/round.cu", "round_image", False), ("a", "gpu_bf16/conv2d_copy.cu", "conv2d_copy", True),
+        ("b", "gpu_bf16_sm90/conv2d_pool.cu", "conv2d_pool", True),
+        ("c", "gpu_bf16_sm90/conv2d_copy.cu", "conv2d_copy", False), ("c_up", "gpu_bf16/conv2d.cu", "conv2d", False),
+        ("d", "gpu_bf16/round.cu", "round_gradient", False),
+        ("c_up", "gpu_bf16/conv2d_gradient.cu", "conv2d_gradient", True),
+        ("c", "gpu_bf16_sm90/conv2d_gradient_pool.cu", "conv2d_gradient_pool", True),
+        ("b", "gpu_bf16_sm90/conv2d_gradient.cu", "conv2d_gradient", False)]
+
+
 PLAN = training_plan(RUNG, networks.build("autoencoder"))
+
+
+def test_the_autoencoders_launches_are_products_and_the_update():
+    """Beside these an image is rounded, and the gradient of the loss."""
+    assert [(layer, file.rpartition("/")[2]) for layer, file, *_ in entries(PLAN) if "conv2d" not in file and
+            "weight_grad" not in file] == [("enc1", "round.cu"), ("dec3", "round.cu")]
+    assert len(PLAN.launches) == 21
 
 
 def test_the_autoencoders_convolutions_of_many_channels_and_filters_have_slabs():
     operations = {(step.layer, step.operation) for step in PLAN.steps if step.operation.startswith("arranged_conv2d_")}
-    assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1", "dec2")
+    assert operations == {(layer, f"arranged_conv2d_{direction}") for layer in ("enc2", "dec1")
                           for direction in ("forward", "input_grad", "weight_grad")}
 
 
@@ -251,6 +436,10 @@ def test_what_a_block_has_no_memory_for_is_gpu_bf16s(side, operation):
 
 OWN = sorted({(launch.source, launch.defines) for launch in PLAN.launches if launch.source.startswith(RUNG)})
 EVERY = sorted({*OWN, *(("gpu_bf16_sm90/conv2d.cu", tile.defines) for tile in rung.TILES),
+                *(("gpu_bf16_sm90/conv2d_pool.cu", (*tile.defines, "WINDOWS=1", "IN_SLABS=1")) for tile in rung.TILES),
+                *((f"gpu_bf16_sm90/conv2d_{result}.cu", (*tile.defines, "IN_SLABS=1"))
+                  for result, tile in itertools.product(("copy", "gradient", "gradient_pool"), rung.TILES)),
+                ("gpu_bf16_sm90/arrange.cu", ()),
                 *(("gpu_bf16_sm90/weight_grad.cu", (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={whole}"))
                   for tile, kernel, whole in itertools.product((64, 128), (1, 2, 3), (0, 1))),
                 *(("gpu_bf16_sm90/weight_grad.cu", ("TILE_N=64", "KERNEL=4", f"WHOLE_ROWS={whole}")) for whole in (0, 1))})
@@ -268,7 +457,7 @@ def test_hopper_runs_the_kernels_without_spills(source, defines):
         columns = re.search(r"TILE_N=(\d+)", " ".join(defines))[1]
         assert made.ptx.count(f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16") == 8
         assert made.ptx.count("ldmatrix.sync.aligned.m8n8.x4") == 8
-        assert ("fence.proxy.async.shared::cta" in made.ptx) == source.endswith("conv2d.cu")
+        assert ("fence.proxy.async.shared::cta" in made.ptx) == ("weight_grad" not in source)
         check_moved_registers(made.ptx, next(iter(made.kernels.values())))
 
 
@@ -294,7 +483,7 @@ def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source,
     assert waits == ["1", "1", "0"]
     assert len(re.findall(r"\bHGMMA\.", text)) == 8
     assert len(re.findall(r"\bUBLKCP", text)) == (3 if "KERNEL" in str(defines) and "TILE_N=128" in defines else 2)
-    assert ("USETMAXREG" in text) == (source.endswith("conv2d.cu") and "TILE_M=128" in defines
+    assert ("USETMAXREG" in text) == ("weight_grad" not in source and "TILE_M=128" in defines
                                       or bool({"KERNEL=3", "KERNEL=4"} & set(defines)))
 
 
@@ -312,8 +501,9 @@ def test_pixels_come_once_for_all_taps_and_fragments_are_read_without_bank_confl
     rows = 9 * 18 + 18   # the last pixel of y has its window's last row two below
     assert found["bulk_copies"] == {"requests": 4 * (1 + 9), "bytes": 4 * 128 * (rows + 9 * 128)}
     assert found["operands"] == {"requests": 2 * 4 * 9 * 4, "bytes": 2 * 4 * 9 * 4 * 128 * 32}
-    loads = found["shared_loads"]
-    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4, rel=1e-3)   # lanes that arrive are apart
+    loads, held = found["shared_loads"], 128 * 128 * 4 // 128   # held: the sums, of which each thread loads four at once
+    assert loads["least"] == loads["wavefronts"] == pytest.approx(8 * 4 * 9 * 4 * 4 + held, rel=3e-3)
+    assert found["shared_stores"]["least"] == found["shared_stores"]["wavefronts"] > 0
 
 
 def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
@@ -325,16 +515,20 @@ def test_a_step_of_the_weight_gradient_comes_once_for_a_row_of_taps():
 
 
 MISUSES = {
-    "no fence before products": ("conv2d.cu", "        wgmma_fence();\n", "", "missing wgmma fence"),
+    "no fence before products": ("loop.cuh", "        wgmma_fence();\n", "", "missing wgmma fence"),
     "one set of fragments": ("multiply.cuh", "        warp.load(odd);\n        warp.add(sum, odd);",
                              "        warp.load(even);\n        warp.add(sum, even);", "missing wgmma wait"),
     "sums written too early": ("multiply.cuh", "    wgmma_wait<0>();\n", "", "missing wgmma wait"),
-    "filters released too early": ("conv2d.cu", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
-    "pixels not waited for": ("conv2d.cu", "        if (tap == 0) pixels.wait();\n", "", None),
-    "filters not waited for": ("conv2d.cu", "        filters.wait();\n", "", "missing barrier wait"),
+    "filters released too early": ("loop.cuh", "wgmma_wait<1>()", "wgmma_wait<2>()", None),
+    "pixels not waited for": ("loop.cuh", "        if (tap == 0) pixels.wait();\n", "", None),
+    "filters not waited for": ("loop.cuh", "        filters.wait();\n", "", "missing barrier wait"),
     "phases that do not change": ("ring.cuh", "        parity ^= last;\n", "", None),
     "stages overwritten while they are read": ("ring.cuh", "        barrier_wait(read + stage, parity ^ 1);\n", "", None),
-    "too few rows copied": ("conv2d.cu", "last_row - first_row + 1,", "last_row - first_row,", None),
+    "too few rows copied": ("loop.cuh", "last_row - first_row + 1,", "last_row - first_row,", None),
+    "results in stages that are read": ("loop.cuh", "sync_first<THREADS>();", "", "race"),
+    "a barrier for all threads": ("loop.cuh", "sync_first<THREADS>();", "__syncthreads();", "divergent barrier"),
+    "a barrier for the one that copies": ("loop.cuh", "sync_first<THREADS>();", "sync_first<THREADS + 128>();",
+                                          "divergent warpgroup operation"),
 }
 
 
@@ -342,20 +536,20 @@ def watched(folder, file, old, new):
     """Run one block of the convolution's kernel, `old` of a file replaced by `new`, with all checks of the emulator."""
     folder.mkdir()
     for path in (KERNELS / RUNG).iterdir():
-        (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))
+        (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))   # the headers beside it
     text = (folder / file).read_text()
     assert text.count(old) == 1
     (folder / file).write_text(text.replace(old, new))
     defines = tuple(f"-D{define}" for define in rung.SMALL.defines)
-    kernel = load(folder / "conv2d.cu", defines).get_function("conv2d")
-    x, weight, bias, y = (np.zeros(shape, dtype) for shape, dtype in (
-        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.float32)))
-    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 0   # as conv2d's parameters from height on
-    kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, y, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
+    kernel = load(folder / "conv2d_copy.cu", defines).get_function("conv2d_copy")
+    x, weight, bias, copy = (np.zeros(shape, dtype) for shape, dtype in (
+        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.uint16)))
+    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 64, 0, 0   # as conv2d_copy's parameters from height on
+    kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, copy, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
 
 
 def test_the_kernel_as_it_is_has_no_fault(tmp_path):
-    watched(tmp_path / RUNG, "conv2d.cu", "        filters.wait();\n", "        filters.wait();\n")
+    watched(tmp_path / RUNG, "loop.cuh", "        filters.wait();\n", "        filters.wait();\n")
 
 
 @pytest.mark.parametrize("name", MISUSES)

@@ -10,6 +10,7 @@ import pytest
 import emulator_executor
 import multiplier_references as references
 import plan_checks
+import references as upsampled
 import zoo
 from compiled import compiled
 from ladder.arithmetic import multipliers
@@ -46,16 +47,23 @@ def step(rung, multiplier, image, batch):
     settings = plan.Settings(network=network, variant=rung, batch_size=batch, gradient_scale="batch",
                              multipliers=ByDirection.everywhere(multiplier))
     made = plan.training_plan(settings, plan.Dataset(batch, "float32"), LENGTH, fuse_update=False)
+    arrays = one_step(rung, made)
+    return arrays, {name: arrays[name].copy() for name in network.parameters}
+
+
+def one_step(rung, made):
+    """The arrays of a training step of random images and weights, with a learning rate of zero."""
+    batch, *image = made.buffers["input"].shape
     random = np.random.default_rng(3)
-    initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in network.parameters.items()}
+    initial = {name: random.normal(size=shape).astype(np.float32) for name, shape in made.network.parameters.items()}
     machine = executor(rung)
-    placed = machine.place({**{name: value.copy() for name, value in initial.items()},
-                            "images": random.normal(size=(batch, *image)).astype(np.float32), "scale": np.ones(1, np.float32),
-                            "offset": np.zeros(1, np.float32), "permutation": np.arange(batch),
-                            "counters": np.zeros(3, np.int64), "losses": np.zeros(5), "learning_rates": np.zeros(10)})
+    placed = machine.place({**initial, "images": random.normal(size=(batch, *image)).astype(np.float32),
+                            "scale": np.ones(image[2], np.float32), "offset": np.zeros(image[2], np.float32),
+                            "permutation": np.arange(batch), "counters": np.zeros(3, np.int64), "losses": np.zeros(5),
+                            "learning_rates": np.zeros(10)})
     arrays = machine.allocate(made, placed)
     machine.run(made, arrays)
-    return arrays, initial
+    return arrays
 
 
 @pytest.mark.parametrize("rung, multiplier", [
@@ -121,6 +129,35 @@ def test_no_step_of_an_inexact_plan_forms_other_products_than_the_definition(run
     made = plan.training_plan(settings, plan.Dataset(8, "uint8"), LENGTH)
     assert not [step.operation for step in made.steps if "winograd" in step.operation or "collapse" in step.operation
                 or "upsample_conv2d" in step.operation]
+
+
+UPSAMPLED = networks.resolve("upsampled", (10, 8, 3), (
+    layers.maxpool2d("pool"), layers.conv2d("a", 4), layers.relu("a_relu"), layers.upsample2d("up"), layers.conv2d("b", 3)),
+    "a", "mse")
+
+
+@pytest.mark.parametrize("rung", [*RUNGS, "gpu_3xtf32", "gpu_tf32", "gpu_bf16", "gpu_bf16_sm90"])
+def test_behind_an_upsampling_sums_of_taps_are_rounded_once(rung):
+    """y, and the gradients of the weight and of the input behind its ReLU, by definition: sums of rounded taps are far off."""
+    settings = plan.Settings(network=UPSAMPLED, variant=rung, batch_size=3, gradient_scale="batch",
+                             multipliers=multipliers.PRECISIONS["bfloat16"])
+    found = one_step(rung, plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH, fuse_update=False))
+    rounded = multipliers.to_bfloat16
+    x, weight, dy = rounded(found["a_relu"]), found["b.weight"], rounded(found["b.gradient"])
+    collapsed = upsampled.collapse_taps(weight)
+    near(found["b"], upsampled.conv2d_input_grad(x, rounded(collapsed), 1, 10, 8, 2) + found["b.bias"])
+    near(found["b.weight.gradient"], upsampled.expand_taps(upsampled.conv2d_weight_grad(dy, x, 1, 4, 2)))
+    near(found["b.bias.gradient"], found["b.gradient"].astype(float).sum(axis=(0, 1, 2)))
+    dx = upsampled.conv2d(dy, rounded(collapsed), 0, 1, 2)
+    masked = np.where(found["a_relu"] > 0, dx, 0)
+    images = multipliers.to_bfloat16(found["pool"])
+    near(found["a.weight.gradient"], upsampled.conv2d_weight_grad(images, rounded(masked.astype(np.float32)), 1, 3), 2e-3)
+    apart = upsampled.conv2d_input_grad(x, upsampled.collapse_taps(rounded(weight)), 1, 10, 8, 2) + found["b.bias"]
+    assert np.abs(found["b"] - apart).max() > 1e-3 * np.abs(apart).max()
+
+
+def near(found, wanted, share=1e-5):
+    assert np.abs(found - wanted).max() <= share * np.abs(wanted).max()
 
 
 @needs_nvrtc

@@ -3,6 +3,7 @@
 Images are (N, H, W, C), vectors (N, 1, 1, units). Addition is NumPy's own. Gradients come from `gradient`, by differences.
 """
 
+import itertools
 import math
 import statistics
 
@@ -325,6 +326,25 @@ def jitter(seed, step, count, channels, tangent, colour):
         turned = (1 - t * t) / (1 + t * t), 2 * t / (1 + t * t)
         rows.append([*turned, *(1 + np.float32(colour) * evenly[channel % 7] for channel in range(channels))])
     return np.array(rows, np.float32)
+
+
+# Rows, or columns, of a 3x3 filter in each of the four of the transposed convolution of the image before an upsampling by 2.
+COLLAPSED = (2,), (1, 2), (0, 1), (0,)
+
+
+def collapse_taps(weight):
+    """(C, 4, 4, O) of weight (O, 3, 3, C), in its type: sums of the taps that one of the transposed convolution replaces."""
+    return np.stack([np.stack([sum(sum(weight[:, row, column] for row in rows) for column in columns).T
+                               for columns in COLLAPSED], axis=1) for rows in COLLAPSED], axis=1)
+
+
+def expand_taps(gradient):
+    """The gradient of the weight that is collapsed, from that of its sums (C, 4, 4, O)."""
+    found = np.zeros((gradient.shape[3], 3, 3, gradient.shape[0]))
+    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+        for row, column in itertools.product(rows, columns):
+            found[:, row, column] += gradient[:, t, s].T
+    return found
 
 
 def conv2d_input_grad(dy, weight, padding, height, width, stride=1):

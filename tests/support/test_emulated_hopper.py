@@ -250,3 +250,37 @@ def test_a_stored_operand_needs_a_fence_of_each_thread_that_stores(tmp_path):
         check(load(path, (f"-DBYTES={memory.size}", "-DCOLUMNS=64", "-DTRANSPOSED=0")).get_function("multiply"), (1,), (128,),
               (fragments(A), memory.view(np.uint32), of_threads(C[:, :64]), descriptor(0, 1024, 128)), memory.size)
     assert fault.value.kind == "missing fence"
+
+
+# The first 128 threads exchange numbers; the others have nothing to do.
+EXCHANGE = r"""
+#include "common/hopper.cuh"
+extern "C" __global__ void exchange(int* x) {
+    SWIZZLED_SHARED(shared);
+    if (threadIdx.x >= 128) return;
+    int* held = reinterpret_cast<int*>(shared);
+    held[threadIdx.x] = x[threadIdx.x];
+    sync_first<128>();
+    x[threadIdx.x] = held[127 - threadIdx.x];
+}
+"""
+
+
+def exchanged(tmp_path, source):
+    path, x = tmp_path / "exchange.cu", np.arange(128, dtype=np.int32)
+    path.write_text(source)
+    check(load(path).get_function("exchange"), (1,), (256,), (x,), 512)
+    return x
+
+
+def test_a_barrier_of_the_first_threads_does_not_wait_for_others(tmp_path):
+    assert np.array_equal(exchanged(tmp_path, EXCHANGE), np.arange(127, -1, -1))
+
+
+@pytest.mark.parametrize("old, new, kind", [
+    ("    sync_first<128>();\n", "", "race"), ("sync_first<128>", "sync_first<256>", "divergent warpgroup operation"),
+    ("sync_first<128>();", "__syncthreads();", "divergent barrier")], ids=["none", "of too many", "of all"])
+def test_misuse_of_a_barrier_of_the_first_threads_is_noticed(tmp_path, old, new, kind):
+    with pytest.raises(KernelFault) as fault:
+        exchanged(tmp_path, EXCHANGE.replace(old, new))
+    assert fault.value.kind == kind

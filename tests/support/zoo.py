@@ -91,6 +91,11 @@ DEEP = networks.resolve("deep", (8, 12, 3), (
     conv2d("a", 40), relu("a_relu"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"), conv2d("c", 40), relu("c_relu"),
     upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
 
+# Convolutions of many channels behind upsamplings, of what was pooled and what was not, of many filters and of few.
+RISING = networks.resolve("rising", (8, 12, 3), (
+    conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"),
+    upsample2d("b_up"), conv2d("c", 40), relu("c_relu"), upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
+
 
 def _resnet(name, input_shape, form, bottleneck):
     """One block in each of two stages."""

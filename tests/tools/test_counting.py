@@ -160,6 +160,13 @@ def test_bulk_copies_come_from_level_2_and_what_wgmma_reads_passes_shared_memory
     assert times()["latency"] == pytest.approx((10 * 40 + 200) * clock)
 
 
+def test_products_of_wgmma_are_those_that_its_reads_were_for_whatever_a_warp_loads_besides():
+    """A wgmma of 64x128x16, that reads 4096 bytes, is for each of four warps 16 products of 16x8x16."""
+    per_warp = {**launch()["per_warp"], "operands": {"requests": 1, "bytes": 4096 / 4}}
+    times = prediction.seconds_by_resource(H200, launch(body={**launch()["body"], "matrices": 8}, per_warp=per_warp))
+    assert times["tensor cores"] == pytest.approx(8 * 16 / H200.hertz)
+
+
 def test_a_launch_with_one_block_more_takes_another_round():
     more = prediction.seconds_by_resource(H200, launch(blocks=2 * 132 + 1))
     once = prediction.seconds_by_resource(H200, launch())

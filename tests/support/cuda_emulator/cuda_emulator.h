@@ -82,6 +82,7 @@ void wgmma_fence();
 void wgmma_commit();
 void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed);
 void wgmma_wait(Site, unsigned groups_left);
+void sync_first(Site, unsigned count);
 
 // The number of matrices that fill an array.
 template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
@@ -282,6 +283,9 @@ void wgmma(float (&c)[count], const unsigned (&a)[4], uint64_t b, const char* fi
     emulator::multiply_warpgroup({file, line, line}, c, a, 2 * count, b, transposed);
 }
 template <unsigned count> void waited(float (&)[count]) {}
+template <int count> void sync_first(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    emulator::sync_first({file, line, line}, count);
+}
 template <int count> void give_registers() {}
 template <int count> void take_registers() {}
 

@@ -457,6 +457,14 @@ void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uin
     thread.products.push_back({site, c, a, columns, b, transposed, thread.group});
 }
 
+// As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no memory by then.
+void sync_first(Site site, unsigned count) {
+    std::vector<Thread*> threads = meet(site, 0, count);
+    if (threads.empty()) return;   // the last one has done it
+    pass_barrier();
+    for (unsigned i = 0; i < count; i++) threads[i]->state = State::READY;
+}
+
 void wgmma_wait(Site site, unsigned groups_left) {
     enter();
     mine().groups_left = groups_left;

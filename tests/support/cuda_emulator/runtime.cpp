@@ -228,6 +228,12 @@ static void begin(Thread& thread) {
 
 void syncthreads(Site site) { pause(State::AT_BARRIER, site); }
 
+void pass_barrier() {
+    if (counting) count_barrier();
+    pass_barrier_hopper();
+    epoch++;
+}
+
 void wait_for_phase(Site site) { pause(State::AT_PHASE, site); }
 
 void wake_those_at(void* barrier) {
@@ -405,7 +411,7 @@ static void release_barrier() {
     current = at_warpgroup ? at_warpgroup : at_phase ? at_phase : at_warp ? at_warp : at_barrier;
     Place place = at(current->site);
     if (at_warpgroup)
-        report(describe("divergent warpgroup operation", place, "waits for products with threads that never come"));
+        report(describe("divergent warpgroup operation", place, "waits with threads that never come"));
     else if (at_phase)
         report(describe("deadlock", place, "%s", why_waiting().c_str()));
     else if (at_warp)
@@ -421,9 +427,7 @@ static void release_barrier() {
                         done, total));
     if (failed) return;
     for (Thread& thread : threads) thread.state = State::READY;
-    if (counting) count_barrier();
-    pass_barrier_hopper();
-    epoch++;
+    pass_barrier();
 }
 
 static void check_red_zone() {

@@ -72,6 +72,8 @@ unsigned char* address_of(const SharedArray&);
 // Waits for every lane that `mask` names; the last to arrive runs `combine` for all.
 void collective(Site, unsigned mask, Combine combine, Operand*);
 
+void pass_barrier();   // what the threads of the block did before happened before what they do from now on
+
 // Pauses the thread until wake_those_at its barrier finds its phase over.
 void wait_for_phase(Site);
 void wake_those_at(void* barrier);

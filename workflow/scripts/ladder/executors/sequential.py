@@ -232,6 +232,45 @@ def conv2d_bias_grad(dy, dbias):
 
 
 @compiled
+def collapse_taps(weight, collapsed):
+    """collapsed[c, t, s, o] = the sum of the 3x3 taps that tap (t, s) of the transposed convolution with stride 2 replaces."""
+    for c, t, s, o in np.ndindex(collapsed.shape):
+        total = weight.dtype.type(0)
+        for j in range(max(0, 2 - s), min(2, 3 - s) + 1):
+            column = weight.dtype.type(0)
+            for i in range(max(0, 2 - t), min(2, 3 - t) + 1):
+                column += weight[o, i, j, c]
+            total += column
+        collapsed[c, t, s, o] = total
+
+
+@compiled
+def collapsed_conv2d_forward(x, collapsed, bias, y, multiplier=None):
+    conv2d_input_grad(x, collapsed, y, 2, 1, multiplier)
+    for n, row, column, o in np.ndindex(y.shape):
+        y[n, row, column, o] += bias[o]
+
+
+@compiled
+def collapsed_conv2d_input_grad(dy, collapsed, zeros, dx, multiplier=None):
+    conv2d_forward(dy, collapsed, zeros, dx, 2, 1, multiplier)
+
+
+@compiled
+def collapsed_conv2d_weight_grad(x, dy, dweight, dbias, multiplier=None):
+    filters, _, _, channels = dweight.shape
+    dcollapsed = np.empty((channels, 4, 4, filters), dweight.dtype)
+    conv2d_weight_grad(dy, x, dcollapsed, 2, 1, multiplier)
+    for o, i, j, c in np.ndindex(dweight.shape):
+        total = dweight.dtype.type(0)
+        for t in range(2 - i, 4 - i):
+            for s in range(2 - j, 4 - j):
+                total += dcollapsed[c, t, s, o]
+        dweight[o, i, j, c] = total
+    conv2d_bias_grad(dy, dbias)
+
+
+@compiled
 def dense_forward(x, weight, bias, y, multiplier=None):
     for n in range(x.shape[0]):
         for o in range(weight.shape[0]):
@@ -768,7 +807,8 @@ def advance(counters, batch):
 
 OPERATIONS = {function.__name__: function for function in (
     load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch,
-    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad,
+    conv2d_forward, conv2d_input_grad, conv2d_weight_grad, conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward,
+    collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad, dense_forward, dense_input_grad, dense_weight_grad,
     dense_bias_grad, add_forward, scale, pad_forward, pad_backward, flatten_forward, flatten_backward, relu_forward,
     relu_backward, maxpool2d_forward, maxpool2d_backward, avgpool2d_forward, avgpool2d_backward, global_avgpool_forward,
     global_avgpool_backward, upsample2d_forward, upsample2d_backward, batchnorm_forward, batchnorm_backward,

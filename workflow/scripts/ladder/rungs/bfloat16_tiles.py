@@ -31,7 +31,10 @@ LINES_OF_TOTAL = 64           # of a tile that makes a gradient, in a total: cop
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """The products of a convolution: height and width are the output's, channels those of the copy that is read."""
+    """The products of a convolution: height and width are the output's, channels those of the copy that is read.
+
+    phases: convolutions to the pixels of an upsampled image, each with filters of its own.
+    """
 
     batch: int
     height: int
@@ -40,6 +43,7 @@ class Sums:
     filters: int
     kernel: int
     stride: int
+    phases: int = 1
 
 
 def pixel_tile(shape, stored=True):
@@ -58,7 +62,7 @@ def fits(tile, shape):
 
 
 def blocks_of(tile, shape):
-    return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n)
+    return _pixel_tiles(tile, shape) * blocks(shape.filters, tile.n) * shape.phases
 
 
 def _pixel_tiles(tile, shape):

@@ -1,5 +1,6 @@
 """The first rung on a GPU: one kernel per operation, one thread per output element, global memory only."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -102,6 +103,45 @@ def conv2d_bias_grad(step, build):
               (dy, partials, *integers(elements(build, dy) // filters, filters, CHANNEL_PARTS))),
         *_few("conv2d.cu", "conv2d_bias_grad", filters, (partials, dbias, *integers(filters, CHANNEL_PARTS))),
     )
+
+
+def collapse_taps(step, build):
+    collapsed = step.writes["collapsed"]
+    channels, _, _, filters = build.shape(collapsed)
+    return _one("collapsed_conv2d.cu", "collapse_taps", elements(build, collapsed),
+                (step.reads["weight"], collapsed, *integers(filters, channels)))
+
+
+def collapsed_conv2d_forward(step, build):
+    """The products are those of the rung's input gradient, of a convolution from y to x; likewise in the other directions."""
+    y = step.writes["y"]
+    return (*_of_collapsed(build, "conv2d_input_grad", step, {"dy": step.reads["x"], "weight": step.reads["collapsed"]},
+                           {"dx": y}),
+            *_one("collapsed_conv2d.cu", "add_bias", elements(build, y),
+                  (step.reads["bias"], y, *integers(elements(build, y), build.shape(y)[3]))))
+
+
+def collapsed_conv2d_input_grad(step, build):
+    reads = {"x": step.reads["dy"], "weight": step.reads["collapsed"], "bias": step.reads["zeros"]}
+    return _of_collapsed(build, "conv2d_forward", step, reads, {"y": step.writes["dx"]})
+
+
+def collapsed_conv2d_weight_grad(step, build):
+    x, dy, dweight = step.reads["x"], step.reads["dy"], step.writes["dweight"]
+    channels, filters = build.shape(x)[3], build.shape(dy)[3]
+    collapsed = build.workspace(f"{step.layer}.dcollapsed", (channels, 4, 4, filters))
+    sums = build.workspace(f"{step.layer}.sums_of_x", (channels,))   # of which nothing is made
+    return (*_of_collapsed(build, "conv2d_weight_grad", step, {"x": dy, "dy": x}, {"dweight": collapsed, "dbias": sums}),
+            *conv2d_bias_grad(step, build),
+            *_one("collapsed_conv2d.cu", "expand_taps", elements(build, dweight),
+                  (collapsed, dweight, *integers(filters, channels))))
+
+
+def _of_collapsed(build, operation, step, reads, writes):
+    """A rung's launches of an operation of the convolution from y to x."""
+    attributes = {**step.attributes, "stride": 2, "padding": 1, "kernel": 4, "relu": False}
+    return build.launches[operation](dataclasses.replace(step, operation=operation, reads=reads, writes=writes,
+                                                         attributes=attributes), build)
 
 
 def dense_forward(step, build):
@@ -398,7 +438,8 @@ LAUNCHES = {
     **{function.__name__: function for function in (
         load_batch, draw_augmentation, load_augmented_batch, draw_jitter, load_jittered_batch, conv2d_forward,
         conv2d_input_grad, conv2d_weight_grad,
-        conv2d_bias_grad, dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
+        conv2d_bias_grad, collapse_taps, collapsed_conv2d_forward, collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad,
+        dense_forward, dense_input_grad, dense_weight_grad, dense_bias_grad, batchnorm_forward,
         batchnorm_backward, batchnorm_inference, relu_forward, relu_backward, add_forward, scale, dropout_forward,
         dropout_backward, winner_take_all_forward, winner_take_all_backward, l1_penalty_backward, sample_forward,
         sample_backward, lrn_forward, lrn_backward, position_norm_forward, position_norm_backward, attention_forward,

@@ -1,15 +1,16 @@
 """gpu_tf32 with bfloat16 operands, where the plan asks for them: twice the products an instruction, from half the bytes.
 
 The operands of a convolution are rounded once, to copies in memory, whose parts are copied to shared memory in stages while
-others are multiplied; an upsampled image has no other form than its copy. Where the taps of a window share many pixels, a block
-keeps these in shared memory for all taps. The copies of a weight are written by the launch that updates it, and those of an
-image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions whose channels fit
-no copies (`has_copies`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other activations and
-gradients, and sums stay float32.
+others are multiplied; behind an upsampling they are of the smaller image, and of sums of taps. Where the taps of a window share
+many pixels, a block keeps these in shared memory for all taps. The launch that updates a weight writes its copies,
+and those of an image or a gradient that nothing else reads by the convolution that makes it, pooled and masked. Convolutions
+whose channels fit no copies (`form_of`), and dense layers, round operands when they load them, as gpu_tf32 does. Weights, other
+activations and gradients, and sums stay float32.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 from ladder.network.optimizers import AVERAGES
 from ladder.rungs import bfloat16_tiles as tiles
@@ -24,63 +25,78 @@ GRADIENTS_IN_PARTS = True   # see plan.training_plan
 CHUNK, FEWEST = 8, 33         # numbers in 16 bytes; channels from which on half of a tile's columns have work
 PIXELS_OF_TOTAL = 128         # of a gradient's image that a block rounds and sums
 SIDE = 16                     # filters, and channels, of a block that updates a weight with copies
+NOT_COLLAPSED, PHASES_APART, PHASES_IN_COLUMNS = range(3)   # forms of a weight's copy: kernels/gpu_bf16/collapsed_weights.cuh
 
 
 def conv_block(build, group):
     """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
-    if not has_copies(build, group[0]):
+    if not _form(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
     return _convolution_of_copies(build, group, build.source(group[0]))
 
 
-def upsample_block(build, group):
-    """upsample2d, conv2d, then optionally ReLU: the copy is of the larger image, of which there is no other."""
+def collapsed_block(build, group):
+    """upsample2d, conv2d, then optionally ReLU, as patterns.collapsed_block: the copies are of the smaller image."""
     upsample, *others = group
-    if not has_copies(build, others[0]):
-        parts = gpu_opt_v1.resize_block(build, (upsample,)), conv_block(build, others)
-        return lambda: [part() for part in reversed(parts) if part]
-    x = build.source(upsample)
+    conv, x, flop, form = others[0], build.source(upsample), patterns.flop_of_collapsed(others[0]), _form(build, others[0])
     build.unchanged(upsample)
-    return _convolution_of_copies(build, others, x, upsample)
-
-
-def _convolution_of_copies(build, group, x, upsample=None):
-    """x: the input, or that of the upsampling before it."""
-    conv = group[0]
     _, weight, bias = convolution(build, conv)
-    slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
-    batch, height, width, channels = build.shape(x)
-    image = batch, times * height, times * width, channels
-    flips = _flips(build, conv, x)
-    copies = build.copies(weight, _copies_of_weight(build.shape(weight), flips))
-    written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, image)
-    if not written:
-        build.step("conv2d_round_input", group, {"x": x}, {"rounded": copy}, padding=slide["padding"], times=times)
-    y, writes, form = _result(build, group, x)
-    build.step("rounded_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
-               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **form)
+    wanted = build.training and build.wants_gradient(x)
+    copies = build.copies(weight, form.of_weight(build.shape(weight), wanted))
+    copy = _rounded_input(build, group, conv, x)
+    y, writes, more = _result(build, others, x)
+    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, relu=group[-1] is not conv, **more)
 
     def backward():
-        dy = build.receivers.get(y) or _rounded_gradient(build, group, y, flips)
-        if flips:
-            _input_gradient(build, group, x, upsample, dy, {"copy": copy, "flipped": copies["flipped"]})
-        elif build.wants_gradient(x):
-            dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
-            build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            lead_back(build, upsample, dx, x)
-        build.step("rounded_conv2d_weight_grad", group, {"x": copy, "dy": dy.rounded, "totals": dy.totals},
-                   _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
-                   kernel=conv.attributes["kernel"])
+        dy = build.receivers.get(y) or _rounded_gradient(build, others, y, x)
+        if wanted:
+            _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=2)
+        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
+                   _weight_gradients(build, conv, copy, dy), flop=flop)
 
     return backward
+
+
+def _convolution_of_copies(build, group, x):
+    conv, form = group[0], _form(build, group[0])
+    _, weight, bias = convolution(build, conv)
+    slide, flop, kernel, flips = sliding(conv), 2 * conv.macs, conv.attributes["kernel"], _flips(build, conv, x)
+    copies = build.copies(weight, form.of_weight(build.shape(weight), flips))
+    copy = _rounded_input(build, group, conv, x)
+    y, writes, more = _result(build, group, x)
+    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
+               flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **more)
+
+    def backward():
+        dy = build.receivers.get(y) or _rounded_gradient(build, group, y, x)
+        if flips:
+            _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=1)
+        elif build.wants_gradient(x):
+            build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": build.gradient_part(x)},
+                       flop=flop, **slide)
+        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
+                   _weight_gradients(build, conv, copy, dy), flop=flop, stride=slide["stride"], padding=dy.padding,
+                   kernel=kernel)
+
+    return backward
+
+
+def _rounded_input(build, group, conv, x):
+    """The buffer of the copy of x, made here unless the convolution before has written it."""
+    written, copy = _copy_of_input(conv) in build.buffers, _buffer_of_copy(build, conv, build.shape(x))
+    if not written:
+        build.step(f"conv2d_{_form(build, conv).makes}_input", group, {"x": x}, {"rounded": copy},
+                   padding=conv.attributes["padding"])
+    return copy
 
 
 def _weight_gradients(build, conv, copy, dy):
     """{role: buffer} of what a weight gradient's step writes: parts that the update adds, or sums."""
     if not build.in_parts:
         return weight_gradients(build, conv)
-    _, _, shape, _ = parts_of(build, copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
-    parts = build.workspace(f"{conv.name}.parts", shape)
+    parts = build.workspace(f"{conv.name}.parts",
+                            _form(build, conv).of_parts(build.shape(copy), build.shape(dy.without_border), conv))
     build.leave_in_parts({f"{conv.name}.weight": patterns.Gradient(parts, in_parts=True)})
     if conv.attributes["bias"]:
         build.leave_in_parts({f"{conv.name}.bias": patterns.Gradient(dy.totals, in_parts=True)})
@@ -88,19 +104,53 @@ def _weight_gradients(build, conv, copy, dy):
 
 
 @dataclasses.dataclass(frozen=True)
+class Form:
+    """How the copies of a convolution's operands lie in memory, and which operations are on them.
+
+    makes, made: in the operations' names, conv2d_{makes}_input and {made}_conv2d_forward
+    of_image(shape, padding): shape of a copy
+    of_weight(shape, flips): {role: shape}
+    of_gradient(shape, padding): {role: shape}; "rounded" with borders of `padding` and, where the weight gradient reads another
+        one without them, "steps", alone if there is no border
+    of_parts(shape of the copy, shape of the gradient's, convolution): shape of the parts of its weight gradient
+    totals(shape of x, filters, kernel): rows of totals that an input gradient leaves
+    has_windows(width): whether its results can be of 2x2 windows of an image so wide
+    """
+
+    makes: str
+    made: str
+    of_image: Callable
+    of_weight: Callable
+    of_gradient: Callable
+    of_parts: Callable
+    totals: Callable
+    has_windows: Callable = lambda width: True
+
+
+@dataclasses.dataclass(frozen=True)
 class Gradient:
     """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
 
-    rounded: the copy with borders of `padding`; totals: sums over pixels, not rounded; relu, index: of the layers behind the
-    convolution, for the one that writes it; whole: in float32, where there is that too.
+    copies: {role: buffer} as Form.of_gradient, with borders of `padding`; totals: sums over pixels, not rounded; relu, index:
+    of the layers behind the convolution, for the one that writes it; whole: in float32, where there is that too.
     """
 
-    rounded: str
+    copies: dict
     totals: str
     padding: int
     relu: bool
     index: str | None = None
     whole: str | None = None
+
+    @property
+    def bordered(self):
+        """What the input gradient reads."""
+        return self.copies.get("rounded") or self.copies["steps"]
+
+    @property
+    def without_border(self):
+        """What the weight gradient reads, if there is one without."""
+        return self.copies.get("steps") or self.copies["rounded"]
 
 
 def _flips(build, conv, x):
@@ -111,98 +161,117 @@ def _flips(build, conv, x):
 def _result(build, group, x):
     """(value, writes, attributes) of the forward pass: a convolution that alone reads the value has it as its copy."""
     last, index = group[-1], {}
-    reader, times = copying_reader(build, group, x)
+    reader = copying_reader(build, group, x)
     if not reader:
         y = build.activation(last)
         return y, {"y": y}, {}
     build.unstored(last)
-    height, width, channels = last.output_shape
-    image = build.batch, times * height, times * width, channels
+    image = build.batch, *last.output_shape
     if last.kind == "maxpool2d":
         index = {"index": build.mask(last)}
     if build.training and build.wants_gradient(last.name):
         build.receivers[last.name] = _received(build, group, x, reader, image, **index)
-    return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {
-        "times": times, "padding": reader.attributes["padding"]}
+    return last.name, {"copy": _buffer_of_copy(build, reader, image), **index}, {"padding": reader.attributes["padding"]}
 
 
 def _received(build, group, x, reader, image, index=None):
     """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
-    filters_read, kernel, _, _ = reader.parameters[f"{reader.name}.weight"]
-    shape = tiles.Sums(*image[:3], _whole_chunks(filters_read), image[3], kernel, 1)
-    conv, filters = group[0], group[0].attributes["filters"]
-    padding = _gradient_padding(conv, _flips(build, conv, x))
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded((build.batch, *conv.output_shape), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape), filters))
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, index=index)
+    filters_read, kernel, _, channels = reader.parameters[f"{reader.name}.weight"]
+    conv, padding = group[0], _gradient_padding(build, group[0], x)
+    totals = build.kept(f"{conv.name}.dy.totals", (_form(build, reader).totals(image, filters_read, kernel), channels))
+    return Gradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
 
 
 def copying_reader(build, group, x):
-    """(convolution, times): the one on copies that alone reads the output of a group, upsampled if times is 2.
+    """The convolution on copies that alone reads the output of a group, or what is upsampled of it if that collapses; or None.
 
-    (None, 1) if there is none. Where gradients are wanted, both it and the group's must be convolutions on copies; x: the
-    group's input.
+    Where gradients are wanted, both it and the group's must be convolutions on copies; x: the group's input.
     """
-    reader, times = build.sole_reader(group[-1].name), 1
+    reader = build.sole_reader(group[-1].name)
     if reader and reader.kind == "upsample2d":
-        reader, times = build.sole_reader(reader.name), 2
-    takes = getattr(build.rung, "has_copies", None)   # a rung over this one may read other layers in other forms
+        reader = build.sole_reader(reader.name)
+        if not reader or not is_collapsed(build, reader):
+            return None
+    takes = getattr(build.rung, "form_of", None)   # a rung over this one may read other layers in other forms
     if not reader or not takes or not takes(build, reader) or group[0].attributes["filters"] % CHUNK:
-        return None, 1
+        return None
     if build.training and build.wants_gradient(group[-1].name):
         strided = group[0].attributes["stride"] != 1 and build.wants_gradient(x)
         if strided or reader.attributes["stride"] != 1:
-            return None, 1
-    return reader, times
+            return None
+    return reader
+
+
+def is_collapsed(build, conv):
+    """Whether a convolution is behind an upsampling and multiplies sums of taps."""
+    before = [layer for layer in build.layers if layer.name == conv.inputs[0]]
+    return build.collapses((*before, conv))
 
 
 def pools_in_place(build, group):
     """Whether conv2d, relu and maxpool2d are one operation."""
     conv, _, pool = group
     height, width, _ = conv.output_shape
-    if not has_copies(build, conv) or not is_2x2(pool) or height % 2 or width % 2:
+    form = _form(build, conv)
+    if not form or not form.has_windows(width) or not is_2x2(pool) or height % 2 or width % 2:
         return False
-    reader, times = copying_reader(build, group, build.source(conv))
-    return reader is not None and times == 1
+    return copying_reader(build, group, build.source(conv)) is not None
 
 
-def _gradient_padding(conv, flips):
-    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if flips else 0
+def _gradient_padding(build, conv, x):
+    """Of the copy of the gradient of a convolution's output; x: the input. Where taps are collapsed, both gradients need it."""
+    reached = is_collapsed(build, conv) or _flips(build, conv, x)
+    return conv.attributes["kernel"] - 1 - conv.attributes["padding"] if reached else 0
 
 
-def _rounded_gradient(build, group, y, flips):
+def _rounded_gradient(build, group, y, x):
     """The Gradient of a value in float32, which is made by steps of its own."""
     conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
-    padding = _gradient_padding(conv, flips)
-    rounded = build.kept(f"{conv.name}.dy.bfloat16", _padded(build.shape(y), padding), "uint16")
-    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(rounded)), build.shape(y)[3]))
-    build.step("conv2d_round_gradient", group, {"dy": dy}, {"rounded": rounded, "totals": totals}, padding=padding)
-    return Gradient(rounded, totals, padding, relu=group[-1] is not conv, whole=dy)
+    padding = _gradient_padding(build, conv, x)
+    copies = _copies_of_gradient(build, conv, padding)
+    totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(y), padding), build.shape(y)[3]))
+    build.step(f"conv2d_{_form(build, conv).makes}_gradient", group, {"dy": dy}, {**copies, "totals": totals}, padding=padding)
+    return Gradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
 
 
-def _input_gradient(build, group, x, upsample, dy, copies):
-    """copies: of the convolution's input and of its flipped weight. The value x has a Gradient where its writer awaits one."""
-    conv, received = group[0], build.receivers.get(x)
-    reads, flop = {"dy": dy.rounded, "flipped": copies["flipped"]}, 2 * conv.macs
+def _copies_of_gradient(build, conv, padding):
+    """{role: buffer} of the copies of the gradient of a convolution's output."""
+    shapes = _form(build, conv).of_gradient((build.batch, *conv.output_shape), padding)
+    return {role: build.kept(f"{conv.name}.dy.{role}", shape, "uint16") for role, shape in shapes.items()}
+
+
+def _input_gradient(build, group, x, dy, copies, flop, stride):
+    """copies: of the convolution's input and of its flipped weight; stride: of the convolution that makes the gradient.
+
+    The value x has a Gradient where its writer awaits one.
+    """
+    received, reads = build.receivers.get(x), {"dy": dy.bordered, "flipped": copies["flipped"]}
+    conv = next(layer for layer in group if layer.parameters)
+    operation = f"{_form(build, conv).made}_conv2d_input_grad"
     if received:
         index = {"index": received.index} if received.index else {}
-        build.step("rounded_conv2d_input_grad", group, {**reads, "kept": copies["copy"], **index},
-                   {"rounded": received.rounded, "totals": received.totals}, flop=flop, relu=received.relu,
-                   windows=upsample is not None, kept_padding=conv.attributes["padding"], padding=received.padding)
+        build.step(operation, group, {**reads, "kept": copies["copy"], **index},
+                   {**received.copies, "totals": received.totals}, flop=flop, stride=stride, relu=received.relu,
+                   kept_padding=conv.attributes["padding"], padding=received.padding)
         return
-    batch, height, width, channels = build.shape(x)
-    dx = (build.workspace(f"{upsample.name}.gradient", (batch, 2 * height, 2 * width, channels)) if upsample
-          else build.gradient_part(x))
-    build.step("rounded_conv2d_input_grad", group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
-               {"dx": dx}, flop=flop)
-    lead_back(build, upsample, dx, x)
+    dx, masks = build.gradient_part(x), gpu_opt_v1.reader_applies_relu(build.network, x)
+    whole = build.workspace(f"{conv.name}.whole_gradient", build.shape(x)) if masks else dx
+    build.step(operation, group, {**reads, "zeros": build.zeros(f"{conv.name}.no_shift", build.shape(x)[3:])}, {"dx": whole},
+               flop=flop, stride=stride)
+    if masks:
+        build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
 
 
-def lead_back(build, upsample, dx, x):
-    """The gradient of an upsampling's input x from that of its output."""
-    if upsample:
-        build.step("upsample2d_backward", (upsample,), {"dy": dx, "x": x}, {"dx": build.gradient_part(x)},
-                   relu=gpu_opt_v1.reader_applies_relu(build.network, x))
+def form_of(build, conv):
+    """The Form of a convolution's copies; None if it has none."""
+    if not has_copies(build, conv):
+        return None
+    return COLLAPSED_COPIES if is_collapsed(build, conv) else COPIES
+
+
+def _form(build, conv):
+    """As the rung has it that is built, which may be one over this."""
+    return getattr(build.rung, "form_of", form_of)(build, conv)
 
 
 def has_copies(build, conv):
@@ -219,13 +288,17 @@ def has_copies(build, conv):
     return channels >= FEWEST and channels % CHUNK == 0 and conv.attributes["padding"] < kernel
 
 
+def collapses_copies(build, group):
+    return _form(build, group[1]) is not None
+
+
 def _copy_of_input(conv):
     return f"{conv.name}.x.bfloat16"
 
 
 def _buffer_of_copy(build, conv, image):
     """The buffer of the copy of a convolution's input, which has the shape `image`."""
-    return build.kept(_copy_of_input(conv), _padded(image, conv.attributes["padding"]), "uint16")
+    return build.kept(_copy_of_input(conv), _form(build, conv).of_image(image, conv.attributes["padding"]), "uint16")
 
 
 def _copies_of_weight(shape, flips):
@@ -235,17 +308,40 @@ def _copies_of_weight(shape, flips):
     return {**copies, "flipped": (channels, kernel, kernel, _whole_chunks(filters))} if flips else copies
 
 
+def _copies_of_collapsed(shape, wanted):
+    """As _copies_of_weight, of a weight behind an upsampling; wanted: whether there is an input gradient.
+
+    The filters of the four phases follow one another; of few ones a tile has all, and their taps are those of a larger window.
+    """
+    filters, _, _, channels = shape
+    kernel = 3 if 4 * filters <= tiles.FEW_COLUMNS.n else 2
+    copies = {"bfloat16": (4 * filters, kernel, kernel, _whole_chunks(channels))}
+    return {**copies, "flipped": (channels, 4, 4, _whole_chunks(filters))} if wanted else copies
+
+
 def _padded(shape, padding):
     batch, height, width, channels = shape
     return batch, height + 2 * padding, width + 2 * padding, _whole_chunks(channels)
+
+
+def _rounded(shape, padding):
+    return {"rounded": _padded(shape, padding)}
 
 
 def _whole_chunks(channels):
     return CHUNK * blocks(channels, CHUNK)
 
 
-def _total_splits(padded):
-    return blocks(padded[0] * padded[1] * padded[2], PIXELS_OF_TOTAL)
+def _total_splits(shape, padding):
+    """Rows of totals of a gradient that a launch of its own rounds."""
+    batch, height, width, _ = shape
+    return blocks(batch * (height + 2 * padding) * (width + 2 * padding), PIXELS_OF_TOTAL)
+
+
+def _totals(image, filters, kernel, stride=1):
+    batch, height, width, channels = image
+    shape = tiles.Sums(batch, height, width, _whole_chunks(filters), channels, kernel, stride)
+    return tiles.totals_of(tiles.pixel_tile(shape, stored=False), shape)
 
 
 def round_input(step, build):
@@ -254,8 +350,7 @@ def round_input(step, build):
     chunks = elements(build, rounded) // CHUNK
     pixels = chunks // blocks(channels, CHUNK)
     return (Launch("gpu_bf16/round.cu", "round_image", (blocks(chunks, 256),), (256,),
-                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"],
-                                          step.attributes["times"]))),)
+                   (x, rounded, *integers(pixels, height, width, channels, step.attributes["padding"]))),)
 
 
 def round_gradient(step, build):
@@ -288,16 +383,36 @@ def _more_words(copies, build, name, gradient=None):
     """The further words of a parameter's row of the table: kernels/gpu_bf16/weight_update.cu."""
     parts = build.shape(gradient.buffer) if gradient and gradient.in_parts else (0, 0)
     if name not in copies:
-        return 0, 0, 0, 0, 0, *parts
+        return 0, 0, 0, 0, 0, 0, 0, *parts, NOT_COLLAPSED
     filters, kernel, _, channels = build.shape(name)
-    return copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels, *parts
+    return (copies[name]["bfloat16"], copies[name].get("flipped", 0), filters, kernel * kernel, channels,
+            *_rows_of_copies(copies, build, name), *parts, collapsed_form(build, copies[name]["bfloat16"], filters))
+
+
+def _rows_of_copies(copies, build, name):
+    """Rows of a tap, of filters and of channels, where the copies are in slabs: (slabs, kernel, kernel, rows, 64); else 0."""
+    shape = build.shape(copies[name]["bfloat16"])
+    if len(shape) == 4:
+        return 0, 0
+    flipped = copies[name].get("flipped")
+    return shape[3], build.shape(flipped)[3] if flipped else shape[0] * shape[4]
+
+
+def collapsed_form(build, copy, filters):
+    """Of the copy of a weight with so many filters; the numbers are those of kernels/gpu_bf16/collapsed_weights.cuh."""
+    lines, kernel, *in_slabs = build.shape(copy)
+    if len(in_slabs) == 3 or lines == filters:
+        return NOT_COLLAPSED
+    return PHASES_APART if kernel == 2 else PHASES_IN_COLUMNS
 
 
 def _blocks_of(copies, build, name, gradient=None):
     if name not in copies:
         return blocks(elements(build, name), SIDE if gradient.in_parts else 256)
     filters, kernel, _, channels = build.shape(name)
-    return blocks(filters, SIDE) * kernel * kernel * blocks(channels, SIDE)
+    taps = 1 if collapsed_form(build, copies[name]["bfloat16"], filters) else kernel * kernel
+    of_filters, of_channels = _rows_of_copies(copies, build, name)
+    return blocks(max(filters, of_filters), SIDE) * taps * blocks(max(channels, of_channels), SIDE)
 
 
 def forward(step, build, tile=None):
@@ -306,39 +421,69 @@ def forward(step, build, tile=None):
     arrays, numbers = (reads["x"], reads["weight"], reads["bias"]), (attributes["relu"],)
     if "index" in writes:
         return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]), (*numbers, attributes["padding"]),
-                            attributes["stride"], tile, WINDOWS=True)
+                            attributes["stride"], tile, in_slabs(build, writes), WINDOWS=True)
+    return _forward(build, arrays, writes, numbers, attributes, attributes["stride"], tile)
+
+
+def collapsed_forward(step, build, tile=None):
+    reads, attributes = step.reads, step.attributes
+    form = PHASES_APART if build.shape(reads["weight"])[1] == 2 else PHASES_IN_COLUMNS
+    arrays = reads["x"], reads["weight"], reads["bias"]
+    return _forward(build, arrays, step.writes, (attributes["relu"],), attributes, 1, tile, PHASES=form)
+
+
+def _forward(build, arrays, writes, numbers, attributes, stride, tile, **flags):
     if "copy" in writes:
-        numbers = *numbers, attributes["times"], attributes["padding"]
-        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), numbers, attributes["stride"], tile)
-    return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, attributes["stride"], tile)
+        return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (*numbers, attributes["padding"]), stride, tile,
+                            in_slabs(build, writes), **flags)
+    return _convolution(build, "conv2d", (*arrays, writes["y"]), numbers, stride, tile, **flags)
 
 
 def input_grad(step, build, tile=None):
-    reads, writes, attributes = step.reads, step.writes, step.attributes
+    reads, writes, stride = step.reads, step.writes, step.attributes["stride"]
     arrays = reads["dy"], reads["flipped"]
     if "dx" in writes:
-        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), 1, tile)
-    numbers = attributes["relu"], attributes["kept_padding"], attributes["padding"]
-    arrays = *arrays, reads["kept"], writes["rounded"], writes["totals"]
+        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), stride, tile)
+    arrays = *arrays, reads["kept"], *gradients_written(writes)
+    numbers, slabs = gradient_numbers(step, build), in_slabs(build, writes)
     if "index" in reads:
-        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, 1, tile)
-    return _convolution(build, "conv2d_gradient", arrays, numbers, 1, tile, WINDOWS=attributes["windows"])
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, stride, tile, slabs)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, stride, tile, slabs)
 
 
-def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
-    """arrays, numbers: the kernel's, the latter behind those of the shape; flags: further definitions."""
+def in_slabs(build, writes):
+    """Whether copies are written in gpu_bf16_sm90's layout: kernels/gpu_bf16/layouts.cuh."""
+    return "steps" in writes or "copy" in writes and len(build.shape(writes["copy"])) == 5
+
+
+def gradients_written(writes):
+    """(rounded, steps, totals): where there is but one copy, it stands for both."""
+    return writes.get("rounded") or writes["steps"], writes.get("steps") or writes["rounded"], writes["totals"]
+
+
+def gradient_numbers(step, build):
+    """The last arguments of a launch that writes the gradient of what made a convolution's input."""
+    step_rows = build.shape(step.writes["steps"])[1] if "steps" in step.writes else 0
+    return *(step.attributes[name] for name in ("relu", "kept_padding", "padding")), step_rows
+
+
+def _convolution(build, entry, arrays, numbers, stride, tile, slabs=False, **flags):
+    """arrays, numbers: the kernel's, the latter behind those of the shape; slabs: `in_slabs`; flags: further definitions."""
     x, weight, *_ = arrays
     (batch, height, width, channels), (filters, kernel) = build.shape(x), build.shape(weight)[:2]
     down, across = ((size - kernel) // stride + 1 for size in (height, width))
-    shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride)
+    phases = 4 if flags.get("PHASES") == PHASES_APART else 1
+    if phases == 4:   # each has the filters, and its windows begin in two pixels
+        filters, down, across = filters // 4, down - 1, across - 1
+    shape = tiles.Sums(batch, down, across, channels, filters, kernel, stride, phases)
     stored = entry == "conv2d"
     tile = tile or tiles.pixel_tile(shape, stored)
-    halo = isinstance(tile, tiles.Rectangle)
+    halo, flags = isinstance(tile, tiles.Rectangle), {**({"IN_SLABS": True} if slabs else {}), **flags}
     entry = "conv2d_halo" if halo and stored else entry
     in_loop = tiles.halo_bytes(tile, shape) if halo else tiles.shared_bytes(tile)
     held = 0 if stored else 4 * tile.m * (tile.n + 8)
     form = {"WHOLE": True, "KERNEL": kernel, "TILE_COLUMNS": tile.columns} if halo else {"WHOLE": channels % tiles.STEP == 0}
-    pixels = batch * down * across
+    pixels = batch * down * across * phases
     return (Launch(f"gpu_bf16/{entry}.cu", entry, (tiles.blocks_of(tile, shape),), (tile.threads,),
                    (*arrays, *integers(height, width, channels, filters, kernel, stride, pixels, *numbers)),
                    max(in_loop, held), tile.defines(**flags, **form)),)
@@ -347,27 +492,73 @@ def _convolution(build, entry, arrays, numbers, stride, tile, **flags):
 def weight_grad(step, build, tile=None):
     """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
-    (batch, height, width, channels), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
-    tile, pixels, (splits, weights), per_split = parts_of(build, x, filters, kernel, stride, tile)
-    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
-    across = (width - kernel) // stride + 1
-    defines = tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0)
-    product = Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
-                     (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
-                     (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride,
-                                              step.attributes["padding"], per_split)),
-                     tiles.shared_bytes(tile, rows_of_k=True), defines)
+    filters, kernel = build.shape(totals)[1], step.attributes["kernel"]
+    product = _product_of_weights(build, step, (x, dy), (filters, kernel, stride), step.attributes["padding"], tile)
     if "parts" in step.writes:
         return (product,)
-    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    return product, Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
-                           (parts, totals, dweight, dbias, *integers(weights, filters, splits, build.shape(totals)[0], channels,
-                                                                     build.shape(dweight)[3])), defines=defines)
+    return product, _sum_of_product(build, product, totals, step.writes["dweight"], step.writes["dbias"])
 
 
-def parts_of(build, x, filters, kernel, stride, tile=None):
-    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: the copy of the input."""
+def collapsed_weight_grad(step, build, tile=None):
+    """The same of a convolution from y to x with stride 2, whose taps are the collapsed ones."""
+    x, dy, totals = (step.reads[role] for role in ("x", "dy", "totals"))
+    product = _product_of_weights(build, step, (dy, x), _swapped(build.shape(x)), 1, tile)
+    if "parts" in step.writes:
+        return (product,)
+    dweight, filters = step.writes["dweight"], build.shape(totals)[1]
+    collapsed = build.workspace(f"{step.layer}.dcollapsed", (build.shape(x)[3], 4, 4, filters))
+    return (product, _sum_of_product(build, product, totals, collapsed, step.writes["dbias"]),
+            Launch("gpu_basic/collapsed_conv2d.cu", "expand_taps", (blocks(elements(build, dweight), 256),), (256,),
+                   (collapsed, dweight, *integers(filters, build.shape(dweight)[3]))))
+
+
+def _swapped(copy):
+    """(filters, kernel, stride) of the convolution from y to x; copy: shape of x's."""
+    return copy[3], 4, 2
+
+
+def _parts(copy, _, conv):
+    _, _, shape, _ = parts_of(copy, *(conv.attributes[name] for name in ("filters", "kernel", "stride")))
+    return shape
+
+
+def _collapsed_parts(copy, dy, _):
+    _, _, shape, _ = parts_of(dy, *_swapped(copy))
+    return shape
+
+
+def _product_of_weights(build, step, copies, form, padding, tile):
+    """The launch that leaves a weight gradient in parts; form: (filters, kernel, stride); padding: of the second copy."""
+    (x, dy), (filters, kernel, stride) = copies, form
     batch, height, width, channels = build.shape(x)
+    tile, pixels, (splits, weights), per_split = parts_of(build.shape(x), *form, tile)
+    parts = step.writes.get("parts") or build.workspace(f"{step.layer}.parts", (splits, weights))
+    across = (width - kernel) // stride + 1
+    return Launch("gpu_bf16/weight_grad.cu", "conv2d_weight_grad",
+                  (blocks(weights // filters, tile.n), blocks(filters, tile.m), splits), (tile.threads,),
+                  (x, dy, parts, *integers(batch, height, width, channels, filters, build.shape(dy)[3], kernel, stride, padding,
+                                           per_split)),
+                  tiles.shared_bytes(tile, rows_of_k=True),
+                  tile.defines(WHOLE=pixels % tiles.STEP == 0, WHOLE_ROWS=tiles.STEP % across == 0))
+
+
+def _sum_of_product(build, product, totals, dweight, dbias):
+    """The launch that adds what `product` leaves."""
+    x, _, parts, *_ = product.arguments
+    return sum_of_parts(build, (parts, totals, dweight, dbias), build.shape(x)[3], product.defines)
+
+
+def sum_of_parts(build, arrays, channels, defines=()):
+    """The launch that adds parts, with so many channels, to dweight, which may have fewer, and totals to dbias."""
+    parts, totals, dweight, _ = arrays
+    (splits, weights), (rows, filters) = build.shape(parts), build.shape(totals)
+    return Launch("gpu_bf16/weight_grad.cu", "conv2d_add_parts", (blocks(weights, 512) + blocks(filters, 8),), (128,),
+                  (*arrays, *integers(weights, filters, splits, rows, channels, build.shape(dweight)[3])), defines=defines)
+
+
+def parts_of(x, filters, kernel, stride, tile=None):
+    """(tile, pixels of y, shape of the parts, pixels of one) of a weight gradient; x: shape of the copy of the input."""
+    batch, height, width, channels = x
     columns = kernel * kernel * channels
     pixels = batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
     tile = tile or tiles.weight_tile(filters, columns)
@@ -375,10 +566,17 @@ def parts_of(build, x, filters, kernel, stride, tile=None):
     return tile, pixels, (splits, filters * columns), per_split
 
 
+COLLAPSED = tuple(Pattern(kinds, collapsed_block, fits=collapses_copies, collapses=True)
+                  for kinds in (("upsample2d", "conv2d", "relu"), ("upsample2d", "conv2d")))
+COPIES = Form(
+    makes="round", made="rounded", of_image=_padded, of_weight=_copies_of_weight, of_gradient=_rounded, of_parts=_parts,
+    totals=_totals)
+COLLAPSED_COPIES = dataclasses.replace(
+    COPIES, made="rounded_collapsed", of_weight=_copies_of_collapsed, of_parts=_collapsed_parts,
+    totals=lambda image, filters, kernel: _totals(image, filters, 4, 2))
 PATTERNS = (
     Pattern(("conv2d", "relu", "maxpool2d"), conv_block, fits=pools_in_place),
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_block),
-    Pattern(("upsample2d", "conv2d"), upsample_block),
+    *COLLAPSED,
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
     *gpu_3xtf32.PATTERNS,
@@ -392,4 +590,7 @@ LAUNCHES = {
     "rounded_conv2d_forward": forward,
     "rounded_conv2d_input_grad": input_grad,
     "rounded_conv2d_weight_grad": weight_grad,
+    "rounded_collapsed_conv2d_forward": collapsed_forward,
+    "rounded_collapsed_conv2d_input_grad": input_grad,
+    "rounded_collapsed_conv2d_weight_grad": collapsed_weight_grad,
 }

@@ -1,8 +1,9 @@
 """gpu_bf16 for Hopper alone: a thread starts copies of whole tiles (TMA), warpgroups multiply from shared memory (wgmma).
 
 The copies of a convolution's operands are arranged as shared memory will hold them: rows of 64 channels, swizzled. What a block
-needs of an image for all taps is then one run of memory. Convolutions whose tiles would be mostly empty, or that need more
-shared memory than a block has, are gpu_bf16's.
+needs of an image for all taps is then one run of memory. Who writes the copies is as in gpu_bf16: the convolution before, the
+one behind, or the update. Convolutions whose tiles would be mostly empty, or that need more shared memory than a block has, are
+gpu_bf16's.
 """
 
 import dataclasses
@@ -10,12 +11,13 @@ import math
 
 import numpy as np
 
-from ladder.rungs import gpu_bf16, gpu_opt_v1, gpu_tf32
+from ladder.rungs import gpu_bf16
+from ladder.rungs.bfloat16_tiles import LINES_OF_TOTAL
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.gpu_bf16 import UPDATES_TOGETHER
-from ladder.rungs.patterns import Launch, Pattern, convolution, sliding, weight_gradients
+from ladder.rungs.gpu_bf16 import GRADIENTS_IN_PARTS, PATTERNS, UPDATES_TOGETHER
+from ladder.rungs.patterns import Launch
 
-__all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
+__all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
 SLAB, ROW, CHUNKS = 64, 128, 8   # channels in a row, its bytes, chunks of 16 bytes: kernels/gpu_bf16_sm90/rows.cuh
 FEWEST = 33                      # channels and filters from which on half of a row has work
@@ -23,7 +25,6 @@ MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each 
 SHARED = 227 << 10               # bytes that a block may have
 LARGE_TILES = 96                 # from this many on, with a block a multiprocessor, they keep a GPU of about as many busy
 STEP, STAGES = 64, 4             # pixels of a step of a weight gradient, steps in shared memory: its weight_grad.cu
-PIXELS_OF_TOTAL = gpu_bf16.PIXELS_OF_TOTAL
 BLOCKS, SPLITS = 132, 128        # of a weight gradient: the multiprocessors of an H200; most splits
 
 
@@ -65,107 +66,70 @@ def rows_of_tiles(filters):
     return most * blocks(filters, most)
 
 
-def conv_block(build, group):
-    """conv2d, then optionally ReLU; as gpu_bf16.conv_block where there are no slabs."""
-    if not has_slabs(build, group[0]):
-        return gpu_bf16.conv_block(build, group)
-    return _convolution_of_slabs(build, group, build.source(group[0]))
-
-
-def upsample_block(build, group):
-    """upsample2d, conv2d, then optionally ReLU: the slabs are of the larger image, of which there is no other."""
-    upsample, *others = group
-    if not has_slabs(build, others[0]):
-        return gpu_bf16.upsample_block(build, group)
-    x = build.source(upsample)
-    build.unchanged(upsample)
-    return _convolution_of_slabs(build, others, x, upsample)
-
-
-def _convolution_of_slabs(build, group, x, upsample=None):
-    """x: buffer of the input, or of that of the upsampling before it."""
-    conv, last = group[0], group[-1]
-    _, weight, bias = convolution(build, conv)
-    y = build.activation(last)
-    slide, flop, times = sliding(conv), 2 * conv.macs, 2 if upsample else 1
-    batch, height, width, channels = build.shape(x)
-    image, (filters, kernel) = (batch, times * height, times * width, channels), build.shape(weight)[:2]
-    # A strided convolution's input gradient is no convolution of dy, but one with zeros in between.
-    reverses = build.training and build.wants_gradient(x) and slide["stride"] == 1
-
-    def kept(role, shape):
-        return build.kept(f"{conv.name}.{role}.bfloat16", shape, "uint16")
-
-    slabs = kept("x", _slabs(image, slide["padding"]))
-    tiles = {"tiles": kept("weight", (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB))}
-    if reverses:
-        tiles["reversed"] = kept("reversed", (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB))
-    build.step("conv2d_arrange_input", group, {"x": x}, {"slabs": slabs}, padding=slide["padding"], times=times)
-    build.step("conv2d_arrange_weight", group, {"weight": weight}, tiles)
-    build.step("arranged_conv2d_forward", group, {"x": slabs, "weight": tiles["tiles"], "bias": bias}, {"y": y}, flop=flop,
-               stride=slide["stride"], relu=last is not conv)
-
-    def backward():
-        dy = gpu_opt_v1.gradient_before_relu(build, group, y)
-        padding = kernel - 1 - slide["padding"] if reverses else 0
-        arranged = _arranged_gradient(build, group, dy, padding)
-        if build.wants_gradient(x):
-            dx = build.workspace(f"{upsample.name}.gradient", image) if upsample else build.gradient_part(x)
-            if reverses:
-                zeros = build.zeros(f"{conv.name}.no_shift", image[3:])
-                build.step("arranged_conv2d_input_grad", group,
-                           {"dy": arranged["slabs" if padding else "steps"], "reversed": tiles["reversed"], "zeros": zeros},
-                           {"dx": dx}, flop=flop, image=_slabs(build.shape(y), padding)[1:4])
-            else:
-                build.step("conv2d_input_grad", group, {"dy": dy, "weight": weight}, {"dx": dx}, flop=flop, **slide)
-            gpu_bf16.lead_back(build, upsample, dx, x)
-        build.step("arranged_conv2d_weight_grad", group, {"x": slabs, "dy": arranged["steps"], "totals": arranged["totals"]},
-                   weight_gradients(build, conv), flop=flop, stride=slide["stride"])
-
-    return backward
-
-
-def _arranged_gradient(build, group, dy, padding):
-    """{role: buffer} of a gradient's copies for both directions, and of its sums over pixels."""
-    name, shape = f"{group[0].name}.dy", build.shape(dy)
-    bordered = _slabs(shape, padding)
-    steps = bordered[0], STEP * blocks(_pixels(shape), STEP), SLAB
-    arranged = {"steps": build.kept(f"{name}.steps.bfloat16", steps, "uint16"),
-                "totals": build.kept(f"{name}.totals", (blocks(_pixels(bordered[1:]), PIXELS_OF_TOTAL), shape[3]))}
-    if padding:
-        arranged["slabs"] = build.kept(f"{name}.slabs.bfloat16", bordered, "uint16")
-    build.step("conv2d_arrange_gradient", group, {"dy": dy}, arranged, padding=padding)
-    return arranged
-
-
-def has_copies(build, conv):
-    """Whether a convolution reads copies as gpu_bf16 makes them: its convolutions before this one ask."""
-    return gpu_bf16.has_copies(build, conv) and not has_slabs(build, conv)
+def form_of(build, conv):
+    """SLABS where a convolution is this rung's, else as gpu_bf16 has it."""
+    return SLABS if has_slabs(build, conv) else gpu_bf16.form_of(build, conv)
 
 
 def has_slabs(build, conv):
-    """Whether a convolution is this rung's: rows are filled, and its tiles fit shared memory."""
-    if not gpu_bf16.has_copies(build, conv):
+    """Whether a convolution is this rung's: its taps are not collapsed, rows are filled, and its tiles fit shared memory."""
+    if not gpu_bf16.has_copies(build, conv) or gpu_bf16.is_collapsed(build, conv):
         return False
     filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
     if min(filters, channels) < FEWEST or kernel > MOST_KERNEL:
         return False
-    image = build.batch, *conv.input_shapes[0]
+    batch, height, width, _ = build.batch, *conv.input_shapes[0]
     stride, padding = conv.attributes["stride"], conv.attributes["padding"]
-    needed = [_forward_bytes(_slabs(image, padding)[1:4], filters, kernel, stride)]
+    image = batch, height + 2 * padding, width + 2 * padding
+    needed = [_most_bytes(image, filters, kernel, stride)]
     if build.training:
-        needed.append(weight_grad_bytes(filters_together(filters, kernel),
-                                        span_of_taps(_slabs(image, padding)[1:4], kernel, stride)))
+        needed.append(weight_grad_bytes(filters_together(filters, kernel), span_of_taps(image, kernel, stride)))
         if stride == 1:
-            dy = image[0], *(size + kernel - 1 for size in image[1:3])
-            needed.append(_forward_bytes(dy, channels, kernel, 1))
+            needed.append(_most_bytes(_image_of_gradient((batch, height, width), kernel), channels, kernel, 1))
     return max(needed) <= SHARED
 
 
-def _forward_bytes(image, filters, kernel, stride):
-    pixels = image[0] * ((image[1] - kernel) // stride + 1) * ((image[2] - kernel) // stride + 1)
-    tile = pixel_tile(pixels, filters)
-    return tile.shared_bytes(span(tile.m, image, kernel, stride))
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """The blocks of a convolution: `together` pixels of y each of `pixels`, in tiles; rows: of shared memory that they need."""
+
+    tile: Tile
+    pixels: int
+    together: int
+    rows: int
+
+    @property
+    def down(self):
+        return blocks(self.pixels, self.together)
+
+    @property
+    def shared_bytes(self):
+        return self.tile.shared_bytes(self.rows)
+
+
+def _blocks(image, filters, kernel, stride, windows=False, tile=None):
+    """image: the padded one's (batch, height, width); windows: whether results are of 2x2 windows of y."""
+    batch, down, across = image[0], *((size - kernel) // stride + 1 for size in image[1:])
+    tile = tile or pixel_tile(batch * down * across, filters)
+    together = tile.m // (2 * across) * 2 * across if windows else tile.m
+    return Blocks(tile, batch * down * across, together, span(together, image, kernel, stride))
+
+
+def _most_bytes(image, filters, kernel, stride):
+    """Of shared memory, whatever the results are."""
+    across = (image[2] - kernel) // stride + 1
+    return max(_blocks(image, filters, kernel, stride, windows).shared_bytes for windows in {False, _has_windows(across)})
+
+
+def _has_windows(width):
+    """Whether any tile holds two rows of an image so wide."""
+    return 2 * width <= SMALL.m
+
+
+def _image_of_gradient(image, kernel):
+    """(batch, height, width), borders included, of the gradient whose convolution is that of the image."""
+    batch, height, width = image
+    return batch, height + kernel - 1, width + kernel - 1
 
 
 def _slabs(image, padding):
@@ -173,8 +137,31 @@ def _slabs(image, padding):
     return blocks(channels, SLAB), batch, height + 2 * padding, width + 2 * padding, SLAB
 
 
-def _pixels(image):
-    return image[0] * image[1] * image[2]
+def _tiles(shape, flips):
+    """{role: shape} of the copies of a weight; flips: whether there is one for the input gradient."""
+    filters, kernel, _, channels = shape
+    copies = {"bfloat16": (blocks(channels, SLAB), kernel, kernel, rows_of_tiles(filters), SLAB)}
+    return {**copies, "flipped": (blocks(filters, SLAB), kernel, kernel, rows_of_tiles(channels), SLAB)} if flips else copies
+
+
+def _gradient(shape, padding):
+    """{role: shape}: with borders, if they are not empty, and without, whole steps of pixels."""
+    batch, height, width, channels = shape
+    steps = {"steps": (blocks(channels, SLAB), STEP * blocks(batch * height * width, STEP), SLAB)}
+    return {"rounded": _slabs(shape, padding), **steps} if padding else steps
+
+
+def _totals(image, _, kernel):
+    """image: shape of x, in whose channels the products are."""
+    *of_x, channels = image
+    made = _blocks(_image_of_gradient(of_x, kernel), channels, kernel, 1)
+    return made.down * (made.tile.m // LINES_OF_TOTAL)
+
+
+def _parts(copy, _, conv):
+    filters, kernel, _, channels = conv.parameters[f"{conv.name}.weight"]
+    splits, _ = _split_of(copy, filters, kernel, conv.attributes["stride"])
+    return splits, filters * kernel * kernel * channels
 
 
 def span(together, image, kernel, stride):
@@ -212,79 +199,104 @@ def _rows(first, last):
 
 def forward(step, build, tile=None):
     """tile: replaces the one that the shape asks for; likewise in the input gradient."""
-    reads = step.reads
-    return _convolution(build, (reads["x"], reads["weight"], reads["bias"], step.writes["y"]), build.shape(reads["x"])[1:4],
-                        step.attributes["stride"], step.attributes["relu"], tile)
+    reads, writes, attributes = step.reads, step.writes, step.attributes
+    arrays = reads["x"], reads["weight"], reads["bias"]
+    sizes = {"image": build.shape(reads["x"])[1:4], "stride": attributes["stride"], "tile": tile}
+    if "y" in writes:
+        return _convolution(build, "conv2d", (*arrays, writes["y"]), (attributes["relu"],),
+                            filters=build.shape(writes["y"])[3], **sizes)
+    sizes |= {"filters": build.shape(reads["bias"])[0], "in_slabs": gpu_bf16.in_slabs(build, writes)}
+    if "index" in writes:
+        return _convolution(build, "conv2d_pool", (*arrays, writes["copy"], writes["index"]),
+                            (attributes["relu"], attributes["padding"]), windows=True, **sizes)
+    return _convolution(build, "conv2d_copy", (*arrays, writes["copy"]), (attributes["relu"], attributes["padding"]), **sizes)
 
 
 def input_grad(step, build, tile=None):
-    reads = step.reads
-    return _convolution(build, (reads["dy"], reads["reversed"], reads["zeros"], step.writes["dx"]),
-                        step.attributes["image"], tile=tile)
+    reads, writes = step.reads, step.writes
+    arrays, kernel = (reads["dy"], reads["flipped"]), build.shape(reads["flipped"])[1]
+    if "dx" in writes:
+        *of_x, channels = build.shape(writes["dx"])
+        return _convolution(build, "conv2d", (*arrays, reads["zeros"], writes["dx"]), (False,), channels,
+                            _image_of_gradient(of_x, kernel), tile=tile)
+    batch, *padded = build.shape(reads["kept"])[1:4]
+    of_x = batch, *(size - 2 * step.attributes["kept_padding"] for size in padded)
+    arrays = *arrays, reads["kept"], *gpu_bf16.gradients_written(writes)
+    sizes = {"filters": build.shape(writes["totals"])[1], "image": _image_of_gradient(of_x, kernel), "tile": tile,
+             "in_slabs": gpu_bf16.in_slabs(build, writes)}
+    numbers = gpu_bf16.gradient_numbers(step, build)
+    if "index" in reads:
+        return _convolution(build, "conv2d_gradient_pool", (*arrays, reads["index"]), numbers, **sizes)
+    return _convolution(build, "conv2d_gradient", arrays, numbers, **sizes)
 
 
-def _convolution(build, arrays, image, stride=1, relu=False, tile=None):
-    """image: the padded one's (batch, height, width)."""
-    _, weight, _, y = arrays
-    (slabs, kernel, _, stored, _), filters = build.shape(weight), build.shape(y)[3]
-    pixels = elements(build, y) // filters
-    tile = tile or pixel_tile(pixels, filters)
-    rows, x_pixels = span(tile.m, image, kernel, stride), elements(build, arrays[0]) // slabs // SLAB
-    return (Launch("gpu_bf16_sm90/conv2d.cu", "conv2d", (blocks(pixels, tile.m) * (stored // tile.n),), (tile.threads,),
-                   (*arrays, *integers(image[1], image[2], slabs, filters, stored, kernel, stride, pixels, x_pixels, rows,
-                                       relu)), tile.shared_bytes(rows), tile.defines),)
+def _convolution(build, entry, arrays, numbers, filters, image, stride=1, tile=None, windows=False,
+                 in_slabs=False):
+    """numbers: the kernel's, behind those of the shape; image: the padded one's (batch, height, width)."""
+    x, weight, *_ = arrays
+    slabs, kernel, _, stored, _ = build.shape(weight)
+    made, x_pixels = _blocks(image, filters, kernel, stride, windows, tile), elements(build, x) // slabs // SLAB
+    tile, held = made.tile, 0 if entry == "conv2d" else 4 * made.tile.m * (made.tile.n + 8)   # copies.cuh
+    defines = *tile.defines, *(("WINDOWS=1",) if windows else ()), *(("IN_SLABS=1",) if in_slabs else ())
+    return (Launch(f"gpu_bf16_sm90/{entry}.cu", entry, (made.down * (stored // tile.n),), (tile.threads,),
+                   (*arrays, *integers(image[1], image[2], slabs, filters, stored, kernel, stride, made.pixels, x_pixels,
+                                       made.rows, made.together, *numbers)), max(made.shared_bytes, held), defines),)
 
 
 def arrange_image(step, build):
-    x, slabs = step.reads["x"], step.writes["slabs"]
+    x, slabs = step.reads["x"], step.writes["rounded"]
     _, height, width, channels = build.shape(x)
     chunks = elements(build, slabs) // (SLAB // CHUNKS)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_image", (blocks(chunks, 256),), (256,),
                    (x, slabs, *integers(chunks // CHUNKS // build.shape(slabs)[0], height, width, channels,
-                                        step.attributes["padding"], step.attributes["times"]))),)
-
-
-def arrange_weight(step, build):
-    weight = step.reads["weight"]
-    filters, kernel, _, channels = build.shape(weight)
-    entries = {"tiles": "arrange_weight", "reversed": "arrange_reversed_weight"}
-    return tuple(
-        Launch("gpu_bf16_sm90/arrange.cu", entries[role], (blocks(elements(build, tiles) // (SLAB // CHUNKS), 256),), (256,),
-               (weight, tiles, *integers(filters, kernel * kernel, channels, build.shape(tiles)[3])))
-        for role, tiles in step.writes.items())
+                                        step.attributes["padding"]))),)
 
 
 def arrange_gradient(step, build):
-    dy, steps, totals = step.reads["dy"], step.writes["steps"], step.writes["totals"]
-    slabs, padding = step.writes.get("slabs", steps), step.attributes["padding"]   # without padding there are none
+    dy, (slabs, steps, totals) = step.reads["dy"], gpu_bf16.gradients_written(step.writes)
     batch, height, width, channels = build.shape(dy)
+    padding = step.attributes["padding"]
     pixels = batch * (height + 2 * padding) * (width + 2 * padding)
     return (Launch("gpu_bf16_sm90/arrange.cu", "arrange_gradient", (build.shape(totals)[0], blocks(channels, SLAB)), (256,),
-                   (dy, slabs, steps, totals, *integers(pixels, height, width, channels, padding, PIXELS_OF_TOTAL,
+                   (dy, slabs, steps, totals, *integers(pixels, height, width, channels, padding, gpu_bf16.PIXELS_OF_TOTAL,
                                                         build.shape(steps)[1]))),)
 
 
 def weight_grad(step, build):
+    """The parts of a weight gradient, and their sums unless the update adds them."""
     x, dy, totals, stride = (*(step.reads[role] for role in ("x", "dy", "totals")), step.attributes["stride"])
-    dweight, dbias = step.writes["dweight"], step.writes["dbias"]
-    (slabs, *image, _), (filters, kernel, _, channels) = build.shape(x), build.shape(dweight)
+    (slabs, *image, _), filters, kernel = build.shape(x), build.shape(totals)[1], step.attributes["kernel"]
     batch, height, width = image
-    across, stored = (width - kernel) // stride + 1, build.shape(dy)[1]
-    pixels, image_pixels = batch * across * ((height - kernel) // stride + 1), batch * height * width
-    tile = filters_together(filters, kernel)
-    splits, per_split = _split(kernel * slabs * blocks(filters, tile), stored // STEP)
-    partials = build.workspace(f"{step.layer}.partials", (splits, elements(build, dweight)))
-    rows = span_of_taps(image, kernel, stride)
-    sizes = integers(height, width, channels, filters, stride, pixels, image_pixels, stored, per_split, rows)
-    return (
-        Launch("gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
-               (128 * kernel + 128,), (x, dy, partials, *sizes), weight_grad_bytes(tile, rows),
-               (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}")),
-        Launch("gpu_bf16_sm90/add_parts.cu", "conv2d_add_parts",
-               (blocks(elements(build, dweight), 512) + blocks(filters, 4),), (128,),
-               (partials, totals, dweight, dbias, *integers(elements(build, dweight), filters, splits,
-                                                            build.shape(totals)[0]))),
-    )
+    across, stored, tile = (width - kernel) // stride + 1, build.shape(dy)[1], filters_together(filters, kernel)
+    splits, per_split = _split_of(build.shape(x), filters, kernel, stride)
+    in_parts = step.writes.get("parts")
+    weights = math.prod(build.shape(in_parts)[1:]) if in_parts else elements(build, step.writes["dweight"])
+    parts = in_parts or build.workspace(f"{step.layer}.parts", (splits, weights))
+    rows, channels = span_of_taps(image, kernel, stride), weights // filters // kernel ** 2
+    product = Launch(
+        "gpu_bf16_sm90/weight_grad.cu", "conv2d_weight_grad", (kernel * slabs, blocks(filters, tile), splits),
+        (128 * kernel + 128,), (x, dy, parts, *integers(
+            height, width, channels, filters, stride, _pixels(image, kernel, stride), batch * height * width, stored, per_split,
+            rows)), weight_grad_bytes(tile, rows),
+        (f"TILE_N={tile}", f"KERNEL={kernel}", f"WHOLE_ROWS={int(STEP % across == 0)}"))
+    if in_parts:
+        return (product,)
+    return product, gpu_bf16.sum_of_parts(build, (parts, totals, step.writes["dweight"], step.writes["dbias"]), channels)
+
+
+def _pixels(image, kernel, stride):
+    """Of y; image: the padded one's (batch, height, width)."""
+    batch, height, width = image
+    return batch * ((height - kernel) // stride + 1) * ((width - kernel) // stride + 1)
+
+
+def _split_of(copy, filters, kernel, stride):
+    """(number of splits, steps of each) of a weight gradient, by the shape alone, as the bytes are; copy: shape of x's."""
+    slabs, *image, _ = copy
+    steps = blocks(_pixels(image, kernel, stride), STEP)
+    parallel = kernel * slabs * blocks(filters, filters_together(filters, kernel))   # blocks of a split
+    size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
+    return blocks(steps, size), size
 
 
 def filters_together(filters, kernel):
@@ -296,23 +308,12 @@ def weight_grad_bytes(tile, rows):
     return STAGES * (tile // SLAB * STEP * ROW + rows * ROW + 16)
 
 
-def _split(parallel, steps):
-    """(number of splits, steps of each), by the shape alone, as the bytes are; parallel: blocks of a split."""
-    size = blocks(steps, max(1, min(BLOCKS // parallel, SPLITS)))
-    return blocks(steps, size), size
-
-
-PATTERNS = (
-    Pattern(("upsample2d", "conv2d", "relu"), upsample_block),
-    Pattern(("upsample2d", "conv2d"), upsample_block),
-    Pattern(("conv2d", "relu"), conv_block),
-    Pattern(("conv2d",), conv_block),
-    *gpu_tf32.PATTERNS,
-)
+SLABS = gpu_bf16.Form(
+    makes="arrange", made="arranged", of_image=_slabs, of_weight=_tiles, of_gradient=_gradient, of_parts=_parts, totals=_totals,
+    has_windows=_has_windows)
 LAUNCHES = {
     **gpu_bf16.LAUNCHES,
     "conv2d_arrange_input": arrange_image,
-    "conv2d_arrange_weight": arrange_weight,
     "conv2d_arrange_gradient": arrange_gradient,
     "arranged_conv2d_forward": forward,
     "arranged_conv2d_input_grad": input_grad,

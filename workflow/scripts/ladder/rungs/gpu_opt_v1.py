@@ -8,7 +8,7 @@ separate step.
 import itertools
 
 from ladder.network.optimizers import AVERAGES
-from ladder.rungs import gpu_basic
+from ladder.rungs import gpu_basic, patterns
 from ladder.rungs.gpu_basic import blocks, elements, floats, integers
 from ladder.rungs.patterns import LAYERS, Launch, Pattern, Table, convolution, is_2x2, sliding, weight_gradients
 from ladder.rungs.tiles import SQUARE, Tile
@@ -85,7 +85,12 @@ def is_small_pool(group):
     return is_2x2(group[-1])
 
 
+def collapsed_block(build, group):
+    return patterns.collapsed_block(build, group, reader_applies_relu)
+
+
 PATTERNS = (
+    Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
     Pattern(("conv2d", "relu"), conv_block),
     Pattern(("conv2d",), conv_block),
     Pattern(("dense", "relu"), conv_block),

@@ -14,7 +14,8 @@ class Pattern:
     emit(build, group) appends the forward steps to the plan under construction (plan.Builder) and returns a function that
     appends the backward steps, or None if there are none; accepts(group): True if it covers layers with these attributes;
     fits(build, group): True if it covers them among these other layers and with this arithmetic; exact_only: valid for exact
-    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd).
+    multiplication only: the operation takes no multiplier, or multiplies other numbers (Winograd); collapses: for an
+    upsampling and the convolution behind it where the plan asks for sums of taps (plan.Builder), and nowhere else.
     """
 
     kinds: tuple
@@ -22,6 +23,7 @@ class Pattern:
     accepts: Callable = lambda group: True
     fits: Callable = lambda build, group: True
     exact_only: bool = False
+    collapses: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,8 +278,44 @@ def local_contrast(build, group):
     build.step("local_contrast_forward", group, {"x": x, "image": image}, {"y": y}, **layer.attributes)
 
 
+def collapsed_block(build, group, applies_relu=lambda network, x: False):
+    """upsample2d, then conv2d 3x3: the transposed convolution of the small image with stride 2 and 4x4 sums of taps.
+
+    applies_relu(network, x): whether the gradient of x is to be that of the input of the ReLU that made x.
+    """
+    upsample, conv = group
+    x = build.source(upsample)
+    build.unchanged(upsample)
+    _, weight, bias = convolution(build, conv)
+    y, flop = build.activation(conv), flop_of_collapsed(conv)
+    channels, filters = upsample.output_shape[2], conv.attributes["filters"]
+    collapsed = build.derived(f"{conv.name}.collapsed", (channels, 4, 4, filters))
+    build.step("collapse_taps", group, {"weight": weight}, {"collapsed": collapsed})
+    build.step("collapsed_conv2d_forward", group, {"x": x, "collapsed": collapsed, "bias": bias}, {"y": y}, flop=flop)
+
+    def backward():
+        dy = build.gradient(y)
+        if build.wants_gradient(x):
+            dx, masks = build.gradient_part(x), applies_relu(build.network, x)
+            whole = build.workspace(f"{upsample.name}.gradient", build.shape(x), build.dtype) if masks else dx
+            build.step("collapsed_conv2d_input_grad", group,
+                       {"dy": dy, "collapsed": collapsed, "zeros": build.zeros(f"{conv.name}.no_shift", (channels,))},
+                       {"dx": whole}, flop=flop)
+            if masks:
+                build.step("relu_backward", group, {"y": x, "dy": whole}, {"dx": dx})
+        build.step("collapsed_conv2d_weight_grad", group, {"x": x, "dy": dy}, weight_gradients(build, conv), flop=flop)
+
+    return backward
+
+
+def flop_of_collapsed(conv):
+    """Of an image: 16 products of an input pixel, where the 3x3 taps of four output pixels make 36."""
+    return 2 * conv.macs * 16 // 36
+
+
 # One layer each, with any attributes: the end of every rung's table.
 LAYERS = (
+    Pattern(("upsample2d", "conv2d"), collapsed_block, collapses=True),
     *(Pattern((kind,), alone) for kind in ("relu", "maxpool2d", "avgpool2d", "global_avgpool", "upsample2d", "pad")),
     Pattern(("flatten",), flatten),
     Pattern(("add",), add),

@@ -47,8 +47,8 @@ WORK = (
 )
 
 # Operation -> its direction, which selects its multiplier. A multiplier that is not exact becomes an attribute of the step.
-DIRECTION_OF = {f"{kind}_{direction}": direction for kind in ("conv2d", "dense", "approximate_conv2d")
-                for direction in DIRECTIONS}
+DIRECTION_OF = {f"{kind}_{direction}": direction
+                for kind in ("conv2d", "dense", "approximate_conv2d", "collapsed_conv2d") for direction in DIRECTIONS}
 
 
 # Kind of buffer of a training step -> the purpose under which its bytes are reported. The data set is none of them.
@@ -410,12 +410,25 @@ class Builder:
                 self.kernels.append((tuple(layer.name for layer in group), self.steps[-1].operation))
 
     def _pattern(self, layers):
+        collapses = self.collapses(layers[:2])
         for pattern in self.rung.PATTERNS:
             group = layers[:len(pattern.kinds)]
+            if pattern.collapses != collapses:
+                continue
             fits = tuple(layer.kind for layer in group) == pattern.kinds and self._is_chain(group) and pattern.accepts(group)
             if fits and (self.multipliers.exact or not pattern.exact_only) and pattern.fits(self, group):
                 return pattern
         raise ValueError(f"variant {self.variant} has no operation for layer {layers[0].name} ({layers[0].kind})")
+
+    def collapses(self, group):
+        """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
+
+        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does: the precision includes what is rounded.
+        """
+        if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
+            return False
+        conv, formats = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
+        return formats == {"bfloat16"} and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)
 
     def _is_chain(self, group):
         """Whether each layer's first input is the previous layer, and no other layer reads that one."""

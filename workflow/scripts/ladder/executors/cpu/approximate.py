@@ -5,13 +5,17 @@ weight, dy times weight, dy times x. A direction with exact multiplication has n
 the formats of `precision`, of which float32 holds every product of two rounded operands exactly.
 """
 
+import functools
+import itertools
+
 import numpy as np
 
 from ladder.arithmetic import approximate_matmul as approximate
 from ladder.executors.cpu import blocks, loops
-from ladder.executors.cpu.convolution import windows_of
+from ladder.executors.cpu.convolution import BLOCK_PIXELS, add_taps, windows_of
 
 NARROW = 17   # columns
+COLLAPSED = (2,), (1, 2), (0, 1), (0,)   # rows, or columns, of 3x3 taps in each of the four of the collapsed form
 ROUNDING = {"tf32": approximate.round_to_tf32, "bfloat16": approximate.round_to_bfloat16}   # of both operands, by multiplier
 
 
@@ -68,7 +72,78 @@ def approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, stride, padd
     windows.gradient(executor, dweight, sums.total())
 
 
-OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad)
+def collapse_taps(executor, weight, collapsed):
+    """collapsed[c, t, s, o] = the sum of the 3x3 taps that tap (t, s) of the transposed convolution with stride 2 replaces.
+
+    The first column's taps are added first, as on every rung: the sums are rounded.
+    """
+    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+        of_columns = [functools.reduce(np.add, (weight[:, row, column] for row in rows)) for column in columns]
+        collapsed[:, t, s] = functools.reduce(np.add, of_columns).T
+
+
+def collapsed_conv2d_forward(executor, x, collapsed, bias, y, multiplier=None):
+    matrix = _taken(executor, "weight", collapsed, multiplier).reshape(len(collapsed), -1)
+    (_, height, width, channels), filters = x.shape, len(bias)
+    cut = _cut_of_collapsed(x, filters)
+
+    def work(worker, start, stop):
+        for block in cut.blocks(start, stop):
+            pixels, images = _taken(worker, "x", x[block], multiplier).reshape(-1, channels), block.stop - block.start
+            taps = worker.workspace("taps", (len(pixels), matrix.shape[1]), y.dtype)
+            np.matmul(pixels, matrix, out=taps)
+            add_taps(taps.reshape(images, height, width, 4, 4, filters), y[block].reshape(images, height, 2, width, 2, filters))
+            y[block] += bias
+            worker.lap("convolution forward")
+
+    executor.parallel(len(x), work, cut.cost, piece=cut.size)
+
+
+def collapsed_conv2d_input_grad(executor, dy, collapsed, zeros, dx, multiplier=None):
+    """zeros: no use here; a GPU adds them as the bias of a convolution."""
+    windows = windows_of(dy.shape, collapsed.shape, 2, 1, every_tap=True)
+    matrix = _taken(executor, "weight", collapsed, multiplier).reshape(len(collapsed), -1)
+    cut = _cut_of_collapsed(dx, collapsed.shape[3])
+
+    def work(worker, start, stop):
+        for block in cut.blocks(start, stop):
+            seen = windows.of(worker, _taken(worker, "dy", dy[block], multiplier))
+            np.matmul(seen, matrix.T, out=dx[block].reshape(-1, len(collapsed)))
+            worker.lap("convolution backward")
+
+    executor.parallel(len(dx), work, cut.cost, piece=cut.size)
+
+
+def collapsed_conv2d_weight_grad(executor, x, dy, dweight, dbias, multiplier=None):
+    channels, filters = x.shape[3], len(dbias)
+    shape = channels, 4, 4, filters
+    windows = windows_of(dy.shape, shape, 2, 1, every_tap=True)
+    cut = _cut_of_collapsed(x, filters)
+    sums = blocks.Sums(executor, cut, (channels, 16 * filters), dbias, x.dtype)
+
+    def work(worker, start, stop):
+        for block in cut.blocks(start, stop):
+            pixels = _taken(worker, "x", x[block], multiplier).reshape(-1, channels)
+            sums.add(worker, block, pixels.T, windows.of(worker, _taken(worker, "dy", dy[block], multiplier)))
+            sums.add_bias(block, dy[block])
+            worker.lap("convolution backward")
+
+    executor.parallel(len(x), work, cut.cost, piece=cut.group)
+    dcollapsed = sums.total().reshape(shape)
+    dweight[...] = 0
+    for (t, rows), (s, columns) in itertools.product(enumerate(COLLAPSED), enumerate(COLLAPSED)):
+        for row, column in itertools.product(rows, columns):
+            dweight[:, row, column] += dcollapsed[:, t, s].T
+
+
+def _cut_of_collapsed(small, filters):
+    """The blocks.Cut of the images before the upsampling."""
+    _, height, width, _ = small.shape
+    return blocks.cut(len(small), 4 * height * width, BLOCK_PIXELS, 16 * filters * small.size)
+
+
+OPERATIONS = (approximate_conv2d_forward, approximate_conv2d_input_grad, approximate_conv2d_weight_grad, collapse_taps,
+              collapsed_conv2d_forward, collapsed_conv2d_input_grad, collapsed_conv2d_weight_grad)
 
 
 def _taken(worker, name, values, multiplier):

@@ -104,7 +104,7 @@ def upsample_conv2d_forward(executor, x, collapsed, bias, y, relu):
                 np.matmul(pixels, matrix, out=taps)
                 taps = taps.reshape(images, height, width, 4, 4, filters)
                 out = y[block].reshape(images, height, 2, width, 2, filters)
-            _add_taps(taps, out)
+            add_taps(taps, out)
             if narrow:
                 y[block].reshape(out.shape)[...] = out
             worker.lap("convolution forward")
@@ -394,7 +394,7 @@ def _taps(dtype):
 _PHASES = (((1, 0), (3, -1)), ((2, 0), (0, 1)))
 
 
-def _add_taps(taps, out):
+def add_taps(taps, out):
     """Sum the contributions taps (N, H, W, 4, 4, O) of input pixels into the pixels out (N, H, 2, W, 2, O) around them."""
     height, width = taps.shape[1:3]
     for row_phase in (0, 1):

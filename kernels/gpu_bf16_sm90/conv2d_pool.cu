@@ -1,0 +1,23 @@
+// 2-D convolution with bias, optionally ReLU, and 2x2 max-pool, whose result is the next convolution's copy in bfloat16.
+//
+// Rung: gpu_bf16_sm90. Changed from conv2d_copy.cu: a block has whole rows of windows.
+//
+// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index as gpu_bf16/conv2d_pool.cu's.
+//
+// Compiled with WINDOWS=1, and launched as conv2d_copy.cu with a multiple of 2 out_width as `together`.
+//
+// Bound: as conv2d.cu.
+// Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP, 13.4 MB): tensor cores, 9.8 us, memory
+// 3.1.
+// Measured: not measured.
+#include "gpu_bf16_sm90/loop.cuh"
+#include "gpu_bf16/copies.cuh"
+
+extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_pool(
+    const bfloat16* __restrict__ x, const bfloat16* __restrict__ weight, const float* __restrict__ bias,
+    bfloat16* __restrict__ copy, unsigned char* __restrict__ index,
+    int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
+    int rows, int together, int relu, int padding) {
+    convolve(x, weight, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
+             ToPooledCopy{bias, copy, index, pixels, relu, padding});
+}

@@ -1,0 +1,221 @@
+"""gpu_bf16's convolutions behind an upsampling, whose taps are collapsed, against their definition in float64.
+
+What the kernels share with other convolutions is in test_gpu_bf16.py.
+"""
+
+import numpy as np
+import pytest
+
+import references
+from kernel_checks import gamma, integers, normal, poisoned
+from ladder.arithmetic.multipliers import to_bfloat16
+from ladder.network.optimizers import AVERAGES
+from ladder.rungs import bfloat16_tiles, gpu_bf16, gpu_opt_v1
+from ladder.rungs.bfloat16_tiles import FEW_COLUMNS, LARGE, RECTANGLES, SQUARE
+from ladder.rungs.patterns import Gradient
+from rounded_copies import close, copied, numbers, rounded_gradient, rounded_input
+from rung_checks import run_step
+from tensor_checks import sums  # noqa: F401 (a fixture)
+
+ONE_ARITHMETIC = True   # as in test_gpu_bf16.py
+FEW, NARROW, TALL, WIDEST = RECTANGLES
+
+# (batch, height, width of the small image, channels, filters), tile: phases apart, of which some end within a tile, a rectangle
+# or a step of k; phases in columns
+APART = [
+    ((1, 4, 4, 64, 40), SQUARE),
+    ((2, 3, 5, 40, 72), SQUARE),
+    ((2, 3, 7, 72, 136), LARGE),
+    ((1, 8, 8, 64, 64), NARROW),
+    ((2, 3, 9, 128, 72), NARROW),
+    ((1, 3, 18, 128, 64), TALL),
+    ((1, 3, 17, 64, 136), WIDEST),
+]
+IN_COLUMNS = [
+    ((2, 5, 7, 40, 3), FEW_COLUMNS),
+    ((1, 6, 5, 64, 1), SQUARE),
+    ((2, 3, 15, 64, 3), FEW),
+    ((1, 2, 18, 128, 4), FEW),
+]
+CASES = APART + IN_COLUMNS
+
+
+class Collapsed:
+    """shape: batch, height and width of the small image, channels, filters."""
+
+    def __init__(self, shape, values):
+        batch, self.height, self.width, self.channels, self.filters = shape
+        self.x = values(batch, self.height, self.width, self.channels)
+        self.weight = values(self.filters, 3, 3, self.channels, seed=1)
+        self.bias = values(self.filters, seed=2)
+        self.dy = values(batch, 2 * self.height, 2 * self.width, self.filters, seed=3)
+
+    def copies(self, wanted=True):
+        """{role: copy} of the weight."""
+        shapes = gpu_bf16._copies_of_collapsed(self.weight.shape, wanted)
+        copies = {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
+        run_step(gpu_bf16.copy_weights, {"w": self.weight}, copies, copies={"w": {role: f"w.{role}" for role in shapes}})
+        return {role: copies[f"w.{role}"] for role in shapes}
+
+    def taps(self):
+        """The sums of taps that are multiplied."""
+        return to_bfloat16(references.collapse_taps(self.weight))
+
+    def forward(self, tile=None, **attributes):
+        """y, or its copy in bfloat16 with this padding."""
+        shape = len(self.x), 2 * self.height, 2 * self.width, self.filters
+        writes = {"y": poisoned(shape)}
+        if "padding" in attributes:
+            padding = attributes["padding"]
+            writes = {"copy": poisoned((shape[0], shape[1] + 2 * padding, shape[2] + 2 * padding, shape[3]), np.uint16)}
+        run_step(lambda step, build: gpu_bf16.collapsed_forward(step, build, tile),
+                 {"x": rounded_input(self.x, 1), "weight": self.copies()["bfloat16"], "bias": self.bias}, writes,
+                 **{"relu": False, **attributes})
+        return next(iter(writes.values()))
+
+    def input_grad(self, tile=None):
+        dx = poisoned(self.x.shape)
+        run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+                 {"dy": rounded_gradient(self.dy, 1)[0], "flipped": self.copies()["flipped"],
+                  "zeros": np.zeros(self.channels, np.float32)}, {"dx": dx}, stride=2)
+        return dx
+
+    def weight_grad(self, tile=None):
+        dweight, dbias = poisoned(self.weight.shape), poisoned(self.bias.shape)
+        run_step(lambda step, build: gpu_bf16.collapsed_weight_grad(step, build, tile), self.operands(),
+                 {"dweight": dweight, "dbias": dbias})
+        return dweight, dbias
+
+    def operands(self):
+        """Of the weight gradient."""
+        dy, totals = rounded_gradient(self.dy, 1)
+        return {"x": rounded_input(self.x, 1), "dy": dy, "totals": totals}
+
+
+@pytest.mark.usefixtures("sums")
+@pytest.mark.parametrize("shape, tile", CASES, ids=str)
+def test_all_directions_are_those_of_a_convolution_of_the_upsampled_image(shape, tile):
+    conv = Collapsed(shape, integers)
+    upsampled = references.upsample2d(conv.x)
+    assert np.array_equal(conv.forward(tile), references.conv2d(upsampled, conv.weight, conv.bias, 1))
+    dx = references.conv2d_input_grad(conv.dy, conv.weight, 1, 2 * conv.height, 2 * conv.width)
+    wanted = dx.reshape(len(dx), conv.height, 2, conv.width, 2, conv.channels).sum(axis=(2, 4))
+    assert np.array_equal(conv.input_grad(), wanted)
+    dweight, dbias = conv.weight_grad()
+    assert np.array_equal(dweight, references.conv2d_weight_grad(upsampled, conv.dy, 1, 3))
+    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("shape, tile", CASES, ids=str)
+def test_sums_of_taps_are_rounded_once(shape, tile):
+    conv = Collapsed(shape, normal)
+    x, dy, (height, width) = to_bfloat16(conv.x), to_bfloat16(conv.dy), conv.dy.shape[1:3]
+    y = references.conv2d_input_grad(x, conv.taps(), 1, height, width, 2) + conv.bias
+    close(conv.forward(tile, relu=True), np.maximum(y, 0))
+    close(conv.input_grad(), references.conv2d(dy, conv.taps(), 0, 1, 2))
+    dweight, dbias = conv.weight_grad()
+    close(dweight, references.expand_taps(references.conv2d_weight_grad(dy, x, 1, 4, 2)))
+    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("tile", [SQUARE, LARGE, NARROW, TALL, WIDEST], ids=str)
+def test_input_gradients_with_a_stride_are_in_any_tile_without_a_halo(tile):
+    conv = Collapsed((2, 5, 6, 72, 64), integers)
+    if isinstance(tile, bfloat16_tiles.Rectangle):
+        assert not bfloat16_tiles.fits(tile, bfloat16_tiles.Sums(2, 5, 6, 64, 72, 4, 2))
+    else:
+        assert np.array_equal(conv.input_grad(tile), conv.input_grad())
+
+
+def test_the_tile_changes_no_byte():
+    conv = Collapsed((1, 3, 9, 128, 72), normal)
+    assert len({conv.forward(tile).tobytes() for tile in (LARGE, SQUARE, NARROW, TALL, WIDEST)}) == 1
+
+
+def test_the_tile_of_few_filters_changes_no_byte():
+    conv = Collapsed((1, 2, 17, 128, 3), normal)
+    assert len({conv.forward(tile).tobytes() for tile in (FEW_COLUMNS, SQUARE, FEW)}) == 1
+
+
+def test_images_have_no_part_in_one_another():
+    conv = Collapsed((2, 3, 3, 64, 64), normal)
+    alone = conv.forward(NARROW)[0]
+    conv.x[1] = np.nan
+    assert np.array_equal(conv.forward(NARROW)[0], alone)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 3, 3, 40), (1, 2, 2, 24, 20), (1, 2, 2, 40, 3), (1, 2, 2, 33, 4)], ids=str)
+def test_copies_have_the_phases_and_the_collapsed_taps(shape):
+    conv = Collapsed(shape, normal)
+    taps, found = conv.taps(), {role: numbers(copy) for role, copy in conv.copies().items()}
+    assert conv.copies(wanted=False).keys() == {"bfloat16"}
+    channels, filters, size = conv.channels, conv.filters, found["bfloat16"].shape[1]
+    assert size == (3 if 4 * filters <= 16 else 2)
+    assert np.array_equal(found["flipped"][..., :filters], taps) and not found["flipped"][..., filters:].any()
+    wanted = np.zeros((2, 2, filters, size, size, -(-channels // 8) * 8), np.float32)
+    for p, q, a, b in np.ndindex(2, 2, 2, 2):
+        place = (a, b) if size == 2 else (p + a, q + b)
+        wanted[p, q, :, *place, :channels] = taps[:, 3 - p - 2 * a, 3 - q - 2 * b].T
+    assert np.array_equal(found["bfloat16"], wanted.reshape(found["bfloat16"].shape))
+
+
+@pytest.mark.parametrize("shape, tile", [case for case in APART if case[0][4] % 8 == 0], ids=str)
+def test_a_copy_that_the_convolution_writes_is_that_of_its_result(shape, tile):
+    conv = Collapsed(shape, normal)
+    conv.x[-1, -1, -1, 0] = np.nan
+    for padding in (0, 1, 2):
+        y = conv.forward(tile, relu=True)
+        assert np.isnan(y).any()
+        assert conv.forward(tile, relu=True, padding=padding).tobytes() == copied(y, padding).tobytes()
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("shape, tile", [((2, 5, 6, 72, 40), SQUARE), ((3, 4, 8, 136, 3), LARGE)], ids=str)
+def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, tile, relu):
+    conv = Collapsed(shape, normal)
+    dx, kept = conv.input_grad(tile), np.maximum(conv.x, 0)
+    wanted = np.where(kept > 0, dx, np.float32(0)) if relu else dx
+    sizes = bfloat16_tiles.Sums(*conv.x.shape[:3], conv.filters, conv.channels, 4, 2)
+    totals = poisoned((bfloat16_tiles.totals_of(tile, sizes), conv.channels))
+    copy = poisoned(copied(wanted, 2).shape, np.uint16)
+    run_step(lambda step, build: gpu_bf16.input_grad(step, build, tile),
+             {"dy": rounded_gradient(conv.dy, 1)[0], "flipped": conv.copies()["flipped"], "kept": rounded_input(kept, 1)},
+             {"rounded": copy, "totals": totals}, stride=2, relu=relu, kept_padding=1, padding=2)
+    assert copy.tobytes() == copied(wanted, 2).tobytes()
+    error = np.abs(totals.sum(axis=0, dtype=float) - wanted.sum(axis=(0, 1, 2), dtype=float))
+    assert (error <= gamma(64) * np.abs(wanted).sum(axis=(0, 1, 2), dtype=float)).all()
+
+
+@pytest.mark.parametrize("shape, rule", [
+    *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"), ((3, 7, 7, 3, 40), "adam")], ids=str)
+def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
+    """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
+    conv = Collapsed(shape, normal)
+    reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
+    size = gpu_bf16.COLLAPSED_COPIES.of_parts(reads["x"].shape, reads["dy"].shape, None)
+    assert size[0] > 1
+    parts = poisoned(size)
+    run_step(gpu_bf16.collapsed_weight_grad, reads, {"parts": parts})
+    averages = {f"w.{average}": np.abs(normal(*conv.weight.shape, seed=7)) for average in AVERAGES[rule]}
+    given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {})}
+    control = {"learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)}
+
+    def updated(function, gradient, in_parts, copies):
+        writes = {"w": conv.weight.copy(), **{name: value.copy() for name, value in averages.items()}, **copies}
+        names = {"w": {role: f"w.{role}" for role in gpu_bf16._copies_of_collapsed(conv.weight.shape, True)}}
+        run_step(function, {"gradient": gradient, **control}, writes, operation=f"{rule}_update", **given,
+                 **({"copies": names} if copies else {}), gradients={"w": Gradient("gradient", in_parts)})
+        return writes
+
+    def copies():
+        shapes = gpu_bf16._copies_of_collapsed(conv.weight.shape, True)
+        return {f"w.{role}": poisoned(shape, np.uint16) for role, shape in shapes.items()}
+
+    wanted = updated(gpu_opt_v1.update, whole["dweight"], False, {})
+    for found in (updated(gpu_bf16.update, whole["dweight"], False, copies()), updated(gpu_bf16.update, parts, True, copies())):
+        for name, value in wanted.items():
+            assert found[name].tobytes() == value.tobytes(), name
+        after = Collapsed(shape, normal)
+        after.weight = found["w"]
+        for role, copy in after.copies().items():
+            assert found[f"w.{role}"].tobytes() == copy.tobytes(), role

@@ -1,0 +1,62 @@
+"""Copies in bfloat16 as gpu_bf16's launches make them, for tests of the kernels that read and write them."""
+
+import numpy as np
+
+from kernel_checks import poisoned
+from ladder.rungs import gpu_bf16
+from rung_checks import run_step
+
+
+def numbers(copy):
+    """float32 of bfloat16 in 16-bit words."""
+    return (copy.astype(np.uint32) << 16).view(np.float32)
+
+
+def padded(image, padding):
+    """With borders of zeros, and channels of zeros up to the next multiple of 8."""
+    return np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, -image.shape[3] % 8)))
+
+
+def rounded_input(x, padding):
+    copy = poisoned(padded(x, padding).shape, np.uint16)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, padding=padding)
+    return copy
+
+
+def rounded_gradient(dy, padding):
+    """(copy, totals)."""
+    copy = poisoned(padded(dy, padding).shape, np.uint16)
+    totals = poisoned((gpu_bf16._total_splits(dy.shape, padding), dy.shape[3]))
+    run_step(gpu_bf16.round_gradient, {"dy": dy}, {"rounded": copy, "totals": totals}, padding=padding)
+    return copy, totals
+
+
+def rounded_weight(weight, flip=True):
+    """[copy, flipped]."""
+    copies, attribute = copies_of("w", weight.shape, flip)
+    run_step(gpu_bf16.copy_weights, {"w": weight}, copies, copies=attribute)
+    return list(copies.values())
+
+
+def copies_of(name, shape, flip=True):
+    """({buffer: array}, a plan's {name: {role: buffer}}) of the copies of a weight."""
+    shapes = gpu_bf16._copies_of_weight(shape, flip)
+    return ({f"{name}.{role}": poisoned(size, np.uint16) for role, size in shapes.items()},
+            {name: {role: f"{name}.{role}" for role in shapes}})
+
+
+def with_border(copy_of, padding):
+    """An unwritten copy of an image, of which `copy_of` is an array of that shape."""
+    batch, height, width, channels = copy_of.shape
+    return poisoned((batch, height + 2 * padding, width + 2 * padding, channels), np.uint16)
+
+
+def copied(x, padding):
+    """What a launch of its own makes of the float32 image."""
+    copy = with_border(x, padding)
+    run_step(gpu_bf16.round_input, {"x": x}, {"rounded": copy}, ("forward",), padding=padding)
+    return copy
+
+
+def close(found, wanted):
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far

@@ -1,7 +1,7 @@
 # From a dataset to results/report.html: one rule for each stage, in the order of the work.
 #
 #     data -> normalized -> (patches) -> train -> (evaluate)
-#                                          |-> features -> (joined) -> svm, (linear, ridge, knn), map -> report
+#                                          |-> features -> (joined, shifted) -> svm, (linear, ridge, knn), map -> report
 #
 # A stage writes results/<stage>/<version>/. The version is a hash of its settings, sources and parents, so a rule runs exactly when
 # its artifact is missing. `{version}` and every function named below are defined in workflow/rules/common.smk.
@@ -167,6 +167,17 @@ use rule stage as join_features with:
         stage="joined",
 
 
+use rule stage as shift_features with:
+    input:
+        normalized=parent("normalized"),
+        weights=parent("weights"),
+        features=parent("features"),
+    pathvars:
+        stage="shifted",
+    params:
+        options=options("data_residency", "plan", multiplier="test_multiplier"),
+
+
 use rule stage as map_features with:
     input:
         features=parent("features"),
@@ -179,8 +190,7 @@ use rule stage as map_features with:
 
 use rule stage as fit_svm with:
     input:
-        features=parent("features"),
-        data=parent("data"),
+        parents,
     pathvars:
         stage="svm",
 

@@ -77,3 +77,10 @@ def test_known_rows_that_do_not_fit_are_placed_part_by_part(monkeypatch):
     assert np.array_equal(knn.predict(wide, LABELS, wide[:150], 5, "cosine", arrays.CuPy()),
                           knn.predict(wide, LABELS, wide[:150], 5, "cosine"))
     assert wide.nbytes > gpu.most and gpu.most < gpu.total
+
+
+def test_the_neighbours_of_shifted_copies_vote_too():
+    train, labels = np.array([[0], [1], [2], [10], [11], [12]], np.float32), np.array([3, 3, 5, 5, 5, 5])
+    rows, shifted = np.array([[0], [0]], np.float32), [np.array([[0], [11]], np.float32), np.array([[2], [11]], np.float32)]
+    assert knn.predict(train, labels, rows, 3, "euclidean").tolist() == [3, 3]
+    assert knn.predict(train, labels, rows, 3, "euclidean", shifted=shifted).tolist() == [3, 5]

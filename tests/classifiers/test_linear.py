@@ -96,3 +96,10 @@ def test_features_that_are_not_finite_are_one_line():
     features[7, 3] = np.inf
     with pytest.raises(RunFailed, match="lower learning_rate"):
         linear.fit(features, labels, 1)
+
+
+def test_scores_are_means_over_the_shifted_copies():
+    model = linear.Model(np.array([3, 5]), np.array([[-1, 1]], np.float32), np.zeros(2, np.float32), 1.0, {})
+    rows, *shifted = (np.array(values, np.float32)[:, None] for values in ([0.2, 0.2], [0.2, 0.3], [-1, -0.4]))
+    assert linear.predict(model, rows).tolist() == [5, 5]
+    assert linear.predict(model, rows, shifted=shifted).tolist() == [3, 5], "although two of three are 5"

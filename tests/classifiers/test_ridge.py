@@ -242,3 +242,13 @@ def test_predictions_take_no_more_memory_than_is_free(monkeypatch):
         gpu = numpy_cupy.install(monkeypatch, memory=memory)
         assert np.array_equal(kernel_ridge.predict(model, others, arrays.CuPy()), kernel_ridge.predict(model, others))
         assert gpu.most < memory
+
+
+def test_scores_are_means_over_the_shifted_copies():
+    features, labels, others = problem(300)
+    model, shifted = kernel_ridge.fit(features, labels, seed=3), [others[::-1], others + 1]
+    each = [kernel_ridge.scores(model, rows) for rows in (others, *shifted)]
+    found = kernel_ridge.scores(model, others, shifted=shifted)
+    np.testing.assert_allclose(found, sum(each) / 3, atol=1e-6)
+    assert np.array_equal(kernel_ridge.predict(model, others, shifted=shifted), CLASSES[found.argmax(axis=1)])
+    assert not np.array_equal(found.argmax(axis=1), each[0].argmax(axis=1))

@@ -448,3 +448,31 @@ def test_the_stage_ends_with_one_line_on_a_mistake(run_stage, tmp_path):
     assert done.returncode == 1
     assert "svm_C is -1" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
     assert not (tmp_path / "svm" / "manifest.json").exists()
+
+
+# Shifted copies
+
+
+def line(values):
+    return np.array(values, np.float32)[:, None]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pairs_vote_by_the_means_of_their_decisions_over_the_shifted_copies(threads):
+    model, _ = svm.fit(line([-1, 1]), np.array([3, 5]), kernel="linear", C=10.0)   # the decision of x is -x, for 3 against 5
+    rows, shifted = line([0.2, 0.2]), [line([0.2, 0.3]), line([0.2, 0.4]), line([-1, -0.2]), line([-1, -0.3])]
+    found, = (block for _, block in svm.decision_blocks(model, rows, threads, shifted))
+    np.testing.assert_allclose(found[:, 0], [0.28, -0.08], atol=1e-6)
+    assert svm.predict(model, rows, threads).tolist() == [5, 5]
+    assert svm.predict(model, rows, threads, shifted=shifted).tolist() == [3, 5], "although three of five are 5"
+
+
+def test_decisions_of_many_classes_are_means_in_every_block(monkeypatch):
+    model, _ = svm.fit(TRAIN, TRAIN_LABELS)
+    shifted = [TEST[::-1], TEST + 1]
+    expected = (decisions(model, TEST) + decisions(model, TEST[::-1]) + decisions(model, TEST + 1)) / 3
+    monkeypatch.setattr(svm, "PREDICT_ROWS", 64)
+    found = np.concatenate([block for _, block in svm.decision_blocks(model, TEST, 2, shifted)])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    classes = np.argmax(svm.votes(model, expected), axis=1)
+    np.testing.assert_array_equal(svm.predict(model, TEST, shifted=shifted), model.classes[classes])

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import answering_run
+from ladder.classifiers import ridge
 from ladder.data.normalization import Statistics
 from ladder.demo import predictor
 from ladder.demo.predictor import Neighbours, Predictor
 from ladder.errors import UserError
+from ladder.features import shifts
 from ladder.network import networks, weights
 from ladder.rungs import variants
 from ladder.store import artifacts
@@ -26,6 +28,9 @@ RUNS = {
     "ridge of both halves": {"judge": "ridge", "joined": "enc1_pool", "features_flip": "apart", "features_standardize": True,
                              "features_pca": 20, "features_fit_rows": 80, "seed": 1},
     "average of both halves": {"features_flip": "apart", "features_standardize": True},
+    "shifted": {"shifted": 1}, "shifted and whitened": {"shifted": 3, "normalization": "zca", "features_pool": 4},
+    "ridge of shifted halves": {"judge": "ridge", "shifted": 2, "joined": "enc1_pool", "features_flip": "apart",
+                                "features_standardize": True},
     "classifier": {"network": "lenet_5"}, "classifier with features": {"network": "lenet_5", "features_layer": "fc1"},
 }
 
@@ -76,6 +81,18 @@ def test_an_image_and_its_mirror_image_have_the_same_scores_where_both_are_compa
     one, other = of.answer(here), of.answer(np.ascontiguousarray(here[:, :, ::-1]))
     np.testing.assert_allclose(one.scores, other.scores, atol=2e-3)
     assert np.ptp(one.scores) > 0.5
+
+
+def test_scores_of_shifted_images_are_those_of_the_test_to_the_bit(runs):
+    inputs, of = runs("ridge of shifted halves")
+    train, test = (np.concatenate([inputs["joined"].array(f"{part}{half}.npy") for half in ("", "_odd")], axis=1)
+                   for part in ("train", "test"))
+    model = ridge.load(inputs["ridge"].path("model.safetensors"), train)
+    copies = shifts.of_test({**inputs, "features": inputs["joined"]}, with_odd=True)
+    found = of.answer(images(inputs, "test")).scores
+    assert of.images_per_decision == 5
+    np.testing.assert_array_equal(found, ridge.scores(model, test, shifted=copies))
+    assert np.abs(found - ridge.scores(model, test)).max() > 0.01
 
 
 @pytest.mark.parametrize("name", ["classifier", "classifier with cheap products"])

@@ -48,6 +48,14 @@ def answered(request, predictors, files):
     return predictor, predictions.answers(predictor, taken)
 
 
+@pytest.mark.parametrize("shifted, images", [(None, 1), (1, 5)])
+def test_shifted_copies_are_told_in_the_page_and_the_json(tmp_path, shifted, images):
+    predictor = Predictor(answering_run.make(tmp_path, side=16, shifted=shifted), threads=1)
+    assert predictions.summary(predictor, [], [])["model"]["images_per_decision"] == images
+    told = "decisions are means over 5 images, the picture and its copies shifted along both diagonals, in the test too"
+    assert (told in predictions.page(predictor, [], [], [])) == (images == 5)
+
+
 def test_an_answer_names_its_class_score_and_neighbours(answered):
     predictor, found = answered
     labels = predictor.inputs["data"].array("train_labels.npy")

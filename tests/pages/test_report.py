@@ -21,8 +21,8 @@ from page_text import addresses, joined_sentences, text_of
 
 KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
         "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
-        "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy",
-        "accuracy_interval", "controls",
+        "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
+        "test_accuracy", "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
         "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
         "program", "reproduce", "targets"]
@@ -387,6 +387,31 @@ def test_a_run_with_kernel_ridge_is_answered_by_it(tmp_path):
     assert "Neither the network nor kernel ridge regression was trained on them." in text
     assert "the accuracy of kernel ridge regression" in text and "Only the classifiers use the labels" in text
     assert "An SVM" not in text and "the accuracy of the SVM" not in text
+
+
+@pytest.mark.parametrize("settings, says", [
+    ({"shifts": 1},
+     "The SVM decides by the mean of its decisions for 5 images: each test image and its copies shifted by 1 pixel along both "
+     "diagonals, with the values at the edges repeated. The controls are classified in the same way. The training images are "
+     "not shifted."),
+    ({"shifts": 2, "evaluations": ("ridge",), "controls": (), "holdout": 360},
+     "Every classifier decides by the mean of its decisions for 5 images: each hold-out image and its copies shifted by 2 "
+     "pixels along both diagonals, with the values at the edges repeated. The training images are not shifted."),
+    ({"shifts": 1, "dataset": "mnist", "network": "lenet_5", "features_layer": "fc2_relu"},
+     "The training images are not shifted, and the network itself classifies each image alone.")])
+def test_decisions_over_shifted_copies_are_told(tmp_path, settings, says):
+    run = synthetic_run.make(tmp_path, **settings)
+    numbers = report.summary(run, "r0123456789e")
+    text = text_of(report.page(run, numbers)).replace("\xa0", " ")
+    assert numbers["images_per_decision"] == 5 and numbers["reproduce"]["settings"]["classify_shifts"] == settings["shifts"]
+    assert says in text
+    assert ("its decisions are means over 5 images, each image and its shifted copies." in text) == ("network" not in settings)
+
+
+def test_without_shifted_copies_nothing_is_told_of_them(digits, digits_page):
+    numbers = report.summary(digits, "r0123456789e")
+    assert numbers["images_per_decision"] == 1 and numbers["reproduce"]["settings"]["classify_shifts"] == "none"
+    assert "shifted" not in text_of(digits_page)
 
 
 def test_the_features_are_the_output_of_a_layer(digits, tmp_path):

@@ -28,6 +28,7 @@ RUNS = [
      "augment_flip": True, "features_flip": "apart", "features_standardize": True, "features_two_polarity": 0.5,
      "features_polarity_scale": "channel", "features_pca": 5, "svm_kernel": "rbf", "svm_gamma": "scale",
      "knn_distance": "cosine", "evaluations": ["linear", "ridge", "knn"], "controls": ["random", "pixels"], "feature_map": True,
+     "classify_shifts": 1,
      "multiplier": "am32", "multiplier_in": ["forward"], "strict_versions": True, "figures": paper.missing() is None,
      "features_variant": "cpu_sequential"},
     {"normalization": "standardize", "autoencoder_norm": False, "training": "patches_then_gradient", "patches_atoms": "random",

@@ -16,6 +16,7 @@ import fit_svm
 import join_features
 import map_features
 import normalize_images
+import shift_features
 import train_network
 from ladder.classifiers import backends
 from ladder.features import map as feature_map
@@ -73,6 +74,7 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "features, pixels": (extract_features.make, {"encoder": "pixels", "features_pca": 20, "features_fit_rows": 900, "seed": 3},
                          OPTIONS),
     "joined": (join_features.make, {"weights": [1, 0.5]}),
+    "shifted": (shift_features.make, {**AUTOENCODER, "classify_shifts": 1}, OPTIONS),
     "evaluate": (evaluate_network.make, CNN, OPTIONS),
     "svm": (fit_svm.make, SVM),
     "svm, linear": (fit_svm.make, {**SVM, "kernel": "linear", "C": 0.01}),
@@ -81,6 +83,10 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
     "linear": (fit_linear.make, {"seed": 1}),
     "linear, fewer images than values": (fit_linear.make, {"seed": 1}),
     "ridge": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),
+    "svm, shifted copies": (fit_svm.make, SVM),
+    "linear, shifted copies": (fit_linear.make, {"seed": 1}),
+    "ridge, shifted copies": (fit_ridge.make, {"seed": 1, "array_library": "numpy"}),
+    "knn, shifted copies": (classify_knn.make, {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"}),
     "knn": (classify_knn.make, {"knn_k": 7, "knn_distance": "euclidean", "array_library": "numpy"}),
     "knn, cosine": (classify_knn.make, {"knn_k": 7, "knn_distance": "cosine", "array_library": "numpy"}),
     "map": (map_features.make, {"seed": 1}),
@@ -143,6 +149,14 @@ def parents(folder, stage, params):
         with artifacts.making(folder / "initial", spec("initial")) as work, work.file(weights.file_name(network)) as path:
             weights.save(path, network, {**weights.initialize(network, 1), **weights.initial_state(network)})
         found["initial"] = found["weights"] = artifacts.Artifact(folder / "initial")
+    if stage == "shifted":
+        of = {**FEATURES, "features_flip": "apart", "features_standardize": True}
+        with artifacts.making(folder / "features", spec("features", of)) as work:
+            extract_features.make(work, found, of, OPTIONS)
+        found["features"] = artifacts.Artifact(folder / "features")
+    if "shifted copies" in stage:
+        copies = random.standard_normal((4, test, DIMENSIONS)).astype(np.float32)
+        found["shifted1"] = made(folder / "shifted1", {"shifted.npy": copies}, {})
     return found
 
 

@@ -8,6 +8,7 @@ import fit_ridge
 import fit_svm
 import join_features
 import normalize_images
+import shift_features
 from ladder.data import datasets
 from ladder.network import networks, weights
 from ladder.store import artifacts
@@ -20,11 +21,12 @@ JUDGES = {"svm": (fit_svm.make, {"backend": "sklearn", "kernel": "rbf", "C": 10,
 
 
 def make(results, network="autoencoder", normalization="unit", features_layer=None, multiplier="exact", joined=None,
-         side=32, judge="svm", **features):
+         side=32, judge="svm", shifted=None, **features):
     """{role: artifacts.Artifact} of stages.prediction_roles; a network that classifies reads 28x28 grey images, as of MNIST.
 
     features_layer: for features if the network classifies; joined: a layer whose features are appended, times 0.5; side: of
-    an autoencoder's images; judge: the classifier of its features, svm or ridge; features: other values of FEATURES.
+    an autoencoder's images; judge: the classifier of its features, svm or ridge; shifted: classify_shifts, None for none;
+    features: other values of FEATURES. With `shifted`, {shifted1, shifted2} are there too.
     """
     classifies = network != "autoencoder"
     params = _network_params(network, classifies, side)
@@ -48,7 +50,13 @@ def make(results, network="autoencoder", normalization="unit", features_layer=No
         run["evaluate"] = _made(results, "evaluate", tested, evaluate_network.make, read | {"data": run["data"]}, options)
     else:
         fit, settings = JUDGES[judge]
-        run[judge] = _made(results, judge, settings, fit, {"features": classified, "data": run["data"]})
+        copies, told = {}, {"classify_shifts": shifted} if shifted else {}
+        for number, part in enumerate(("features", "features_part2") if shifted else (), 1):
+            if part in run:
+                copies[f"shifted{number}"] = _made(results, "shifted", told, shift_features.make,
+                                                   {"features": run[part], **read}, options)
+        read = {"features": classified, "data": run["data"], **copies}
+        run |= {**copies, judge: _made(results, judge, {**settings, **told}, fit, read)}
     return run
 
 

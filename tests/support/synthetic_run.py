@@ -34,7 +34,8 @@ class Settings:
     accuracy: of a network that classifies, None for that of ACCURACIES.
     evaluations: classifiers besides the SVM; seeds: further seeds with scores; ablated: number of ablation entries; options:
     further options of the features; parts: weights of features joined to the run's own; labelled: whether the last part comes
-    from LeNet-5; mapped: number of images in the map.
+    from LeNet-5; mapped: number of images in the map; shifts: distance of the shifted copies that classifiers of features take,
+    0 for none.
     """
 
     dataset: str = "digits"
@@ -59,6 +60,7 @@ class Settings:
     labelled: bool = False
     drawn: float = 0
     mapped: int = 0
+    shifts: int = 0
 
 
 def make(results, dataset="digits", **settings):
@@ -318,7 +320,8 @@ def _features(results, suffix, params, made):
 
 
 def _svm(results, suffix, data, settings, random):
-    work, finish = _artifact(results, "svm", {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"},
+    params = {"backend": "sklearn", "kernel": "rbf", "C": 10, "gamma": "scale"}
+    work, finish = _artifact(results, "svm", {**params, **_shifts(settings)},
                              {"features": version("features", suffix), "data": data.version}, 9.1, suffix)
     predictions = _predictions(data, ACCURACIES[settings.dataset][f"svm{suffix}"], random)
     work.write_array("predictions.npy", predictions)
@@ -330,12 +333,17 @@ def _svm(results, suffix, data, settings, random):
 def _score(results, stage, suffix, read, data, settings, random):
     """The score of another classifier, seed or run."""
     params = {"linear": {"seed": 1}, "ridge": {"seed": 1}, "knn": {"knn_k": 10, "knn_distance": "cosine"}}.get(stage, {})
+    params |= _shifts(settings) if stage != "evaluate" else {}
     work, finish = _artifact(results, stage, params, {"features": read.version, "data": data.version}, 2.0, suffix)
     usual = ACCURACIES[settings.dataset].get(f"svm{suffix.partition('_seed')[0]}", ACCURACIES[settings.dataset]["svm"])
     predictions = _predictions(data, usual + random.uniform(-0.03, 0.01), random)
     work.write_array("predictions.npy", predictions)
     work.metrics = _classified(data, predictions)
     return finish()
+
+
+def _shifts(settings):
+    return {"classify_shifts": settings.shifts} if settings.shifts else {}
 
 
 def _joined(results, suffix, run, params, settings):

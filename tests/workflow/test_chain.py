@@ -24,8 +24,9 @@ from ladder.store import artifacts
 TINY = ["--config", "train_limit=60", "test_limit=20", "epochs=3", "batch_size=16", "threads=2"]
 SUMMARY = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "device", "training", "start", "features",
            "batch_size", "epochs", "steps", "seed", "versions", "loss", "accuracy", "divergence", "curves", "held_out",
-           "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "test_loss", "test_accuracy",
-           "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference",
+           "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
+           "test_accuracy", "accuracy_interval", "controls", "control_accuracy", "raw_pixel_accuracy", "per_class",
+           "confusion", "reference",
            "layer_movement", "seconds", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds",
            "ablation", "test_scores", "program", "reproduce", "targets"]
 
@@ -163,7 +164,8 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
 EVERYTHING = ("features_layer=enc2", "features_two_polarity=0.25", "features_polarity_scale=channel", "features_max_pool=2",
               "features_pool=4", "features_flip=apart", "features_standardize=true", "features_pca=20", "features_fit_rows=50",
               "features_concatenate=[{features_layer: enc1_pool, features_two_polarity: none, weight: 0.5}]",
-              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]")
+              "evaluations=[linear, ridge, knn]", "knn_k=3", "ablation=[{features_flip: false}]", "controls=[pixels]",
+              "classify_shifts=1")
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly"])

@@ -202,6 +202,10 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
      "auto"),
     ("multiplier", __file__, "entries, but a multiplier table has 4^m"), ("multiplier_in", ["backward"], "forward, input_grad"),
     ("cifar10_sha256", "abc", "64 lower-case hex digits or null"),
+    ("classify_shifts", 0, "classify_shifts is 0, but must be none or a whole number at least 1"),
+    ("classify_shifts", 1.5, "classify_shifts is 1.5, but must be none or a whole number"),
+    ("classify_shifts", "non", "did you mean none?"), ("classify_shifts", True, "classify_shifts is True, but must be none"),
+    ("classify_shifts", 32, "classify_shifts is 32, but the images have only 32 pixels on a side; at most 31, or none"),
     ("features_flip", "perhaps", "must be true or false or apart"),
     ("features_flip", "aprt", "did you mean apart?"),
     ("features_flip", "apart", "features_flip is apart, but only kernel ridge uses both halves; add ridge to evaluations"),
@@ -212,6 +216,15 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(raw, key, value, words):
         config.resolve(loaded)
         config.entries(loaded)
     assert words in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) <= 300
+
+
+def test_a_network_that_classifies_by_itself_takes_no_shifted_images(raw):
+    with pytest.raises(UserError) as caught:
+        config.load(raw | {"network": "lenet_5", "classify_shifts": 1})
+    assert str(caught.value) == ("config: classify_shifts is 1, but lenet_5 classifies by itself, and only classifiers of "
+                                 "features take shifted images; set features_layer to a layer's name, or classify_shifts to "
+                                 "none")
+    assert config.load(raw | {"network": "lenet_5", "classify_shifts": "1", "features_layer": "fc1"})["classify_shifts"] == 1
 
 
 @pytest.mark.parametrize("keys, words", [

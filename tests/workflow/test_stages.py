@@ -494,6 +494,49 @@ def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path)
     assert stages.why(keyed, tmp_path) == "first run"
 
 
+@pytest.mark.parametrize("keys", [{}, {"features_concatenate": [{"features_layer": "enc1_pool", "weight": 0.5}]}])
+def test_shifted_images_change_classifiers_alone(keys):
+    plain = resolved(evaluations=["linear", "ridge", "knn"], **keys)
+    classifiers = {f"{name}{of}" for name in ("svm", "linear", "ridge", "knn") for of in ("", "_random", "_pixels")}
+    parts = {"shifted_part2", "shifted_random_part2"} if keys else set()
+    shifted = {"shifted", "shifted_random", "shifted_pixels"} | parts
+    assert changed(plain, classify_shifts=1) == classifiers | shifted | {"report"}
+    assert not any("classify_shifts" in keyed.spec["params"] for keyed in stages.chain(plain).values())
+    chain = stages.chain(plain | {"classify_shifts": 1})
+    assert changed(plain | {"classify_shifts": 1}, classify_shifts=2) == classifiers | shifted | {"report"}
+    assert chain["ridge"].spec["params"] == {"seed": 1, "array_library": "numpy", "classify_shifts": 1}
+    assert chain["shifted"].spec["params"] == {"variant": plain["variant"], "classify_shifts": 1}
+    assert chain["shifted_pixels"].spec["params"] == {"classify_shifts": 1}
+    assert [chain[role].parents["features"].role for role in sorted(shifted - parts)] == [
+        "features", "features_pixels", "features_random"]
+    copies = {name: one.role for name, one in chain["ridge_random"].parents.items() if one.stage == "shifted"}
+    assert copies == {"shifted1": "shifted_random"} | ({"shifted2": "shifted_random_part2"} if keys else {})
+    assert "shifted" not in {chain[role].stage for role in stages.prediction_roles(chain)}
+
+
+def test_an_ablation_without_shifted_images_is_the_run_without_the_key():
+    plain = resolved(evaluations=["ridge"])
+    chain = stages.chain(resolved(evaluations=["ridge"], classify_shifts=1, ablation=[{"classify_shifts": "none"}]))
+    score = chain["report"].parents["score_ablation1"]
+    assert score.version == stages.chain(plain)["ridge"].version != chain["ridge"].version
+
+
+def test_a_part_that_controls_share_is_shifted_once():
+    chain = stages.chain(resolved(classify_shifts=1, features_concatenate=[{"epochs": 0, "steps": "none"}]))
+    versions = [keyed.version for keyed in chain.values() if keyed.stage == "shifted"]
+    assert len(versions) == len(set(versions)) == 3
+    read = [chain[f"svm{kind}"].parents["shifted2"].version for kind in ("", "_random")]
+    assert read == [chain["shifted_part2"].version] * 2
+
+
+def test_the_raw_pixels_beside_a_network_are_classified_as_it_classifies(settings):
+    lenet = settings | {"network": "lenet_5", "features_layer": "fc1", "classify_shifts": 1}
+    assert "classify_shifts" not in stages.chain(lenet)["evaluate"].spec["params"]
+    assert "classify_shifts" not in stages.chain(lenet)["linear_pixels"].spec["params"]
+    both = stages.chain(lenet | {"evaluations": ["linear"]})
+    assert both["linear_pixels"].spec["params"] == {"seed": 1, "classify_shifts": 1}
+
+
 def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control(settings):
     assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
     fitted = stages.chain(resolved(training="patches"))

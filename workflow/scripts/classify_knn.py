@@ -1,6 +1,8 @@
 """Stage `knn`: classify the test features (or the hold-out set) by their k nearest training features.
 
-params: knn_k, knn_distance, array_library.  inputs: features, data (for the labels and the class names).
+params: knn_k, knn_distance, array_library, classify_shifts unless it is none.
+inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are
+shifted.
 Writes predictions.npy uint8 (test rows,).
 """
 
@@ -8,13 +10,15 @@ import time
 
 from ladder.arithmetic import arrays
 from ladder.classifiers import knn, scoring
+from ladder.features import shifts
 from ladder.workflow import stage_script
 
 
 def make(work, inputs, params):
     started = time.perf_counter()
     library = arrays.library(params["array_library"], work.threads)
-    predictions = knn.predict(*scoring.load(inputs), params["knn_k"], params["knn_distance"], library)
+    predictions = knn.predict(*scoring.load(inputs), params["knn_k"], params["knn_distance"], library,
+                              shifts.of_test(inputs))
     scoring.score(work, inputs, predictions, f"{params['knn_k']} nearest neighbours by {library.name}", started,
                   **library.facts())
 

@@ -1,12 +1,15 @@
 """Stage `linear`: fit a linear classifier to the training features and classify the test features (or the hold-out set).
 
-params: seed (of the validation rows that choose the strength).  inputs: features, data (for the labels and the class names).
+params: seed (of the validation rows that choose the strength), classify_shifts unless it is none.
+inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are
+shifted.
 Writes linear.safetensors (the arrays of linear.Model: all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
 import time
 
 from ladder.classifiers import linear, scoring
+from ladder.features import shifts
 from ladder.workflow import stage_script
 
 
@@ -14,7 +17,7 @@ def make(work, inputs, params):
     started = time.perf_counter()
     train, labels, test = scoring.load(inputs)
     model = linear.fit(train, labels, params["seed"], work.threads)
-    predictions = linear.predict(model, test, work.threads)
+    predictions = linear.predict(model, test, work.threads, shifts.of_test(inputs))
     work.write_tensors("linear.safetensors", model.tensors())
     scoring.score(work, inputs, predictions, f"linear, strength {model.strength:g}", started, strength=model.strength,
                   validation={f"{strength:g}": share for strength, share in model.validation.items()})

@@ -1,7 +1,8 @@
 """Stage `ridge`: classify the test features (or the hold-out set) by kernel ridge regression on the training features.
 
-params: seed (of the validation rows that choose the settings), array_library.
-inputs: features, with their odd part if they have one, and data (for the labels and the class names).
+params: seed (of the validation rows that choose the settings), array_library, classify_shifts unless it is none.
+inputs: features, with their odd part if they have one, data (for the labels and the class names), and shifted1, shifted2, ...
+of the features' parts if images are shifted.
 Writes model.safetensors (with the training features all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ladder.arithmetic import arrays
 from ladder.classifiers import ridge, scoring
-from ladder.features import features
+from ladder.features import features, shifts
 from ladder.progress import log, size
 from ladder.workflow import stage_script
 
@@ -25,7 +26,7 @@ def make(work, inputs, params):
     log.info("kernel ridge by %s: %d rows x %d features, about %s of memory", library.name, *train.shape,
              size(ridge.needed_bytes(len(train), work.threads) + 2 * train.nbytes))
     model = ridge.fit(train, labels, params["seed"], library, odd_columns)
-    predictions = ridge.predict(model, test, library)
+    predictions = ridge.predict(model, test, library, shifts.of_test(inputs, with_odd=True))
     with work.file("model.safetensors") as path:
         model.save(path)
     scoring.score(work, inputs, predictions, f"kernel ridge, width {model.width:g}, strength {model.strength:g}", started,

@@ -1,6 +1,8 @@
 """Stage `svm`: fit a support vector machine to the training features and classify the test features (or the hold-out set).
 
-params: backend (resolved), kernel, C, gamma (not for linear).  inputs: features, data (for the labels and the class names).
+params: backend (resolved), kernel, C, gamma (not for linear), classify_shifts unless it is none.
+inputs: features, data (for the labels and the class names), and shifted1, shifted2, ... of the features' parts if images are
+shifted.
 Writes model.safetensors (the arrays of svm.Model: all that predictions need) and predictions.npy uint8 (test rows,).
 """
 
@@ -8,6 +10,7 @@ import time
 
 from ladder.arithmetic import arrays
 from ladder.classifiers import scoring, svm
+from ladder.features import shifts
 from ladder.workflow import stage_script
 
 
@@ -17,7 +20,7 @@ def make(work, inputs, params):
     gamma = params.get("gamma", "scale")   # absent for the linear kernel, which does not use it
     model, solver = svm.fit(train, labels, params["backend"], params["kernel"], params["C"], gamma, work.threads)
     fitted = time.perf_counter()
-    predictions = svm.predict(model, test, work.threads, params["backend"])
+    predictions = svm.predict(model, test, work.threads, params["backend"], shifts.of_test(inputs))
     predicted = time.perf_counter()
     with work.file("model.safetensors") as path:
         model.save(path)

@@ -10,12 +10,13 @@ SORTING = 40   # bytes for each distance, while CuPy sorts a block of them
 ON_CPU = NumPy()
 
 
-def predict(train, labels, rows, k, distance, library=ON_CPU):
+def predict(train, labels, rows, k, distance, library=ON_CPU, shifted=()):
     """The predicted labels (M,), dtype of labels, of rows (M, D), from train (N, D) float32 and labels (N,).
 
     distance: cosine or euclidean; library: see arrays.py. Ties go to the lowest class. Rows may be memory-mapped. Results are
-    bit-identical for any number of threads. Raises UserError for fewer than k training rows, RunFailed for features that are
-    not finite.
+    bit-identical for any number of threads. shifted: the features of shifted copies of the same images, each as `rows`: the
+    neighbours of `rows` and of these vote together. Raises UserError for fewer than k training rows, RunFailed for features
+    that are not finite.
     """
     if k > len(train):
         raise UserError(f"knn_k is {k}, but there are {len(train)} training images; at most {len(train)}")
@@ -29,10 +30,12 @@ def predict(train, labels, rows, k, distance, library=ON_CPU):
     offsets, codes = library.place(offsets), library.place(codes)
 
     def block(start):
-        some = library.place(_prepared(rows[start:start + side], center, distance))
-        voters = _nearest(some, known, offsets, parts, k, library)
-        votes = library.xp.stack([(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1)
+        votes = sum(votes_of(some[start:start + side]) for some in (rows, *shifted))
         return classes[library.fetch(votes.argmax(axis=1))]
+
+    def votes_of(some):
+        voters = _nearest(library.place(_prepared(some, center, distance)), known, offsets, parts, k, library)
+        return library.xp.stack([(codes[voters] == code).sum(axis=1) for code in range(len(classes))], axis=1)
 
     return np.concatenate(library.each(block, range(0, len(rows), side), "nearest neighbours", "block"))
 

@@ -13,6 +13,7 @@ import scipy.linalg
 import threadpoolctl
 
 from ladder.arithmetic import matmul, randomness
+from ladder.classifiers import decisions
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
 
@@ -66,10 +67,14 @@ def fit(features, labels, seed, threads=1):
     return Model(classes, weights.astype(np.float32), intercept.astype(np.float32), strength, found)
 
 
-def predict(model, rows, threads=1):
-    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
+def predict(model, rows, threads=1, shifted=()):
+    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped.
+
+    shifted: the features of shifted copies of the same images, each as `rows`: scores are means over `rows` and these.
+    """
     def block(start):
-        return model.classes[(np.asarray(rows[start:start + ROWS]) @ model.weights + model.intercept).argmax(axis=1)]
+        scores = [np.asarray(some[start:start + ROWS]) @ model.weights + model.intercept for some in (rows, *shifted)]
+        return model.classes[decisions.mean(scores).argmax(axis=1)]
 
     return np.concatenate(matmul.for_each(block, range(0, len(rows), ROWS), threads))
 

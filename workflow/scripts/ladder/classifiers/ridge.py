@@ -26,7 +26,7 @@ import numpy as np
 
 from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
-from ladder.classifiers import metrics
+from ladder.classifiers import decisions, metrics
 from ladder.classifiers.kernel_functions import Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar
@@ -111,15 +111,22 @@ def needed_bytes(count, threads):
     return max(2 * count**2, min(threads, len(WIDTHS)) * 3 * 4 * min(TRIED, count // 2) ** 2)
 
 
-def predict(model, rows, library=ON_CPU):
-    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped."""
-    return model.classes[scores(model, rows, library).argmax(axis=1)]
+def predict(model, rows, library=ON_CPU, shifted=()):
+    """The predicted labels (M,), dtype of model.classes, of rows (M, D) float32, which may be memory-mapped.
+
+    shifted: as for `scores`.
+    """
+    return model.classes[scores(model, rows, library, shifted).argmax(axis=1)]
 
 
-def scores(model, rows, library=ON_CPU):
-    """The scores float32 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a row's class, -1 otherwise."""
-    sums = weighted_sums(model.kernel, rows, model.rows, model.coefficients, model.center, library, "kernel ridge")
-    return sums + model.intercept
+def scores(model, rows, library=ON_CPU, shifted=()):
+    """The scores float64 (M, k) of rows (M, D) float32, which may be memory-mapped: about 1 for a row's class, -1 otherwise.
+
+    shifted: the features of shifted copies of the same images, each as `rows`: scores are means over `rows` and these.
+    """
+    sums = [weighted_sums(model.kernel, some, model.rows, model.coefficients, model.center, library, "kernel ridge")
+            for some in (rows, *shifted)]
+    return decisions.mean(sums) + model.intercept
 
 
 def _validate(rows, codes, targets, scaled, seed, library):

@@ -37,7 +37,7 @@ import sklearn.svm
 import threadpoolctl
 
 from ladder.arithmetic import arrays
-from ladder.classifiers import backends
+from ladder.classifiers import backends, decisions
 from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.progress import bar, duration, log, size
@@ -136,17 +136,19 @@ def fit(features, labels, backend="sklearn", kernel="rbf", C=10.0, gamma="scale"
     return _assemble(rows, classes, function, C, solved), solver
 
 
-def predict(model, features, threads=1, backend="sklearn"):
+def predict(model, features, threads=1, backend="sklearn", shifted=()):
     """Predicted labels (M,), dtype of model.classes, for features (M, D) float, which may be memory-mapped.
 
-    backend: with cuml, decisions are computed on the GPU. Raises RunFailed for features that are not finite, UserError for
+    backend: with cuml, decisions are computed on the GPU; shifted: the features of shifted copies of the same images, each as
+    `features`: the pairs vote by the means of their decisions. Raises RunFailed for features that are not finite, UserError for
     another number of features than in training.
     """
     if backend == "cuml":
-        return model.classes[np.argmax(votes(model, decisions_on_gpu(model, features)), axis=1)]
+        found = decisions.mean([decisions_on_gpu(model, rows) for rows in (features, *shifted)])
+        return model.classes[np.argmax(votes(model, found), axis=1)]
     predicted = np.empty(len(features), model.classes.dtype)
-    for start, decisions in decision_blocks(model, features, threads):
-        predicted[start:start + len(decisions)] = model.classes[np.argmax(votes(model, decisions), axis=1)]
+    for start, found in decision_blocks(model, features, threads, shifted):
+        predicted[start:start + len(found)] = model.classes[np.argmax(votes(model, found), axis=1)]
     return predicted
 
 
@@ -180,19 +182,25 @@ def decisions_on_gpu(model, features):
                          "predict") + model.intercept
 
 
-def decision_blocks(model, features, threads=1):
-    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D), several in parallel."""
+def decision_blocks(model, features, threads=1, shifted=()):
+    """Yields (first row, decisions (rows, pairs) float64) for consecutive blocks of features (M, D), several in parallel.
+
+    shifted: as for `predict`; decisions are means over `features` and these.
+    """
     _check_width(model, features)
     coefficients = _pair_coefficients(model)
     norms = squared_norms(model.support_vectors)
     step = max(1, min(PREDICT_ROWS, PREDICT_VALUES // len(norms)))
 
-    def decide(start):
-        rows = np.array(features[start:start + step], np.float32)
+    def decided(some, start):
+        rows = np.array(some[start:start + step], np.float32)
         _check_finite(rows, start)
         rows -= model.center
         values = model.kernel.block(rows, squared_norms(rows), model.support_vectors, norms)
-        return start, values.astype(np.float64) @ coefficients + model.intercept
+        return values.astype(np.float64) @ coefficients + model.intercept
+
+    def decide(start):
+        return start, decisions.mean([decided(some, start) for some in (features, *shifted)])
 
     starts = range(0, len(features), step)
     yield from bar(_side_by_side(threads, decide, starts), "predict", "block", total=len(starts))

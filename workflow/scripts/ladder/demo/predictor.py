@@ -9,7 +9,7 @@ from ladder.arithmetic import arrays
 from ladder.classifiers import kernel_functions, metrics, ridge, svm
 from ladder.data.normalization import Statistics
 from ladder.errors import UserError
-from ladder.features import features
+from ladder.features import features, shifts
 from ladder.network import networks
 from ladder.progress import log
 from ladder.rungs import variants
@@ -52,9 +52,13 @@ class SvmJudge:
         self.machine = svm.load(artifact.path("model.safetensors"))
         self.classes, self.votes = self.machine.classes, len(self.machine.classes) - 1
 
-    def scores_and_margins(self, vectors, odd, threads):
-        """(votes, margins of the class with the most) (M, k) of feature vectors (M, D), whatever their odd part."""
-        decisions = np.concatenate([block for _, block in svm.decision_blocks(self.machine, vectors, threads)])
+    def scores_and_margins(self, found, threads):
+        """(votes, margins of the class with the most) (M, k) by mean decisions.
+
+        found: [(feature vectors (M, D), their odd part, which the SVM does not read)] of the images and their shifted copies.
+        """
+        vectors, *shifted = (even for even, _ in found)
+        decisions = np.concatenate([block for _, block in svm.decision_blocks(self.machine, vectors, threads, shifted)])
         votes = svm.votes(self.machine, decisions)
         return votes, svm.margins(self.machine, decisions, np.argmax(votes, axis=1))
 
@@ -68,9 +72,10 @@ class RidgeJudge:
         self.model = ridge.load(artifact.path("model.safetensors"), training)
         self.classes = self.model.classes
 
-    def scores_and_margins(self, vectors, odd, threads):
-        """(scores, the highest score minus each) (M, k) of feature vectors (M, D) and their odd part."""
-        scores = ridge.scores(self.model, np.concatenate([vectors, odd], axis=1), arrays.NumPy(threads))
+    def scores_and_margins(self, found, threads):
+        """(mean scores, the highest one minus each) (M, k) for `found`, as SvmJudge takes it."""
+        rows, *shifted = (np.concatenate(parts, axis=1) for parts in found)
+        scores = ridge.scores(self.model, rows, arrays.NumPy(threads), shifted)
         return scores, scores.max(axis=1, keepdims=True) - scores
 
 
@@ -96,6 +101,7 @@ class Predictor:
         self.classes = inputs["data"].metrics["classes"]
         self.answered_by = lineage.answering(inputs)
         self.judge = inputs[self.answered_by]
+        self._offsets = shifts.offsets(self.judge.manifest["spec"]["params"].get("classify_shifts", "none"))
         self._statistics = Statistics.load(inputs["normalized"])
         self._tested = (self.judge if self.network.classifies else inputs["features"]).manifest["spec"]["params"]
         self._whole = self._model(self._tested, made, self._statistics) if self.network.trains else None
@@ -120,16 +126,16 @@ class Predictor:
         return Inference.load(params, artifact, statistics, self._threads, self._options, until)
 
     def _encoder(self, artifact):
-        """A function: uint8 images -> float32 (N, D) and (N, D or 0), the features of an artifact `features` or `joined` and
-        their odd part."""
+        """A function: uint8 images, offset of their copies -> float32 (N, D) and (N, D or 0), the features of an artifact
+        `features` or `joined` and their odd part."""
         spec, found = artifact.manifest["spec"], {one.version: one for one in self.inputs.values()}
         params = spec["params"]
         if spec["stage"] == "joined":
             weighted = [(np.float32(weight), self._encoder(found[spec["parents"][f"part{number}"]]))
                         for number, weight in enumerate(params["weights"], 1)]
 
-            def join(images):
-                found = [[weight * part for part in encode(images)] for weight, encode in weighted]
+            def join(images, offset=(0, 0)):
+                found = [[weight * part for part in encode(images, offset)] for weight, encode in weighted]
                 return tuple(np.concatenate(part, axis=1) for part in zip(*found, strict=True))
 
             return join
@@ -137,8 +143,9 @@ class Predictor:
         encoder = self._model(params, found[spec["parents"]["weights"]], statistics, params["features_layer"])
         recipe = features.Recipe.of(params, artifact.tensors(features.FILE))
 
-        def encode(images):
-            blocks = features.blocks(encoder, stored(images, statistics), recipe, arrays.NumPy(self._threads))
+        def encode(images, offset=(0, 0)):
+            rows = shifts.Shifted(stored(images, statistics), offset)
+            blocks = features.blocks(encoder, rows, recipe, arrays.NumPy(self._threads))
             rows, width = np.concatenate([block.copy() for _, block in blocks]), artifact.metrics["dimensions"]
             return rows[:, :width], rows[:, width:]
 
@@ -156,6 +163,11 @@ class Predictor:
         return encode
 
     @property
+    def images_per_decision(self):
+        """The number of images over which the decisions for one are means: 1, or more with shifted copies."""
+        return 1 + len(self._offsets)
+
+    @property
     def votes(self):
         """The maximum number of votes of the SVM for a class; None if another classifier answers."""
         return self._judge and self._judge.votes
@@ -165,12 +177,12 @@ class Predictor:
         vectors, odd = self._encode(images)
         nearest = self._neighbours.nearest(vectors, NEAREST)
         if self._whole is None:
-            return Answers(*self._judged(vectors, odd), None, *nearest)
+            return Answers(*self._judged(images, vectors, odd), None, *nearest)
         output = np.concatenate([values.copy() for _, values in self._whole.batches(stored(images, self._statistics))])
         if self.network.classifies:
             scores = metrics.softmax(output.reshape(len(images), -1))
             return Answers(np.argmax(scores, axis=1), scores, None, None, *nearest)
-        return Answers(*self._judged(vectors, odd), self._statistics.to_pixels(output), *nearest)
+        return Answers(*self._judged(images, vectors, odd), self._statistics.to_pixels(output), *nearest)
 
     @functools.cached_property
     def _first(self):
@@ -187,10 +199,11 @@ class Predictor:
         """(layer, maps): what the first layer with weights makes of uint8 images, float32 (N, h, w, maps); None if dense."""
         return self._first and (self._first[0], self._first[1](images))
 
-    def _judged(self, vectors, odd):
-        """(classes, scores, margins) of the judge for feature vectors and their odd part."""
+    def _judged(self, images, vectors, odd):
+        """(classes, scores, margins) of the judge for images, their feature vectors and the odd part of these."""
         judge, shape = self._judge, (len(vectors), len(self.classes))
-        found, gaps = judge.scores_and_margins(vectors, odd, self._threads)
+        shifted = (self._encode(images, offset) for offset in self._offsets)
+        found, gaps = judge.scores_and_margins([(vectors, odd), *shifted], self._threads)
         scores, margins = np.full(shape, float(ABSENT[self.answered_by])), np.full(shape, np.nan)
         scores[:, judge.classes], margins[:, judge.classes] = found, gaps
         classes = judge.classes[np.argmax(found, axis=1)].astype(np.int64)

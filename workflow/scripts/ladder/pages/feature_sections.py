@@ -5,6 +5,7 @@ inputs are artifacts by role, as in report.py.
 
 import numpy as np
 
+from ladder.features import shifts
 from ladder.pages import charts, figures, report_sections, templates
 from ladder.store import lineage
 
@@ -92,6 +93,16 @@ def _steps(params, metrics):
         steps.append(f"PCA: {params['features_pca']:,} components of {metrics['dimensions_before_pca']:,} values, which keep "
                      f"{templates.percent(metrics['variance_kept'])} of the variance")
     return steps
+
+
+def shifted(inputs):
+    """How classifiers of features take shifted images: {"pixels": distance, "images": number that a decision is the mean over}.
+
+    None if they decide by each image alone.
+    """
+    judge = lineage.judge(inputs)
+    distance = inputs[judge].manifest["spec"]["params"].get("classify_shifts") if judge else None
+    return distance and {"pixels": distance, "images": 1 + len(shifts.offsets(distance))}
 
 
 def pixels(inputs):

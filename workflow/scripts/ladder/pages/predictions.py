@@ -59,6 +59,7 @@ def facts(predictor):
     return {
         "dataset": predictor.dataset, "network": predictor.network.name, "classes": list(predictor.classes),
         "answered_by": predictor.answered_by, "scores": SCORES[predictor.answered_by],
+        "images_per_decision": predictor.images_per_decision,
         "test_accuracy": predictor.judge.metrics["accuracy"],
         "nearest": {"layer": predictor.layer, "training_images": predictor.compared},
         "fitted": pictures.rule(predictor.dataset, predictor.network.input_shape),

@@ -42,13 +42,14 @@ def summary(inputs, version, params=None):
     loss_change, reconstruction_loss: see report_sections; seconds_by_pass: of the training, by epoch (plan.Step.pass_).
     reference: see report_sections; targets: params["targets"], each with "reached" and "met" (store/targets.py).
     accuracy_interval: of test_accuracy; controls: see verdicts.numbers; verdict: both in one sentence.
+    images_per_decision: the number of images over which a decision of a classifier of features is the mean.
     """
     train, network, params = report_sections.made_by(inputs), report_sections.network(inputs), params or {}
     settings = {**params, **train.manifest["spec"]["params"]}
     verdict, judge = report_sections.verdict(inputs), lineage.judge(inputs)
     found, against = verdict.metrics if verdict else {}, verdicts.numbers(inputs)
     features, dataset = feature_sections.origins(inputs), inputs["data"].manifest["spec"]["params"]["dataset"]
-    networks = _networks(settings["network"], features)
+    networks, shifted = _networks(settings["network"], features), feature_sections.shifted(inputs)
     numbers = {
         "name": params.get("name"),
         "tags": params.get("tags", []),
@@ -75,6 +76,7 @@ def summary(inputs, version, params=None):
         "reconstruction_loss": report_sections.reconstruction_loss(inputs),
         "seconds_by_pass": train.metrics.get("seconds_by_pass"),
         "answered_by": lineage.answering(inputs),
+        "images_per_decision": shifted["images"] if shifted else 1,
         "test_loss": inputs["evaluate"].metrics["loss"] if "evaluate" in inputs else None,
         "test_accuracy": found.get("accuracy"),
         "accuracy_interval": against and against["interval"],
@@ -171,6 +173,7 @@ def context(inputs, numbers):
         "seeds": evaluations.seed_table(numbers["seeds"], report_sections.how(inputs)),
         "ablation": evaluations.ablation_table(numbers["ablation"], data.metrics["test"]),
         "feature_parts": feature_sections.parts(inputs),
+        "shifted": feature_sections.shifted(inputs),
         "pixels": feature_sections.pixels(inputs),
         "feature_map": feature_sections.feature_map(inputs),
         "stage_times": templates.bars({roles.title(role): value for role, value in numbers["seconds"].items()},

@@ -11,7 +11,8 @@ from ladder.pages.network_file import text as network_file_text
 from ladder.store import lineage
 
 # Settings that a stage's parameters leave out where they are off or exact.
-OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none"}
+OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "features_max_pool": 1, "features_pca": "none",
+       "classify_shifts": "none"}
 EXTRA = ("linear", "ridge", "knn")
 
 

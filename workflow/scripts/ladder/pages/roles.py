@@ -8,8 +8,8 @@ from ladder.store import lineage
 STAGES = {"data": "data", "normalized": "normalized", "initial": "initial weights",
           "initial_random": "initial weights, untrained network", "patches": "fit to patches", "train": "train",
           "train_reference": "train, reference", "evaluate": "evaluate"}
-REPEATED = {"features": "features", "joined": "features joined", "svm": "svm", "linear": "linear", "ridge": "ridge",
-            "knn": "knn"}
+REPEATED = {"features": "features", "joined": "features joined", "shifted": "features of shifted images", "svm": "svm",
+            "linear": "linear", "ridge": "ridge", "knn": "knn"}
 CONTROLS = {"start": "encoder at the start", **dict(zip(lineage.CONTROLS, ("untrained network", "raw pixels"), strict=True))}
 TITLES = {
     **STAGES, **REPEATED,

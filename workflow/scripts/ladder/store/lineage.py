@@ -15,7 +15,7 @@ from ladder.store import manifests
 KEYS = {"joined": {"weights": "features_concatenate"},
         "svm": {"backend": "svm_backend", "kernel": "svm_kernel", "C": "svm_C", "gamma": "svm_gamma"},
         "initial": {"file_sha256": "initial_weights"}, "data": {"folder_sha256": "folder"},
-        "features": {"variant": "features_variant"}}
+        "features": {"variant": "features_variant"}, "shifted": {"variant": "features_variant"}}
 # Defaults that a stage's parameters omit.
 UNSAID = {"data": {"holdout": 0}, "initial": {"initial_weights": "none", "precision": "float32"}}
 DIGITS = 12   # of a file's sha256, where people read it

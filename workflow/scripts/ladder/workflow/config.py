@@ -397,6 +397,19 @@ def _check_features(config):
                         "set features_flip to true")
     if layer := _features_layer(config):
         _check_maps(config, layer, network.layer(layer).output_shape)
+    if config["classify_shifts"] != "none":
+        _check_shifts(config, network)
+
+
+def _check_shifts(config, network):
+    """Check that a classifier of features decides, and that shifted images still show a part of what they showed."""
+    distance, side = config["classify_shifts"], min(dataset_facts.of(config).shape[:2])
+    if not _features_layer(config):
+        raise UserError(f"config: classify_shifts is {distance}, but {network.name} classifies by itself, and only classifiers "
+                        "of features take shifted images; set features_layer to a layer's name, or classify_shifts to none")
+    if distance >= side:
+        raise UserError(f"config: classify_shifts is {distance}, but the images have only {side} pixels on a side; at most "
+                        f"{side - 1}, or none")
 
 
 def _check_maps(config, layer, shape):

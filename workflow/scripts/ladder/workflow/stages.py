@@ -42,6 +42,7 @@ RULES = {
     "evaluate": "evaluate_network",
     "features": "extract_features",
     "joined": "join_features",
+    "shifted": "shift_features",
     "svm": "fit_svm",
     "linear": "fit_linear",
     "ridge": "fit_ridge",
@@ -158,14 +159,19 @@ def chain(config):
         if parts and weights:
             classified = f"joined{kind}"
             roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]], strict)
+        shifted, versions = _shifted(kind, roles[classified], config), {keyed.version for keyed in roles.values()}
+        roles |= {keyed.role: keyed for keyed in shifted.values() if keyed.version not in versions}
         for evaluation in ("svm", *config["evaluations"]):
-            add(f"{evaluation}{kind}", evaluation, EVALUATIONS[evaluation](config), features=classified, data="data")
+            params = {**EVALUATIONS[evaluation](config), **_shifts(config)}
+            role = f"{evaluation}{kind}"
+            roles[role] = _keyed(role, evaluation, params, strict, features=roles[classified], data=roles["data"], **shifted)
         if config["feature_map"] and not kind:
             add("map", "map", _pick(config, "seed"), features=classified)
     if classifies and "pixels" in config["controls"] and _enough_for_linear(config):
         if "features_pixels" not in roles:
             add("features_pixels", "features", _pixel_features(config), normalized="normalized")
-        add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
+        if "linear_pixels" not in roles:
+            add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
 
     called = _pick(config, *(key for key in ("name", "tags", "targets", "figures") if config[key]))
     if config["ablated"]:
@@ -183,7 +189,8 @@ def prediction_roles(chain):
     while wanted:
         keyed = wanted.pop()
         needed.add(keyed.version)
-        wanted += (parent for name, parent in keyed.parents.items() if name != "initial")   # the start of a training or a fit
+        # Neither the start of a training or a fit, nor the features of the shifted test images.
+        wanted += (parent for name, parent in keyed.parents.items() if name != "initial" and parent.stage != "shifted")
     return [role for role, keyed in chain.items() if keyed.version in needed]
 
 
@@ -267,6 +274,24 @@ def _joined(kind, roles, parts, weights, strict):
     joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]}, strict,
                     part1=roles[own], **{f"part{number}": features for number, features in enumerate(joined_to, 2)})
     return {**found, joined.role: joined}
+
+
+def _shifted(kind, classified, config):
+    """The features of the shifted test images for each part of this kind's features: shifted1, shifted2, ... -> Keyed."""
+    if not _shifts(config):
+        return {}
+    parts, found = classified.parents.values() if classified.stage == "joined" else [classified], {}
+    for number, features in enumerate(parts, 1):
+        role = f"shifted{kind}" + (f"_part{number}" if number > 1 else "")
+        checked = {key: value for key, value in features.spec["params"].items() if key in ("variant", "array_library")}
+        found[f"shifted{number}"] = _keyed(role, "shifted", {**checked, **_shifts(config)}, config["strict_versions"],
+                                           features=features, **features.parents)
+    return found
+
+
+def _shifts(config):
+    """The parameter of the stages that shift images or classify shifted ones; empty if images are not shifted."""
+    return {} if config["classify_shifts"] == "none" else _pick(config, "classify_shifts")
 
 
 def _ancestry(keyed):

@@ -1,0 +1,47 @@
+"""Stage `shifted`: the feature vectors of the shifted copies of all test images (or of the hold-out set).
+
+params: classify_shifts, the distance in pixels; and of the features' parameters variant and array_library, as far as they have
+them, for checks of the machine. The recipe and its other options are those of the artifact of features.
+inputs: features; normalized, and for a network weights: those that the features were made from.
+options: data_residency, multiplier: a name or the file of a table.
+Writes shifted.npy, float32 (4, N, dimensions), in the order of shifts.DIAGONALS; of features with an odd part also
+shifted_odd.npy of the same shape.
+"""
+
+import contextlib
+import time
+
+import numpy as np
+
+from extract_features import ENCODERS
+from ladder import progress
+from ladder.arithmetic import arrays
+from ladder.features import features, shifts
+from ladder.progress import log
+from ladder.workflow import stage_script
+
+
+def make(work, inputs, params, options):
+    images, fitted = inputs["normalized"].array("test.npy"), inputs["features"]
+    of = fitted.manifest["spec"]["params"]
+    encoder, _ = ENCODERS[of["encoder"]](inputs, of, work.threads, options)
+    library = arrays.library(of.get("array_library"), work.threads)
+    recipe = features.Recipe.of(of, fitted.tensors(features.FILE))
+    names = shifts.NAMES if recipe.flip == "apart" else shifts.NAMES[:1]
+    offsets, dimensions = shifts.offsets(params["classify_shifts"]), fitted.metrics["dimensions"]
+    count, written = len(offsets) * len(images), len(names) * dimensions
+    log.info("%d feature vectors of %d values of shifted images: %s on disk", count, written,
+             progress.size(4 * count * written))
+
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        outs = [stack.enter_context(work.new_array(name, (len(offsets), len(images), dimensions), np.float32))
+                for name in names]
+        for number, offset in enumerate(offsets):
+            features.extract(encoder, shifts.Shifted(images, offset), recipe, [out[number] for out in outs],
+                             "features of images shifted {} down, {} right".format(*offset), library)
+    work.metrics = {"dimensions": dimensions, "images_per_second": count / (time.monotonic() - started), **library.facts()}
+
+
+if __name__ == "__main__":
+    stage_script.run(make)

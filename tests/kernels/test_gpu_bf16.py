@@ -475,8 +475,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(case, tile
 
 
 @pytest.mark.usefixtures("sums")
-@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ()), (zoo.RISING, ())],
-                         ids=["wide", "wide, not a", "deep", "rising"])
+@pytest.mark.parametrize("network, frozen", [(zoo.WIDE, ()), (zoo.WIDE, ("a",)), (zoo.DEEP, ()), (zoo.RISING, ()),
+                                             (zoo.ASIDE, ())], ids=["wide", "wide, not a", "deep", "rising", "aside"])
 def test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order(network, frozen):
     protocol, settings = parity.protocols(network)["momentum"], {"multipliers": PRECISIONS["bfloat16"], "frozen": frozen}
     reference = parity.train(network, "cpu", executors.create("cpu", 2), protocol, **settings)

@@ -96,6 +96,11 @@ RISING = networks.resolve("rising", (8, 12, 3), (
     conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), conv2d("b", 48), relu("b_relu"), maxpool2d("b_pool"),
     upsample2d("b_up"), conv2d("c", 40), relu("c_relu"), upsample2d("c_up"), conv2d("d", 3)), "b_pool", "mse")
 
+# A convolution of what was upsampled, which is not the layer before it.
+ASIDE = networks.resolve("aside", (8, 12, 3), (
+    conv2d("a", 40), relu("a_relu"), maxpool2d("a_pool"), upsample2d("a_up"), conv2d("b", 3, inputs=("a_pool",)),
+    upsample2d("b_up"), conv2d("c", 3, inputs=("a_up",)), add("sum", ("b_up", "c"))), "a_pool", "mse")
+
 
 def _resnet(name, input_shape, form, bottleneck):
     """One block in each of two stages."""

@@ -10,6 +10,7 @@ activations and gradients, and sums stay float32.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 
 from ladder.network.optimizers import AVERAGES
@@ -32,46 +33,30 @@ def conv_block(build, group):
     """conv2d, then optionally ReLU and 2x2 max-pool; as gpu_opt_v1.conv_block where there are no copies."""
     if not _form(build, group[0]):
         return gpu_opt_v1.conv_block(build, group)
-    return _convolution_of_copies(build, group, build.source(group[0]))
+    return _convolution_of_copies(build, group, group, 2 * group[0].macs)
 
 
 def collapsed_block(build, group):
     """upsample2d, conv2d, then optionally ReLU, as patterns.collapsed_block: the copies are of the smaller image."""
-    upsample, *others = group
-    conv, x, flop, form = others[0], build.source(upsample), patterns.flop_of_collapsed(others[0]), _form(build, others[0])
-    build.unchanged(upsample)
-    _, weight, bias = convolution(build, conv)
-    wanted = build.training and build.wants_gradient(x)
-    copies = build.copies(weight, form.of_weight(build.shape(weight), wanted))
-    copy = _rounded_input(build, group, conv, x)
-    y, writes, more = _result(build, others, x)
-    build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
-               flop=flop, relu=group[-1] is not conv, **more)
-
-    def backward():
-        dy = build.receivers.get(y) or _rounded_gradient(build, others, y, x)
-        if wanted:
-            _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=2)
-        build.step(f"{form.made}_conv2d_weight_grad", group, {"x": copy, "dy": dy.without_border, "totals": dy.totals},
-                   _weight_gradients(build, conv, copy, dy), flop=flop)
-
-    return backward
+    build.unchanged(group[0])
+    return _convolution_of_copies(build, group, group[1:], patterns.flop_of_collapsed(group[1]), times=2)
 
 
-def _convolution_of_copies(build, group, x):
-    conv, form = group[0], _form(build, group[0])
-    _, weight, bias = convolution(build, conv)
-    slide, flop, kernel, flips = sliding(conv), 2 * conv.macs, conv.attributes["kernel"], _flips(build, conv, x)
+def _convolution_of_copies(build, group, layers, flop, times=1):
+    """layers: those of the group from the convolution on; times: so much larger is its image than x."""
+    conv, form, slide, kernel = layers[0], _form(build, layers[0]), sliding(layers[0]), layers[0].attributes["kernel"]
+    x, weight, bias = convolution(build, conv)
+    flips = _flips(build, conv, x)
     copies = build.copies(weight, form.of_weight(build.shape(weight), flips))
     copy = _rounded_input(build, group, conv, x)
-    y, writes, more = _result(build, group, x)
+    y, writes, more = _result(build, layers, x)
     build.step(f"{form.made}_conv2d_forward", group, {"x": copy, "weight": copies["bfloat16"], "bias": bias}, writes,
                flop=flop, stride=slide["stride"], relu=group[-1] is not conv, **more)
 
     def backward():
-        dy = build.receivers.get(y) or _rounded_gradient(build, group, y, x)
+        dy = build.receivers.get(y) or _rounded_gradient(build, layers, y, x)
         if flips:
-            _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=1)
+            _input_gradient(build, group, x, dy, {"copy": copy, "flipped": copies["flipped"]}, flop, stride=times)
         elif build.wants_gradient(x):
             build.step("conv2d_input_grad", group, {"dy": dy.whole, "weight": weight}, {"dx": build.gradient_part(x)},
                        flop=flop, **slide)
@@ -203,9 +188,8 @@ def copying_reader(build, group, x):
 
 
 def is_collapsed(build, conv):
-    """Whether a convolution is behind an upsampling and multiplies sums of taps."""
-    before = [layer for layer in build.layers if layer.name == conv.inputs[0]]
-    return build.collapses((*before, conv))
+    """Whether a convolution multiplies sums of taps: with the upsampling that is the layer before it, it has a pattern."""
+    return any(after is conv and build.collapses((before, after)) for before, after in itertools.pairwise(build.layers))
 
 
 def pools_in_place(build, group):

@@ -49,7 +49,8 @@ struct CollapsedBlock {
             for (int tap = 0; tap < TAPS_HELD; tap++) taps[tap] = renew((filter * TAPS_HELD + tap) * channels + channel, tap);
         bfloat16 sums[16];
 #pragma unroll
-        for (int tap = 0; tap < 16; tap++) held[tap][slow()][fast()] = sums[tap] = bf16x2(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
+        for (int tap = 0; tap < 16; tap++)
+            held[tap][slow()][fast()] = sums[tap] = bf16x2(sum_of(taps, tap / 4, tap % 4), 0.0f) & 0xffff;
         if (filter < filters && channel < whole(channels)) store_phases(phases, sums, form, filter, channel);
         if (whole_taps == nullptr) return;
         __syncthreads();

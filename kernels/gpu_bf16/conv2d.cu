@@ -19,8 +19,9 @@
 // filters); `pixels` are those of all phases. With PHASES=2 filters are those of all four, few enough for a tile, kernel is 3,
 // weight (4 filters / 4, 3, 3, channels), and y has the same shape, with filters / 4; `pixels` are those of x. There the zeros in
 // the windows meet pixels that the phase does not reach, of which a NaN or an infinity spreads by one pixel further.
-// Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N)), 384 (TILE_M + TILE_N) bytes of
-// dynamic shared memory; for shapes of which conv2d_halo.cu has no tile that takes less. Each tile has 128 threads:
+// Launches: block (threads of the tile), grid (ceil(pixels / TILE_M) ceil(filters / TILE_N), where phases are apart that of one
+// four times), 384 (TILE_M + TILE_N) bytes of dynamic shared memory; for shapes of which conv2d_halo.cu has no tile that takes
+// less. Each tile has 128 threads:
 //   128 x 128, 64 x 64 a warp;  128 x 64, 64 x 32;  64 x 64, 32 x 32;  128 x 16, 32 x 16
 //
 // Bound: shared memory and tensor cores. Of a step of the large tile, 64 KB are read as fragments and 32 KB written, which

@@ -7,8 +7,8 @@
 // Filters are a multiple of 8. Compiled with IN_SLABS=1 it is in slabs, as gpu_bf16_sm90 reads it (layouts.cuh): bfloat16
 // (ceil(filters / 64), batch, out_height + 2 padding, out_width + 2 padding, 64), zeros for further filters.
 //
-// Compiled with PHASES=1 as conv2d.cu. Compiled and launched as conv2d.cu, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64 filters and at
-// least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
+// Compiled and launched as conv2d.cu, PHASES=1 included, or with KERNEL as conv2d_halo.cu (loop.cuh), with tiles of at least 64
+// filters and at least 4 TILE_M (TILE_N + 8) bytes of dynamic shared memory (copies.cuh).
 //
 // Bound: as conv2d.cu.
 // Predicted, not measured, for 64 images of 8x8x128 -> 128 filters, 3x3 (1.2 GFLOP, 3.6 MB): tensor cores, 1.2 us.

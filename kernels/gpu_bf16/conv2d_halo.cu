@@ -10,9 +10,10 @@
 //
 // Compiled with TILE_M x TILE_N, the pixels and filters of a block, WARP_M x WARP_N, those of a warp, TILE_COLUMNS, 8 or 16,
 // the rectangle's width, and KERNEL, 2, 3 or 5. A stage has the weights of a tap; there are KERNEL of them, for KERNEL = 2
-// four.
-// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N)), with stages * TILE_N *
-// 128 bytes of dynamic shared memory and those of a halo, of two where channels are more than 64. Each tile has 128 threads:
+// four. PHASES as in conv2d.cu.
+// Launches: block (threads of the tile), grid (rectangles of all images times ceil(filters / TILE_N), where phases are
+// apart that of one four times), with stages * TILE_N * 128 bytes of dynamic shared memory and those of a halo, of two where
+// channels are more than 64. Each tile has 128 threads:
 //   128 x 128, 64 x 64 a warp, 16 columns;  128 x 64, 64 x 32, 16;  64 x 64, 32 x 32, 8;  256 x 16, 64 x 16, 16
 //
 // Bound: shared memory. Of a step of the large tile, 64 KB are read as fragments, which takes 512 clocks, as many as its

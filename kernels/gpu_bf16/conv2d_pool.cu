@@ -3,7 +3,7 @@
 // Rung: gpu_bf16. Changed from conv2d_copy.cu: four lines of a tile are a window, so that no image of the size before pooling
 // reaches memory.
 //
-// Layouts: as conv2d_copy.cu with times = 1, and out_height and out_width, which are even, halved; index uint8 (batch,
+// Layouts: as conv2d_copy.cu with out_height and out_width, which are even, halved; index uint8 (batch,
 // out_height / 2, out_width / 2, filters): the place of the largest value in its window, 0 to 3 in memory order, the first of
 // equals, a NaN before all others.
 //

@@ -4,8 +4,9 @@
 // so that a convolution asks for no pixel outside them.
 //
 // Layouts: x, gradient float32 (batch, height, width, channels); rounded bfloat16 (batch, height + 2 padding, width + 2 padding,
-// channels up to the next multiple of 8), zero outside the image and in further channels; totals (splits, channels): the sums of the gradient, not rounded, over the pixels of a split
-// of the rounded image, in order within a thread and then over the threads. Arrays start at multiples of 16 bytes.
+// channels up to the next multiple of 8), zero outside the image and in further channels; totals (splits, channels): the sums of
+// the gradient, not rounded, over the pixels of a split of the rounded image, in order within a thread and then over the threads.
+// Arrays start at multiples of 16 bytes.
 // Launches: round_image         block (256), grid (ceil(numbers of rounded / 2048))
 //           round_gradient      block (256), grid (splits, ceil(channels / 64))
 //

@@ -19,8 +19,7 @@ extern "C" __global__ void __launch_bounds__(32 * MULTIPLIERS + 128, 1) conv2d_g
     const bfloat16* __restrict__ dy, const bfloat16* __restrict__ flipped, const bfloat16* __restrict__ kept,
     bfloat16* __restrict__ rounded, bfloat16* __restrict__ steps, float* __restrict__ totals,
     int height, int width, int slabs, int filters, int padded_filters, int kernel, int stride, int pixels, int image_pixels,
-    int rows, int together, int relu, int kept_padding, int padding,
-    int step_rows) {
+    int rows, int together, int relu, int kept_padding, int padding, int step_rows) {
     convolve(dy, flipped, {height, width, slabs, filters, padded_filters, kernel, stride, pixels, image_pixels, rows, together},
              ToGradient<InSlabs>{kept, rounded, steps, totals, nullptr, pixels, step_rows, relu, kept_padding, padding});
 }

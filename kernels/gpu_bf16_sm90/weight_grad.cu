@@ -5,9 +5,9 @@
 // turns x, the product's first operand, and wgmma itself the gradients, its second.
 //
 // Layouts: x bfloat16 (slabs, image pixels, 64) and dy bfloat16 (ceil(filters / 64), pixels up to a multiple of 64, 64), zero in
-// further pixels and filters: conv2d_gradient.cu's and arrange.cu's slabs and steps. partials float32 (splits, filters, kernel, kernel, channels). A split
-// sums steps_per_split steps of 64 pixels of y, in order, 16 products at a time. Their number depends on the shape alone: it
-// changes the result's bytes.
+// further pixels and filters: conv2d_gradient.cu's and arrange.cu's slabs and steps. partials float32 (splits, filters, kernel,
+// kernel, channels). A split sums steps_per_split steps of 64 pixels of y, in order, 16 products at a time. Their number depends
+// on the shape alone: it changes the result's bytes.
 //
 // Compiled with TILE_N, the filters of a block, 64 or 128, KERNEL, rows and columns of a filter, at most 4, and
 // WHOLE_ROWS: out_width divides 64, so that steps begin in the same column of y.

@@ -156,6 +156,21 @@ def test_behind_an_upsampling_sums_of_taps_are_rounded_once(rung):
     assert np.abs(found["b"] - apart).max() > 1e-3 * np.abs(apart).max()
 
 
+READ_TWICE = networks.resolve("read_twice", (10, 8, 3), (
+    layers.conv2d("a", 4), layers.maxpool2d("pool"), layers.upsample2d("up"), layers.conv2d("b", 3),
+    layers.conv2d("c", 3, inputs=("up",)), layers.add("sum", ("b", "c"))), "b", "mse")
+
+
+def test_features_multiply_the_taps_that_training_did_where_another_layer_reads_the_larger_image():
+    """The plan of the features of b leaves out c, the other reader."""
+    settings = plan.Settings(network=READ_TWICE, variant="cpu", batch_size=3, multipliers=multipliers.PRECISIONS["bfloat16"])
+    trained = plan.training_plan(settings, plan.Dataset(3, "float32"), LENGTH)
+    features = plan.inference_plan(READ_TWICE, "cpu", 3, plan.Dataset(3, "float32"), "b", multipliers=settings.multipliers)
+    made = [[step.operation for step in one.steps if step.layer == "b" and step.operation.endswith("conv2d_forward")]
+            for one in (trained, features)]
+    assert made[0] == made[1] == ["approximate_conv2d_forward"]
+
+
 def near(found, wanted, share=1e-5):
     assert np.abs(found - wanted).max() <= share * np.abs(wanted).max()
 

@@ -423,9 +423,12 @@ class Builder:
     def collapses(self, group):
         """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
 
-        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does: the precision includes what is rounded.
+        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless the network has another layer that reads the larger
+        image, whether this plan has it or not: the precision includes what is rounded.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):
+            return False
+        if len(self.network.readers(group[0].name)) > 1:
             return False
         conv, formats = group[1].attributes, {getattr(self.multipliers, direction).name for direction in DIRECTIONS}
         return formats == {"bfloat16"} and (conv["kernel"], conv["stride"], conv["padding"]) == (3, 1, 1)

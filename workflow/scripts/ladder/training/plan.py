@@ -423,7 +423,7 @@ class Builder:
     def collapses(self, group):
         """Whether an upsampling and a convolution multiply sums of taps, each rounded once, on every rung.
 
-        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless the network has another layer that reads the larger
+        In bfloat16 a 3x3 convolution with stride 1 and padding 1 does, unless another layer of the network reads the larger
         image, whether this plan has it or not: the precision includes what is rounded.
         """
         if tuple(layer.kind for layer in group) != ("upsample2d", "conv2d") or not self._is_chain(group):

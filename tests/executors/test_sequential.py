@@ -646,8 +646,9 @@ def test_the_sequential_rung_passes_the_parity_protocol(protocol):
     assert 0 < max(deviations.values()) <= protocol.tolerance
 
 
-def test_every_layer_is_an_operation_of_its_own():
-    assert all(len(pattern.kinds) == 1 for pattern in cpu_sequential.PATTERNS)
+def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_before_they_are_rounded():
+    assert [pattern.kinds for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1] == [("upsample2d", "conv2d")]
+    assert all(pattern.collapses for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1)
 
 
 def test_time_that_numba_compiled_in_is_not_counted():

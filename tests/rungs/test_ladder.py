@@ -306,7 +306,7 @@ def test_every_convolution_and_dense_layer_of_every_plan_runs_in_kernels_of_the_
         assert {launch.source.partition("/")[0] for launch in step.launches} - beside == {own}, step.operation
 
 
-# Operations -> the folder of kernels that some of their launches take from another rung: for biases and sums of taps, for parts.
+# Operations -> the folder of kernels that some of their launches take from another rung, for biases, sums of taps or parts.
 BESIDE = {"collapsed_": "gpu_basic", "^arranged_.*weight_grad": "gpu_bf16"}
 
 

@@ -69,8 +69,9 @@ extern "C" __global__ void __launch_bounds__(256) conv2d_input_grad(
             const float* gradients = dy + ((image * out_height + out_row) * out_width + out_column) * filters;
             int i = row - out_row * stride, j = column - out_column * stride;
             const float* taps = weight + (i * kernel + j) * channels + channel;
-            for (int filter = 0; filter < filters; filter++)
-                sum += multiply(gradients[filter], taps[filter * kernel * kernel * channels]);
+            int apart = kernel * kernel * channels;   // filters of the weight
+            for (const float* end = gradients + filters; gradients < end; gradients++, taps += apart)   // indices would spill
+                sum += multiply(*gradients, *taps);
         }
     dx[element] = sum;
 }

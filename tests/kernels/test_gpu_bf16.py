@@ -25,6 +25,7 @@ from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
 from rounded_copies import (
+    check_features,
     close,
     copied,
     copies_of,
@@ -500,15 +501,7 @@ def test_copies_of_weights_outlast_what_shares_memory(monkeypatch):
 
 @pytest.mark.parametrize("network, until", [(zoo.WIDE, "a_pool"), (zoo.DEEP, "b_pool")], ids=["wide", "deep"])
 def test_a_pooling_that_no_convolution_reads_is_whole(network, until):
-    """As features are extracted."""
-    dataset, found = plan.Dataset(4, "uint8"), {}
-    for variant, executor in (("cpu", executors.create("cpu", 2)), (RUNG, emulator_executor.Executor())):
-        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
-        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
-        executor.run(made, arrays)
-        found[variant] = executor.fetch(arrays[made.output])
-    assert np.abs(found["cpu"]).max() > 0
-    assert np.abs(found[RUNG] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+    check_features(RUNG, network, until)
 
 
 def test_copies_are_made_of_what_is_read_again():

@@ -24,7 +24,7 @@ from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
-from rounded_copies import close, copied, rounded_weight
+from rounded_copies import check_features, close, copied, rounded_weight
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -366,15 +366,7 @@ def test_a_network_of_slabs_trains_as_on_the_cpu_in_the_same_bytes_in_every_orde
 @pytest.mark.parametrize("network, until", [(zoo.DEEP, "b_pool"), (zoo.DEEP, "c_relu"), (NORMALIZED, "b_pool")],
                          ids=["pooling", "relu", "behind a normalization"])
 def test_what_no_convolution_reads_is_whole(network, until):
-    """As features are extracted."""
-    dataset, found = plan.Dataset(4, "uint8"), {}
-    for variant, executor in (("cpu", executors.create("cpu", 2)), (RUNG, emulator_executor.Executor())):
-        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
-        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
-        executor.run(made, arrays)
-        found[variant] = executor.fetch(arrays[made.output])
-    assert np.abs(found["cpu"]).max() > 0
-    assert np.abs(found[RUNG] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()
+    check_features(RUNG, network, until)
 
 
 def entries(made):

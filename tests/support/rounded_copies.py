@@ -2,9 +2,13 @@
 
 import numpy as np
 
+import emulator_executor
 from kernel_checks import poisoned
+from ladder.arithmetic.multipliers import PRECISIONS
+from ladder.executors import create as executors
 from ladder.rungs import gpu_bf16
-from rung_checks import run_step
+from ladder.training import parity, plan
+from rung_checks import SMALL, run_step
 
 
 def numbers(copy):
@@ -60,3 +64,15 @@ def copied(x, padding):
 
 def close(found, wanted):
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
+
+
+def check_features(rung, network, until):
+    """The output of layer `until`, extracted as features are, is that of the cpu rung."""
+    dataset, found = plan.Dataset(4, "uint8"), {}
+    for variant, executor in (("cpu", executors.create("cpu", 2)), (rung, emulator_executor.Executor())):
+        made = plan.inference_plan(network, variant, 4, dataset, until=until, multipliers=PRECISIONS["bfloat16"])
+        arrays = executor.allocate(made, executor.place({**parity.random_images(network, 4), **parity.initial(network)}))
+        executor.run(made, arrays)
+        found[variant] = executor.fetch(arrays[made.output])
+    assert np.abs(found["cpu"]).max() > 0
+    assert np.abs(found[rung] - found["cpu"]).max() <= SMALL["bfloat16"] * np.abs(found["cpu"]).max()

@@ -20,10 +20,12 @@ from ladder.store import lineage  # noqa: E402
 
 BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
 CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn": "nearest neighbours", "evaluate": "network"}
-WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time", "memory")
+WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time",
+         "its controls", "memory")
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
 ABLATION = ("preset", "without, or instead", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
+CONTROLS = ("random", "pixels")
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 
@@ -62,7 +64,7 @@ def short_row(record):
     whole = record["whole"]
     classifier, accuracy = answer(whole)
     return (f"`{record['preset']}`", f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
-            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), minutes(whole))
+            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), times(whole)[0])
 
 
 def whole_rows(record):
@@ -72,7 +74,7 @@ def whole_rows(record):
         first = classifier == next(iter(classifiers(whole)))
         yield (f"`{record['preset']}`" if first else "", CLASSIFIERS[classifier], percent(accuracy),
                percent(control(whole, classifier, "random")), difference(whole, classifier, "random"),
-               percent(control(whole, classifier, "pixels")), minutes(whole) if first else "", memory(whole) if first else "")
+               percent(control(whole, classifier, "pixels")), *((*times(whole), memory(whole)) if first else ("", "", "")))
 
 
 def seed_rows(record):
@@ -155,8 +157,14 @@ def percent(share):
     return "" if share is None else f"{100 * share:.1f} %"
 
 
-def minutes(part):
-    seconds = sum(part["summary"]["seconds"].values())
+def times(part):
+    """(time of the run's own stages, time of its controls' stages or ""): the latter have a control's name in theirs."""
+    seconds = part["summary"]["seconds"]
+    own = {stage: taken for stage, taken in seconds.items() if not set(stage.split("_")) & set(CONTROLS)}
+    return minutes(sum(own.values())), minutes(sum(seconds.values()) - sum(own.values())) if len(own) < len(seconds) else ""
+
+
+def minutes(seconds):
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 

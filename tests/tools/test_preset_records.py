@@ -16,7 +16,7 @@ import preset_table  # noqa: E402
 # 100 test images: the run names 80, its control 70; 20 only the run, 10 only the control.
 SUMMARY = {"dataset": "cifar10", "test_accuracy": 0.8, "control_accuracy": 0.7, "raw_pixel_accuracy": None,
            "confusion": [[40, 10], [10, 40]], "evaluations": {"svm": 0.8, "svm_random": 0.7, "ridge": 0.75},
-           "seconds": {"train": 80.0, "svm": 40.0}, "peak_memory_bytes": {"train": 1e9, "svm": 2.5e9},
+           "seconds": {"train": 80.0, "svm": 40.0, "features_random_part2": 100.0, "svm_pixels": 20.0}, "peak_memory_bytes": {"train": 1e9, "svm": 2.5e9},
            "ablation": [{"overrides": {"features_pca": 0}, "reason": "", "accuracy": 0.75, "won": 9, "lost": 4},
                         {"overrides": {"batch_size": 0}, "reason": "refused", "accuracy": None, "won": None, "lost": None}]}
 SEEDS = {"seeds": {"seeds": [1, 2, 3],
@@ -42,8 +42,13 @@ def test_every_record_is_of_a_preset():
 def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference():
     # (20 - 10) / 100; variance (30 - 100 / 100) / 100^2, of which 1.96 roots are 10.55 points.
     svm, ridge = preset_table.whole_rows(record())
-    assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2.5 GB")
-    assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "")
+    assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2 min", "2.5 GB")
+    assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "", "")
+
+
+def test_the_time_of_the_controls_stands_apart():
+    assert preset_table.times({"summary": {"seconds": {"svm": 75.0, "svm_random": 240.0}}}) == ("75 s", "4 min")
+    assert preset_table.times({"summary": {"seconds": {"svm": 75.0}}}) == ("75 s", "")
 
 
 def test_the_short_row_is_of_the_classifier_that_answers_and_not_of_the_most_accurate_one():

@@ -23,9 +23,10 @@ CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn":
 WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time",
          "its controls", "memory")
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
-ABLATION = ("preset", "without, or instead", "classifier", "test accuracy", "difference")
+ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
 CONTROLS = ("random", "pixels")
+OF_A_PART = ("train_limit", "seeds", "ablation", "targets")   # settings in which the parts of a record differ
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 
@@ -80,24 +81,41 @@ def whole_rows(record):
 def seed_rows(record):
     """A row for each classifier that was fitted with several seeds: mean and 95 % interval (Student's t)."""
     found = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
+    other_settings = changed(record) if record["seeds"] else ""
+    name = f"`{record['preset']}`" + (f" with `{other_settings}`" if other_settings else "")
     for classifier, shown in CLASSIFIERS.items():
         if classifier not in found["scores"]:
             continue
         own = found["scores"][classifier]["each"]
         other = found["scores"].get(f"{classifier}_random", {"each": []})["each"]
         paired = [one - untrained for one, untrained in zip(own, other, strict=False)]
-        yield (f"`{record['preset']}`", shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
+        yield (name, shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
                over_seeds(paired, spread.DIFFERENCES, "+"))
 
 
 def ablation_rows(record):
-    """A row for each entry of the preset's ablation list that could run."""
-    summary = record["whole"]["summary"]
-    rows, classifier = sum(map(sum, summary["confusion"])), CLASSIFIERS[summary.get("answered_by", "svm")]
-    for entry in summary.get("ablation") or ():
-        if entry["accuracy"] is not None:
-            yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", classifier, percent(entry["accuracy"]),
-                   matched(entry["lost"], entry["won"], rows))
+    """A row for each entry of the preset's ablation list that could run, of both parts of the record."""
+    for part in (one for one in (record["whole"], record["seeds"]) if one):
+        summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
+        for entry in summary.get("ablation") or ():
+            if entry["accuracy"] is not None:
+                yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", images,
+                       CLASSIFIERS[summary.get("answered_by", "svm")], percent(entry["accuracy"]),
+                       matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))))
+
+
+def settings_of(part):
+    """The settings of a part; {} of the oldest records, which do not name them."""
+    return part["summary"].get("reproduce", {}).get("settings", {})
+
+
+def changed(record):
+    """The settings that the preset had when its seeds were run and does not have in the whole run, as 'key value, ...'."""
+    whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
+    if not whole or not seeds:
+        return ""
+    keys = [key for key in {**whole, **seeds} if key not in OF_A_PART and whole.get(key) != seeds.get(key)]
+    return ", ".join(f"{key} {json.dumps(seeds.get(key, 'none'))}" for key in sorted(keys))
 
 
 def classifiers(part):

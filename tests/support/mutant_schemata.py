@@ -7,12 +7,13 @@ The smallest expression between brackets, commas, assignments and the like that 
 import bisect
 import re
 
+MOST = 16383   # the largest number of a mutant
 # For cuda_emulator.h: a library's chosen mutant, and which ones its kernels have met.
 HEADER = """
 #pragma GCC diagnostic ignored "-Wnarrowing"
 extern "C" {
 __attribute__((visibility("default"), weak)) int mutant_chosen = 0;
-__attribute__((visibility("default"), weak)) unsigned char mutants_met[%d] = {};
+__attribute__((visibility("default"), weak)) unsigned char mutants_met[16384] = {};
 }
 __attribute__((noinline, no_sanitize("thread", "undefined"), no_sanitize_coverage)) inline bool mutant_met(int number) {
     mutants_met[number] = 1;

@@ -1,14 +1,15 @@
 """Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the mutants that tests kill.
 
-Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [--sample COUNT]
+Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [--sample COUNT] [--one-by-one]
 
 FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. --sample
-selects COUNT of the mutants, always the same ones.
+selects COUNT of the mutants, always the same ones. --one-by-one compiles every mutant for itself, which takes long and finds
+the same fates.
 
-Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG.py
-then run until the first failure; two mutants at a time. Prints the surviving mutants and the share of killed ones; mutants
-that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the reason why
-it computes the same.
+Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG*.py
+then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and the share of killed ones;
+mutants that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the
+reason why it computes the same.
 """
 
 import argparse
@@ -97,17 +98,19 @@ def copy_project(source, target):
 
 
 def tests_of(root, rung):
-    """Of the rung's kernels, in all rungs that launch them by its name."""
+    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes."""
     return sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
 
 
 def fates(root, rung, work, at_once):
     """(number in `work`, fate) of the mutants, as they are found; fates: mutant_fates.FATES. At once: see there."""
+    if not work:
+        return
     with tempfile.TemporaryDirectory() as folder:
         copy, (end, results) = pathlib.Path(folder), os.pipe()
         copy_project(root, copy)
         with open(copy / "tests/support/cuda_emulator/cuda_emulator.h", "a") as header:
-            header.write(mutant_schemata.HEADER % (len(work) + 1))
+            header.write(mutant_schemata.HEADER)
         mutations = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
         given = {"mutants": mutations, "at_once": at_once, "results": results}
         (copy / "mutants.json").write_text(json.dumps(given))

@@ -5,6 +5,7 @@ The smallest expression between brackets, commas, assignments and the like that 
 """
 
 import bisect
+import itertools
 import re
 
 MOST = 16383   # the largest number of a mutant
@@ -26,10 +27,12 @@ __attribute__((always_inline)) constexpr bool mutant(int number) {
 """
 _HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r"\d[\w.]*|\w+|<<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\S")
+_NAME = re.compile(r"[A-Za-z_]")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _ENDS = {",", ";"}
 _WORDS_BEFORE = {"return", "else", "do", "case", "typename", "using"}
+_TYPES = {"long", "unsigned", "const"}   # of more than one word, in a cast for instance
 _HEADS = {"if", "for", "while", "switch", "constexpr"}   # before (...), behind which a statement begins
 
 
@@ -70,9 +73,9 @@ class _Source:
         first, last = bisect.bisect_right(self.ends, start), bisect.bisect_left(self.starts, max(end, start + 1)) - 1
         stops = _ENDS if old.strip() in _ASSIGNMENTS else _ENDS | _ASSIGNMENTS | {"?", ":"}
         first, last = self._left(first, stops), self._right(last, stops)
-        words = [bool(re.match(r"[A-Za-z_]", token)) for token in self.tokens[first:last + 1]]
-        if any(one and other for one, other in zip(words, words[1:], strict=False)):   # a declaration
-            return None
+        tokens = self.tokens[first:last + 1]
+        if any(_NAME.match(one) and _NAME.match(other) and one not in _TYPES for one, other in itertools.pairwise(tokens)):
+            return None   # a declaration
         return self.starts[first], self.ends[last]
 
     def _left(self, i, stops):

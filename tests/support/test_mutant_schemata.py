@@ -26,6 +26,8 @@ def written(text, *mutations):
     ("if (a) __syncthreads(); else b();", "__syncthreads();", "", "if (a) { if (!mutant(1)) __syncthreads(); } else b();"),
     ("for (;;) a = b[i + 1] < c;", " < ", " <= ", "for (;;) a = (mutant(1) ? (b[i + 1] <= c) : (b[i + 1] < c));"),
     ("a = b +   // of c, d\n    c;", "b +", "b -", "a = (mutant(1) ? (b -                  c) : (b +   // of c, d\n    c));"),
+    ("a = static_cast<long long>(b) * c;", " * ", " + ",
+     "a = (mutant(1) ? (static_cast<long long>(b) + c) : (static_cast<long long>(b) * c));"),
     ("int width;", "width", "height", "int width;"),
     ("constexpr int A = 3 + B;", " + ", " - ", "constexpr int A = 3 + B;"),
 ], ids=str)

@@ -20,10 +20,13 @@ from ladder.store import lineage  # noqa: E402
 
 BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
 CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn": "nearest neighbours", "evaluate": "network"}
-WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time", "memory")
+WHOLE = ("preset", "classifier", "test accuracy", "untrained", "difference", "raw pixels", "time",
+         "its controls", "memory")
 SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "difference")
-ABLATION = ("preset", "without, or instead", "classifier", "test accuracy", "difference")
+ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
+CONTROLS = ("random", "pixels")
+OF_A_PART = ("train_limit", "seeds", "ablation", "targets")   # settings in which the parts of a record differ
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 
@@ -62,7 +65,7 @@ def short_row(record):
     whole = record["whole"]
     classifier, accuracy = answer(whole)
     return (f"`{record['preset']}`", f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
-            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), minutes(whole))
+            percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), times(whole)[0])
 
 
 def whole_rows(record):
@@ -72,30 +75,47 @@ def whole_rows(record):
         first = classifier == next(iter(classifiers(whole)))
         yield (f"`{record['preset']}`" if first else "", CLASSIFIERS[classifier], percent(accuracy),
                percent(control(whole, classifier, "random")), difference(whole, classifier, "random"),
-               percent(control(whole, classifier, "pixels")), minutes(whole) if first else "", memory(whole) if first else "")
+               percent(control(whole, classifier, "pixels")), *((*times(whole), memory(whole)) if first else ("", "", "")))
 
 
 def seed_rows(record):
     """A row for each classifier that was fitted with several seeds: mean and 95 % interval (Student's t)."""
     found = record["seeds"]["summary"]["seeds"] if record["seeds"] else {"scores": {}}
+    other_settings = changed(record) if record["seeds"] else ""
+    name = f"`{record['preset']}`" + (f" with `{other_settings}`" if other_settings else "")
     for classifier, shown in CLASSIFIERS.items():
         if classifier not in found["scores"]:
             continue
         own = found["scores"][classifier]["each"]
         other = found["scores"].get(f"{classifier}_random", {"each": []})["each"]
         paired = [one - untrained for one, untrained in zip(own, other, strict=False)]
-        yield (f"`{record['preset']}`", shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
+        yield (name, shown, str(len(own)), over_seeds(own, spread.SHARES), over_seeds(other, spread.SHARES),
                over_seeds(paired, spread.DIFFERENCES, "+"))
 
 
 def ablation_rows(record):
-    """A row for each entry of the preset's ablation list that could run."""
-    summary = record["whole"]["summary"]
-    rows, classifier = sum(map(sum, summary["confusion"])), CLASSIFIERS[summary.get("answered_by", "svm")]
-    for entry in summary.get("ablation") or ():
-        if entry["accuracy"] is not None:
-            yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", classifier, percent(entry["accuracy"]),
-                   matched(entry["lost"], entry["won"], rows))
+    """A row for each entry of the preset's ablation list that could run, of both parts of the record."""
+    for part in (one for one in (record["whole"], record["seeds"]) if one):
+        summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
+        for entry in summary.get("ablation") or ():
+            if entry["accuracy"] is not None:
+                yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", images,
+                       CLASSIFIERS[summary.get("answered_by", "svm")], percent(entry["accuracy"]),
+                       matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))))
+
+
+def settings_of(part):
+    """The settings of a part; {} of the oldest records, which do not name them."""
+    return part["summary"].get("reproduce", {}).get("settings", {})
+
+
+def changed(record):
+    """The settings that the preset had when its seeds were run and does not have in the whole run, as 'key value, ...'."""
+    whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
+    if not whole or not seeds:
+        return ""
+    keys = [key for key in {**whole, **seeds} if key not in OF_A_PART and whole.get(key) != seeds.get(key)]
+    return ", ".join(f"{key} {json.dumps(seeds.get(key, 'none'))}" for key in sorted(keys))
 
 
 def classifiers(part):
@@ -155,8 +175,14 @@ def percent(share):
     return "" if share is None else f"{100 * share:.1f} %"
 
 
-def minutes(part):
-    seconds = sum(part["summary"]["seconds"].values())
+def times(part):
+    """(time of the run's own stages, time of its controls' stages or ""): the latter have a control's name in theirs."""
+    seconds = part["summary"]["seconds"]
+    own = {stage: taken for stage, taken in seconds.items() if not set(stage.split("_")) & set(CONTROLS)}
+    return minutes(sum(own.values())), minutes(sum(seconds.values()) - sum(own.values())) if len(own) < len(seconds) else ""
+
+
+def minutes(seconds):
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 

@@ -206,11 +206,12 @@ def test_pca_is_scikit_learns_with_every_sign_fixed(count, width, standardize):
     assert np.allclose(found, reference.transform(wanted) * signs, atol=2e-2)
 
 
-def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads():
+@pytest.mark.parametrize("flip", [False, "apart"])
+def test_the_bits_of_pca_do_not_depend_on_the_number_of_threads(flip):
     encoder, images = maps(3000, 700, rank=40)
     found = []
     for threads in (1, 2, 3):
-        recipe, _ = features.fit_components(encoder, images, Recipe(), 30, True, arrays.NumPy(threads))
+        recipe, _ = features.fit_components(encoder, images, Recipe(flip=flip), 30, True, arrays.NumPy(threads))
         blocks = features.blocks(encoder, images, recipe, arrays.NumPy(threads))
         rows = np.concatenate([rows.copy() for _, rows in blocks])
         found.append((recipe.components.tobytes(), rows.tobytes()))

@@ -534,8 +534,11 @@ MISUSES = {
 }
 
 
-def watched(folder, file, old, new):
-    """Run one block of the convolution's kernel, `old` of a file replaced by `new`, with all checks of the emulator."""
+def watched(folder, file, old, new, window=3):
+    """Run one block of the convolution's kernel, `old` of a file replaced by `new`, with all checks of the emulator.
+
+    window: rows and columns of a filter.
+    """
     folder.mkdir()
     for path in (KERNELS / RUNG).iterdir():
         (folder / path.name).write_text(path.read_text().replace(f"{RUNG}/", ""))   # the headers beside it
@@ -544,14 +547,27 @@ def watched(folder, file, old, new):
     (folder / file).write_text(text.replace(old, new))
     defines = tuple(f"-D{define}" for define in rung.SMALL.defines)
     kernel = load(folder / "conv2d_copy.cu", defines).get_function("conv2d_copy")
+    side, taps = 7 + window, window ** 2
     x, weight, bias, copy = (np.zeros(shape, dtype) for shape, dtype in (
-        ((3, 100, 64), np.uint16), ((3, 9, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.uint16)))
-    sizes = 10, 10, 3, 64, 64, 3, 1, 64, 100, 104, 64, 0, 0   # as conv2d_copy's parameters from height on
+        ((3, side ** 2, 64), np.uint16), ((3, taps, 64, 64), np.uint16), (64, np.float32), ((1, 8, 8, 64), np.uint16)))
+    sizes = side, side, 3, 64, 64, window, 1, 64, side ** 2, 104, 64, 0, 0   # as conv2d_copy's parameters from height on
     kernel.watched((1,), (rung.SMALL.threads,), (x, weight, bias, copy, *map(np.int32, sizes)), rung.SMALL.shared_bytes(104))
 
 
-def test_the_kernel_as_it_is_has_no_fault(tmp_path):
-    watched(tmp_path / RUNG, "loop.cuh", "        filters.wait();\n", "        filters.wait();\n")
+FENCE = "async_proxy_fence();   // ldmatrix"
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_the_kernel_as_it_is_has_no_fault(tmp_path, window):
+    watched(tmp_path / RUNG, "loop.cuh", FENCE, FENCE, window)
+
+
+def test_the_next_pixels_but_one_may_overtake_loads_that_are_not_fenced(tmp_path):
+    """Of one tap; of more, its thread waits for filters whose products have ended, and so the loads before them."""
+    with pytest.raises(KernelFault) as fault:
+        watched(tmp_path / RUNG, "loop.cuh", FENCE, "//", window=1)
+    assert fault.value.kind == "missing fence"
+    watched(tmp_path / "3x3", "loop.cuh", FENCE, "//", window=3)
 
 
 @pytest.mark.parametrize("name", MISUSES)

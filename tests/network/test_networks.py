@@ -193,6 +193,51 @@ def test_the_patch_network_has_its_published_size():
     assert not network.classifies and not network.trains
 
 
+def test_the_patch_network_has_the_layers_that_it_had_before_its_filters_had_another_side():
+    network = networks.build("patch_net")
+    assert networks.from_params({"network": "patch_net", "image": [32, 32, 3]}) == network
+    assert [(layer.name, layer.kind, layer.attributes) for layer in network.layers] == [
+        ("conv1", "conv2d", {"filters": 800, "kernel": 6, "padding": 0, "stride": 1, "bias": False}),
+        ("contrast", "local_contrast", {"kernel": 6, "epsilon": 10 / 64 ** 2}),
+        ("code1", "soft_threshold", {"threshold": 0.25}),
+        ("pool1", "avgpool2d", {"window": 3, "stride": 2, "padding": 0}),
+        ("reduce", "conv2d", {"filters": 256, "kernel": 1, "padding": 0, "stride": 1, "bias": True}),
+        ("whiten", "conv2d", {"filters": 400, "kernel": 3, "padding": 0, "stride": 1, "bias": True}),
+        ("norm", "position_norm", {"epsilon": 1e-6}),
+        ("conv2", "conv2d", {"filters": 1600, "kernel": 1, "padding": 0, "stride": 1, "bias": True}),
+        ("code2", "soft_threshold", {"threshold": 0.25}), ("pool2", "avgpool2d", {"window": 5, "stride": 3, "padding": 0})]
+
+
+@pytest.mark.parametrize("image, kernel, maps, window, features", [
+    (networks.CIFAR, 4, [29, 14, 12], 5, (3, 3)), (networks.CIFAR, 6, [27, 13, 11], 5, (3, 3)),
+    (networks.CIFAR, 8, [25, 12, 10], 4, (3, 3)), (networks.CIFAR, 20, [13, 6, 4], 4, (1, 1)),
+    (MNIST, 6, [23, 11, 9], 5, (2, 2)), ((24, 24, 3), 6, [19, 9, 7], 5, (1, 1)), ((24, 24, 3), 5, [20, 9, 7], 4, (2, 2)),
+    ((24, 30, 1), 5, [20, 9, 7], 4, (2, 3)), ((24, 28, 1), 5, [20, 9, 7], 5, (1, 2)), ((18, 18, 1), 6, [13, 6, 4], 4, (1, 1)),
+    ((18, 20, 1), 6, [13, 6, 4], 4, (1, 1))], ids=str)
+def test_the_last_windows_of_the_patch_network_are_of_4_where_only_these_cover_or_fit_the_map(image, kernel, maps, window,
+                                                                                             features):
+    network = networks.build("patch_net", image, filters=(5, 6, 7, 8), kernel=kernel)
+    assert [network.layer(name).output_shape[0] for name in ("conv1", "pool1", "conv2")] == maps
+    assert network.layer("pool2").attributes == {"window": window, "stride": 3, "padding": 0}
+    assert network.layer("pool2").output_shape == (*features, 16)
+    assert network.parameters["conv1.weight"] == (5, kernel, kernel, image[2])
+
+
+@pytest.mark.parametrize("image, kernel, most", [(networks.CIFAR, 21, 20), (networks.CIFAR, 40, 20), (MNIST, 17, 16),
+                                                 ((16, 40, 3), 6, 4), ((14, 14, 1), 3, 2)])
+def test_filters_too_large_for_the_patch_network_report_the_largest(image, kernel, most):
+    with pytest.raises(UserError) as error:
+        networks.build("patch_net", image, kernel=kernel)
+    assert str(error.value) == (f"config: patch_net_kernel is {kernel}, with which network patch_net cannot read images of "
+                                f"{image[0]}x{image[1]}; at most {most}")
+    assert min(networks.build("patch_net", image, kernel=most).layer("pool2").output_shape[:2]) == 1
+
+
+def test_images_that_are_too_small_for_any_patch_network_are_named():
+    with pytest.raises(UserError, match="network patch_net cannot read images of 13x13: layer pool2"):
+        networks.build("patch_net", (13, 13, 1), kernel=2)
+
+
 @pytest.mark.parametrize("filters, message", [
     ((4, 9, 7, 2), "number 2 of patch_net_filters is 9, but there are only 8 principal directions; at most 8"),
     ((4, 2, 19, 2), "number 3 of patch_net_filters is 19, but there are only 18 principal directions; at most 18")])

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pathlib
 
+import numpy as np
 import pytest
 import yaml
 
@@ -118,6 +119,19 @@ def test_a_run_makes_every_stage_with_its_choices(run, results, monkeypatch):
     assert [key for key in run if not named(chain, key, settings)] == []
     score = artifacts.Artifact(chain.get("svm", chain.get("evaluate")).folder).metrics["accuracy"]
     assert 0 <= score <= 1
+
+
+def test_features_of_patches_of_two_sizes_are_joined(results, monkeypatch):
+    monkeypatch.chdir(results)
+    settings = resolved({"network": "patch_net", "training": "patches", "features_concatenate": [{"patch_net_kernel": 8}]})
+    runtime.set_threads(1)
+    chain = stages.chain(settings)
+    make(chain["joined"], settings)
+    fits = [artifacts.Artifact(chain[role].folder) for role in ("patches", "patches_part2")]
+    assert [fit.array("atoms.npy").shape for fit in fits] == [(6, 6, 6, 3), (6, 8, 8, 3)]
+    parts = [artifacts.Artifact(chain[role].folder).array("train.npy") for role in ("features", "features_part2")]
+    assert [part.shape for part in parts] == [(40, 108)] * 2 and not np.array_equal(*parts)
+    assert np.array_equal(artifacts.Artifact(chain["joined"].folder).array("train.npy"), np.hstack(parts))
 
 
 def test_small_images_are_whitened(results, monkeypatch):   # those of a data set take as long as all other tests together

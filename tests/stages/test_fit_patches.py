@@ -7,8 +7,10 @@ import fit_patches
 import manifest_files
 import references
 from ladder.data import normalization
+from ladder.executors import create as executors
 from ladder.network import networks, weights
 from ladder.store import artifacts
+from ladder.training import parity, plan
 
 IMAGE = (16, 12, 3)
 PARAMS = {"network": "autoencoder", "autoencoder_filters": [6, 5], "autoencoder_norm": False, "image": list(IMAGE),
@@ -42,7 +44,8 @@ def values(network, artifact):
     return weights.load(artifact.path(weights.file_name(network)), network)
 
 
-@pytest.mark.parametrize("params", [PARAMS, NORM, PATCH_NET], ids=["autoencoder", "norm", "patch_net"])
+@pytest.mark.parametrize("params", [PARAMS, NORM, PATCH_NET, *({**PATCH_NET, "patch_net_kernel": side} for side in (4, 8))],
+                         ids=["autoencoder", "norm", "patch_net", "patch_net of 4x4", "patch_net of 8x8"])
 def test_every_layer_with_a_fit_is_fitted_and_the_others_do_not_change(tmp_path, params):
     network, artifact = made(tmp_path, params)
     before, after = weights.initialize(network, 1), values(network, artifact)
@@ -69,6 +72,29 @@ def test_the_second_layer_is_fitted_to_the_output_of_the_first(tmp_path):
     answers = references.conv2d(maps, found["enc2.weight"], found["enc2.bias"], 0)
     np.testing.assert_allclose(answers.mean(axis=(0, 1, 2)), 0, atol=0.1)
     np.testing.assert_allclose(answers.std(axis=(0, 1, 2)), 1, atol=0.1)
+
+
+@pytest.mark.parametrize("kernel, window", [(4, 5), (6, 5), (8, 4)])
+def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, kernel, window):
+    """In float64, of the images that the network reads as they are: bytes over 255."""
+    network, artifact = made(tmp_path, {**PATCH_NET, "patch_net_kernel": kernel, "image": [26, 27, 3]})
+    found, placed = values(network, artifact), parity.random_images(network, 2)
+    assert found["conv1.weight"].shape == artifact.array("atoms.npy").shape == (5, kernel, kernel, 3)
+    images = placed["images"] * placed["scale"].astype(np.float64)
+
+    def conv(name, x):
+        return references.conv2d(x, found[f"{name}.weight"], found.get(f"{name}.bias", 0), padding=0)
+
+    maps = references.local_contrast(conv("conv1", images), images, kernel, 10 / 64 ** 2)
+    maps = conv("reduce", references.avgpool2d(references.soft_threshold(maps, 0.25), 3, 2))
+    maps, _ = references.position_norm(conv("whiten", maps), 1e-6)
+    expected = references.avgpool2d(references.soft_threshold(conv("conv2", maps), 0.25), window, 3)
+    executor, steps = executors.create("cpu", 1), plan.inference_plan(network, "cpu", 2, plan.Dataset(2, "uint8"))
+    arrays = executor.allocate(steps, executor.place({**placed, **found}))
+    executor.run(steps, arrays)
+    features = executor.fetch(arrays[steps.output])
+    assert features.shape == expected.shape == (2, 2, 2, 16) and expected.max() > 0
+    assert np.abs(features - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("params", [NORM, PATCH_NET], ids=["norm", "patch_net"])

@@ -230,6 +230,49 @@ def test_misuse_is_named(name, tmp_path):
     assert fault.value.kind == kind, fault.value
 
 
+# Of each tile, numbers that threads load, in place of products: the copy engine may overtake the loads.
+RELEASE = "        __syncwarp();\n        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);\n"
+LOADED = "        sums[0] += shared[stage * TILE + threadIdx.x];\n"
+
+
+def loading(before="", after=""):
+    """STREAM whose threads load a number of each tile, with more text before and after they release its stage."""
+    assert STREAM.count(RELEASE) == 1
+    return STREAM.replace(RELEASE, LOADED + before + RELEASE + after)
+
+
+def test_a_fence_of_every_thread_that_loads_a_stage_lets_a_copy_overwrite_it(tmp_path):
+    streamed(tmp_path, loading("        async_proxy_fence();\n"))
+
+
+@pytest.mark.parametrize("fence", [
+    (), ("        if (threadIdx.x != 77) async_proxy_fence();\n",), ("", "        async_proxy_fence();\n"),
+], ids=["none", "not of all threads", "too late"])
+def test_a_copy_overtakes_loads_that_are_not_fenced(tmp_path, fence):
+    with pytest.raises(KernelFault) as fault:
+        streamed(tmp_path, loading(*fence))
+    assert fault.value.kind == "missing fence", fault.value
+
+
+# Fragments come from the stage too: products that have ended have loaded theirs.
+FRAGMENTS = STREAM.replace("        wgmma_fence();\n", """\
+        ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16);
+        wgmma_fence();
+""")
+
+
+def test_products_that_have_ended_let_a_copy_overwrite_what_their_fragments_were(tmp_path):
+    streamed(tmp_path, FRAGMENTS)
+
+
+def test_a_copy_overtakes_loads_of_fragments_whose_products_have_not_ended(tmp_path):
+    """A fragment that is loaded after the products, and of which there are none."""
+    again = "        ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16);\n"
+    with pytest.raises(KernelFault) as fault:
+        streamed(tmp_path, FRAGMENTS.replace("        waited(sums);\n", f"        waited(sums);\n{again}"))
+    assert fault.value.kind == "missing fence", fault.value
+
+
 def test_sums_that_the_thread_changed_need_a_fence_before_more_products(tmp_path):
     changed = STREAM.replace("        waited(sums);\n", "        waited(sums);\n        sums[0] += tile;\n")
     assert (streamed(tmp_path, changed) - wanted() == sum(range(TILES)) * (np.arange(32) == 0)).all()

@@ -120,5 +120,6 @@ NETWORKS = {
     "postactivation": _resnet("postactivation", (20, 20, 1), networks._postactivation, bottleneck=False),
 }
 # Networks without a gradient, which are fitted to patches.
-FITTED = {"patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9))}
+FITTED = {"patch_net": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9)),
+          "patch_net of 8x8": networks.build("patch_net", (20, 21, 3), filters=(5, 6, 7, 9), kernel=8)}
 assert {layer.kind for network in (*NETWORKS.values(), *FITTED.values()) for layer in network.layers} == set(layers.KINDS)

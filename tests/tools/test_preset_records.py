@@ -16,7 +16,8 @@ import preset_table  # noqa: E402
 # 100 test images: the run names 80, its control 70; 20 only the run, 10 only the control.
 SUMMARY = {"dataset": "cifar10", "test_accuracy": 0.8, "control_accuracy": 0.7, "raw_pixel_accuracy": None,
            "confusion": [[40, 10], [10, 40]], "evaluations": {"svm": 0.8, "svm_random": 0.7, "ridge": 0.75},
-           "seconds": {"train": 80.0, "svm": 40.0}, "peak_memory_bytes": {"train": 1e9, "svm": 2.5e9},
+           "seconds": {"train": 80.0, "svm": 40.0, "features_random_part2": 100.0, "svm_pixels": 20.0},
+           "peak_memory_bytes": {"train": 1e9, "svm": 2.5e9},
            "ablation": [{"overrides": {"features_pca": 0}, "reason": "", "accuracy": 0.75, "won": 9, "lost": 4},
                         {"overrides": {"batch_size": 0}, "reason": "refused", "accuracy": None, "won": None, "lost": None}]}
 SEEDS = {"seeds": {"seeds": [1, 2, 3],
@@ -42,8 +43,13 @@ def test_every_record_is_of_a_preset():
 def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference():
     # (20 - 10) / 100; variance (30 - 100 / 100) / 100^2, of which 1.96 roots are 10.55 points.
     svm, ridge = preset_table.whole_rows(record())
-    assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2.5 GB")
-    assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "")
+    assert svm == ("`one`", "SVM", "80.0 %", "70.0 %", "+10.0 ± 10.6", "", "2 min", "2 min", "2.5 GB")
+    assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "", "")
+
+
+def test_the_time_of_the_controls_stands_apart():
+    assert preset_table.times({"summary": {"seconds": {"svm": 75.0, "svm_random": 240.0}}}) == ("75 s", "4 min")
+    assert preset_table.times({"summary": {"seconds": {"svm": 75.0}}}) == ("75 s", "")
 
 
 def test_the_short_row_is_of_the_classifier_that_answers_and_not_of_the_most_accurate_one():
@@ -58,10 +64,20 @@ def test_seeds_have_the_interval_of_their_paired_differences():
     assert list(preset_table.seed_rows(record())) == [("`one`", "SVM", "3", "61.0 ± 2.5", "51.0 ± 2.5", "+10.0 ± 2.5")]
 
 
+def test_seeds_of_a_preset_that_has_changed_since_name_its_settings_then():
+    def part(**settings):
+        return {"summary": {"reproduce": {"settings": settings}}}
+
+    now = part(patch_net_filters=[8, 3200], classify_shifts=1, train_limit="all", ablation=[])
+    then = part(patch_net_filters=[8, 1600], train_limit=10000, seeds=[2, 3])
+    assert preset_table.changed({"whole": now, "seeds": then}) == 'classify_shifts "none", patch_net_filters [8, 1600]'
+    assert preset_table.changed({"whole": now, "seeds": now}) == preset_table.changed({"whole": part(), "seeds": then}) == ""
+
+
 def test_an_ablation_says_what_leaving_something_out_costs():
     # 4 images gained, 9 lost.
-    assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "SVM", "75.0 %", "-5.0 ± 7.0")]
-    assert next(preset_table.ablation_rows(record(answered_by="ridge")))[2] == "kernel ridge"
+    assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "", "SVM", "75.0 %", "-5.0 ± 7.0")]
+    assert next(preset_table.ablation_rows(record(answered_by="ridge")))[3] == "kernel ridge"
 
 
 def test_matched_pairs_are_counted_from_the_predictions_that_the_run_kept(tmp_path):

@@ -339,7 +339,14 @@ def start_drawn(variant="cpu", beta=2.0, **changes):
     return training.Training(settings, IMAGES, STATISTICS, weights.initialize(network, 1), 2)
 
 
-@pytest.mark.parametrize("begin", [start_classifier, start_drawn], ids=["classifier", "drawn"])
+def start_rounded(variant="cpu"):
+    """At bfloat16, where the taps behind both upsamplings are collapsed."""
+    run = start(variant=variant, multipliers=PRECISIONS["bfloat16"])
+    assert sum(step.operation == "collapsed_conv2d_forward" for step in run.plan.steps) == 2
+    return run
+
+
+@pytest.mark.parametrize("begin", [start_classifier, start_drawn, start_rounded], ids=["classifier", "drawn", "rounded"])
 @pytest.mark.parametrize("variant", ["cpu", "cpu_sequential"])
 def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin, variant, monkeypatch):
     whole = finish(begin(variant))
@@ -359,7 +366,8 @@ def test_a_run_killed_within_an_epoch_resumes_to_the_same_bytes(tmp_path, begin,
     after = begin(variant)
     assert after.restore(tmp_path / "checkpoint") and after.step == 5
     finish(after)
-    assert all(after.values[name].tobytes() == whole.values[name].tobytes() for name in whole.values)
+    assert all(after.values[name].tobytes() == value.tobytes() for name, value in whole.values.items())
+    assert all(after.averages[name].tobytes() == value.tobytes() for name, value in whole.averages.items())
     assert all(np.array_equal(after.history[name], whole.history[name]) for name in whole.history)
 
 

@@ -180,6 +180,8 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("wta_lifetime", 1.5, "wta_lifetime is 1.5, but must be"),
     ("wta_winners", 0, "wta_winners is 0, but must be a whole number"),
     ("wta_kernels", [5], "wta_kernels is [5], but must be a list of 2"),
+    *(("patch_net_kernel", wrong, f"patch_net_kernel is {wrong}, but must be a whole number at least 2 and at most 128")
+      for wrong in (0, 1, 6.5, 129, [6, 8])),
     ("features_two_polarity", -1, "none or a number at least 0"),
     ("features_polarity_scale", "chanel", "did you mean channel?"),
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),

@@ -226,6 +226,8 @@ def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
     ({"weight": 0}, "weight is 0, but must be a number above 0"), ({"sed": 1}, "there is no key 'sed'; did you mean seed?"),
     ({"features_layer": "enc3"}, "no such layer; did you mean enc2? (entry 1 of features_concatenate)"),
     ({"train_limit": 100}, "dataset and limits must stay"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
+    ({"network": "patch_net", "training": "patches", "patch_net_kernel": [8, 21]},
+     "patch_net_kernel is 21, with which network patch_net cannot read images of 32x32; at most 20 (entry 1 of features"),
 ])
 def test_a_wrong_part_is_one_line(entry, words):
     with pytest.raises(UserError) as caught:
@@ -295,6 +297,16 @@ def test_the_size_of_a_network_counts_where_it_has_one(settings):
     resnet = settings | {"network": "resnet18", "features_layer": None}
     assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
     assert "initial" in changed(settings, autoencoder_filters=[8, 4])
+
+
+def test_the_side_of_the_patch_networks_filters_counts_where_it_is_not_6(settings):
+    fitted = resolved(network="patch_net", training="patches")
+    other = resolved(network="patch_net", training="patches", patch_net_kernel=8)
+    assert {"initial", "patches", "features"} <= changed(fitted, patch_net_kernel=8)
+    assert changed(settings, patch_net_kernel=8) == set()
+    for role in ("initial", "patches", "features"):
+        assert "patch_net_kernel" not in stages.chain(fitted)[role].spec["params"]
+        assert stages.chain(other)[role].spec["params"]["patch_net_kernel"] == 8
 
 
 def test_noise_penalty_and_winners_count_where_they_are_used(settings):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fake_cupy
+import zoo
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.data import normalization
 from ladder.executors.cuda import clock, launching
@@ -275,6 +276,41 @@ def test_copies_follow_updates_of_other_batches_resumed_weights_and_other_plans(
         executor.fill(placed["b.weight"], values["b.weight"] + 1)
         executor.run(steps, arrays)
         assert np.array_equal(executor.fetch(arrays["b.weight.bfloat16"]), rounded(values["b.weight"] + 1))
+
+
+def test_a_training_behind_upsamplings_that_stops_within_an_epoch_resumes_in_the_same_bytes(pretend, monkeypatch, tmp_path):
+    """Weights, averages, losses, and the copies of collapsed taps that the resumed run has made again."""
+    pretend()
+    images = np.random.default_rng(2).integers(0, 256, (11, *zoo.RISING.input_shape), dtype=np.uint8)
+    settings = plan.Settings(network=zoo.RISING, variant="gpu_bf16", batch_size=2, epochs=2, seed=7, learning_rate=0.01,
+                             optimizer=optimizers.Optimizer("adam"), multipliers=PRECISIONS["bfloat16"])
+
+    def start():
+        return training.Training(settings, images, normalization.measure("unit", images), weights.initialize(zoo.RISING, 0), 1)
+
+    def finish(run):
+        while not run.done:
+            run.run_epoch()
+        copies = {name: run.executor.fetch(run._arrays[name]) for name, buffer in run.plan.buffers.items()
+                  if buffer.kind == "copy"}
+        return {name: value.tobytes() for name, value in {**run.values, **run.averages, **run.history, **copies}.items()}
+
+    def save_and_stop(run, path):
+        save(run, path)
+        if run.step == 8:
+            raise KeyboardInterrupt
+
+    whole, stopped, resumed = (start() for _ in range(3))
+    assert {step.layer for step in whole.plan.steps if step.operation == "rounded_collapsed_conv2d_forward"} == {"b_up", "c_up"}
+    wanted, save = finish(whole), training.Training.save
+    monkeypatch.setattr(training.Training, "save", save_and_stop)
+    monkeypatch.setattr(training, "LOOK_EVERY", 2)
+    monkeypatch.setattr(training, "SAVE_AFTER", -1)
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            stopped.run_epoch(tmp_path / "checkpoint")
+    assert resumed.restore(tmp_path / "checkpoint") and resumed.step == 8
+    assert finish(resumed) == wanted
 
 
 # ---- where a capture is refused

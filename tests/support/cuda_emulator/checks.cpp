@@ -168,7 +168,7 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.copied) {
         check_filled(at(address, granule.write.address), region.begin + offset, write);
-        if (!write) return;
+        if (!write) return loaded_filled(region.begin + offset);
         granule.write = {};
     }
     if (granule.write.pending)

@@ -1,12 +1,16 @@
 // Barriers in shared memory, bulk copies and a warpgroup's products (kernels/common/hopper.cuh), by the PTX ISA ("mbarrier",
 // "cp.async.bulk", "Asynchronous Warpgroup Level Matrix Instructions"). What is asynchronous happens as late as it may: a copy
 // arrives when no thread can go on without it, and products are made when their registers are waited for; until then NaN is in
-// their place.
+// their place. What a copy overwrites is gone as early as may be, when the copy begins.
 //
 // What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
 // they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. A warp
 // knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads
 // them; accesses between threads are ordered by __syncthreads only.
+//
+// A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is between the two. It has
+// ended, for those that know of the arrival, where the thread has called async_proxy_fence since, or where products of a
+// fragment that the thread loaded then or later have been waited for.
 #include "runtime.h"
 
 #include <algorithm>
@@ -22,10 +26,12 @@ constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // E
 constexpr int DEPTH = 16, ROWS = 16, MOST_COLUMNS = 256;
 constexpr int SWIZZLE_ALIGNMENT = 1024;
 
+// ended: of a warp, up to which its loads have.
 struct Moments {
-    uint64_t of[MOST_WARPS + 1] = {};
+    uint64_t of[MOST_WARPS + 1] = {}, ended[MOST_WARPS] = {};
     void join(const Moments& other) {
         for (unsigned i = 0; i <= MOST_WARPS; i++) of[i] = std::max(of[i], other.of[i]);
+        for (unsigned i = 0; i < MOST_WARPS; i++) ended[i] = std::max(ended[i], other.ended[i]);
     }
 };
 
@@ -45,11 +51,12 @@ struct BulkCopy {
     void* barrier;
 };
 
-// Shared memory that a copy writes. came: when it did, 0 before; read: when a warp read it last.
+// Shared memory that a copy writes. came: when it did, 0 before; read: when a warp, or its products, read it last; loaded: when
+// a thread of the warp did.
 struct Filled {
     const unsigned char* begin;
     size_t bytes;
-    uint64_t came, read[MOST_WARPS];
+    uint64_t came, read[MOST_WARPS], loaded[MOST_WARPS];
     bool overlaps(const void* other, size_t length) const {
         return begin < static_cast<const unsigned char*>(other) + length && other < begin + bytes;
     }
@@ -78,6 +85,7 @@ struct HopperThread {
     std::vector<Sums> sums;
     std::map<const unsigned*, uint64_t> loaded;   // fragments: when ldmatrix filled them
     uint64_t fenced, proxy_fenced;
+    uint64_t load, ended;   // the last load of what a copy brought; up to which loads have ended
     unsigned group;        // number of the group of products being filled
     unsigned groups_left;   // of the wait that the thread is in
     void* barrier;         // that it waits for
@@ -150,6 +158,22 @@ void must_be_read(const Filled& one, Place place) {
     for (unsigned other = 0; other < MOST_WARPS; other++)
         if (other != warp() && one.read[other] > known[warp()].of[other])
             fail(describe("race", place, "overwrites shared memory that warp %u reads; nothing orders the two", other));
+}
+
+// The same of a copy, which may overtake loads.
+void must_be_loaded(const Filled& one, Place place) {
+    must_be_read(one, place);
+    for (unsigned other = 0; other < MOST_WARPS; other++)
+        if (one.loaded[other] > known[warp()].ended[other])
+            fail(describe("missing fence", place, "may overtake a load of warp %u, which has called no async_proxy_fence", other));
+}
+
+// What a warp hands over from now on, all its lanes having come here.
+void hand_over(unsigned w) {
+    uint64_t ended = ++moment;
+    for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, block_threads); i++)
+        if (hopper[i].load > hopper[i].ended) ended = std::min(ended, hopper[i].ended);
+    known[w].of[w] = moment, known[w].ended[w] = ended;
 }
 
 // ---- matrices in shared memory
@@ -262,6 +286,8 @@ void finish_product(unsigned first, const std::vector<Thread*>& threads) {
             memcpy(sums.c, sums.values.data(), sums.values.size() * sizeof(float));
             sums.written = ++moment;
         }
+        const auto loaded = thread.loaded.find(thread.products.front().a);
+        if (loaded != thread.loaded.end()) thread.ended = std::max(thread.ended, loaded->second);
         thread.products.erase(thread.products.begin());
     }
 }
@@ -287,12 +313,12 @@ void begin_hopper(unsigned threads) {
 void pass_barrier_hopper() {
     if (!in_use) return;
     Moments all;
-    for (unsigned w = 0; w < known.size(); w++) known[w].of[w] = ++moment, all.join(known[w]);
+    for (unsigned w = 0; w < known.size(); w++) hand_over(w), all.join(known[w]);
     for (Moments& one : known) one = all;
 }
 
 void pass_warp_hopper() {
-    if (in_use) known[warp()].of[warp()] = ++moment;
+    if (in_use) hand_over(warp());
 }
 
 void end_thread_hopper() {
@@ -373,7 +399,7 @@ void begin_bulk_copy(Site site, void* to, const void* from, int bytes, void* bar
     PhaseBarrier& of = barrier_at(site, barrier);
     if (!of.visible) fail(describe("missing fence", at(site), "names a barrier that is not yet visible to the copy engine"));
     for (const Filled& one : filled)
-        if (one.overlaps(to, bytes)) must_be_read(one, at(site));
+        if (one.overlaps(to, bytes)) must_be_loaded(one, at(site));
     if (counting)
         count_bulk(bytes);
     else {
@@ -383,7 +409,7 @@ void begin_bulk_copy(Site site, void* to, const void* from, int bytes, void* bar
     filled.erase(std::remove_if(filled.begin(), filled.end(), [&](const Filled& one) { return one.overlaps(to, bytes); }),
                  filled.end());
     auto* first = static_cast<unsigned char*>(to);
-    filled.push_back({first, size_t(bytes), 0, {}});
+    filled.push_back({first, size_t(bytes), 0, {}, {}});
     memset(to, 0xff, bytes);
     copies.push_back({first, static_cast<const unsigned char*>(from), unsigned(bytes), barrier});
 }
@@ -400,9 +426,11 @@ void check_filled(Place place, const void* pointer, bool write) {
         one->read[warp()] = ++moment;
 }
 
+void loaded_filled(const void* pointer) { filled_at(pointer)->loaded[warp()] = mine().load = ++moment; }
+
 void async_proxy_fence() {
     enter();
-    mine().proxy_fenced = ++moment;
+    mine().proxy_fenced = mine().ended = ++moment;
 }
 
 uint64_t next_moment() { return ++moment; }

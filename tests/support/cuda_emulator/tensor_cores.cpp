@@ -152,9 +152,9 @@ void load_matrices(Site site, unsigned* to, const void* row, unsigned count, boo
         accessed(row, 16, false, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
         must_be_shared(site, row, "ldmatrix");
     }
-    loaded_fragment(site, to, 4 * count);
     Load mine{bytes, to, count, transposed};
     of_whole_warp(site, load_for_all, &mine);
+    loaded_fragment(site, to, 4 * count);   // all lanes have loaded
 }
 
 void multiply_matrices(Site site, Precision precision, float* c, const unsigned* a, const unsigned* b) {

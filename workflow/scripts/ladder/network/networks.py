@@ -133,8 +133,8 @@ FIRST_BIAS = -0.25           # of the autoencoder's first layer if it is fitted
 CODE = 0.25                  # the patch network's soft threshold, in standard deviations
 # Added to the variance of a window: 10 for pixels 0..255 (Coates and Ng, 2012), here scaled to a standard deviation of 1.
 CONTRAST = 10 / 64 ** 2
-# As CONTRAST, for whitened images, whose variance is 0.17 on CIFAR-10. So large a number evens out the contrast only in part.
-WHITENED_CONTRAST = 0.3
+# As CONTRAST, for whitened images, whose variance is 0.17 on CIFAR-10; presets/cifar10_wta.yaml has what others gave.
+WHITENED_CONTRAST = 0.03
 
 
 def autoencoder(input_shape, classes, filters=(256, 128), norm=False, residual=False, attentive=False, noise=0.0,
@@ -244,27 +244,44 @@ def _noise(share):
     return [dropout("noise", share)] if share else []
 
 
-def patch_net(input_shape, classes, filters=(800, 256, 400, 1600)):
+def patch_net(input_shape, classes, filters=(800, 256, 400, 1600), kernel=6):
     """Two layers of filters on whitened patches, thresholded and pooled: fitted only, never trained (Coates and Ng, 2012).
 
-    filters: filters of layer 1 (6x6, on contrast-normalised patches), PCA components of its output, PCA components of 3x3
-    patches of those, filters of layer 2, each of which gives two features at each position.
-    800, 256, 400 and 1600 on 32x32x3 are 2.1 million parameters and 3x3x3200 = 28,800 features.
+    filters: filters of layer 1 (on contrast-normalised patches), PCA components of its output, PCA components of 3x3 patches
+    of those, filters of layer 2, each of which gives two features at each position. kernel: side of the filters of layer 1.
+    800, 256, 400 and 1600 of 6x6 on 32x32x3 are 2.1 million parameters and 3x3x3200 = 28,800 features.
     """
+    height, width = input_shape[:2]
+    largest = min(height, width) - 12   # maps of 13 pixels on a side have 6 after pool1, 4 after the 3x3 patches, 1 after pool2
+    if 2 <= largest < kernel:
+        raise UserError(f"config: patch_net_kernel is {kernel}, with which network patch_net cannot read images of "
+                        f"{height}x{width}; at most {largest}")
     first, kept, whitened, second = filters
     for number, (count, most) in enumerate(((kept, 2 * first), (whitened, 9 * kept)), 2):
         if count > most:
             raise UserError(f"config: number {number} of patch_net_filters is {count}, but there are only {most} principal "
                             f"directions; at most {most}")
     return {"layers": (
-        conv2d("conv1", first, kernel=6, padding=0, bias=False),
-        local_contrast("contrast", 6, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
+        conv2d("conv1", first, kernel, padding=0, bias=False),
+        local_contrast("contrast", kernel, ("conv1", INPUT), CONTRAST), soft_threshold("code1", CODE), avgpool2d("pool1", 3, 2),
         conv2d("reduce", kept, kernel=1, padding=0),
         conv2d("whiten", whitened, padding=0), position_norm("norm"),
-        conv2d("conv2", second, kernel=1, padding=0), soft_threshold("code2", CODE), avgpool2d("pool2", 5, 3)),
+        conv2d("conv2", second, kernel=1, padding=0), soft_threshold("code2", CODE),
+        avgpool2d("pool2", _last_window(height, width, kernel), 3)),
         "features": "pool2", "loss": None,
         "fits": (Fit("conv1", "zca", centred=True, contrast=CONTRAST), Fit("reduce", "rotation", atoms=False),
                  Fit("whiten", "pca", atoms=False), Fit("conv2", "none"))}
+
+
+def _last_window(height, width, kernel):
+    """Side of the windows, three pixels apart, of the patch network's last pooling: 5, or 4 where only these fit the map.
+
+    That is where 5 is more than the map has, or where windows of 4 cover it exactly; not with filters of 6x6 on maps of 5 and
+    more, whose windows have always been of 5.
+    """
+    sides = [(size - kernel) // 2 - 2 for size in (height, width)]   # of conv2's map
+    exact = kernel != 6 and all(side % 3 == 1 for side in sides)
+    return 4 if exact or min(sides) < 5 else 5
 
 
 def _halvings(*sizes):
@@ -436,7 +453,7 @@ OPTIONS = {"autoencoder": {**ENCODER, "noise": "input_noise", "penalty": "latent
            "autoencoder_classifier": {**ENCODER, "units": "head_units"},
            "wta_autoencoder": {"filters": "wta_filters", "kernels": "wta_kernels", "winners": "wta_winners",
                                "lifetime": "wta_lifetime", "noise": "input_noise"},
-           "patch_net": {"filters": "patch_net_filters"},
+           "patch_net": {"filters": "patch_net_filters", "kernel": "patch_net_kernel"},
            **{f"resnet{depth}": {"width": "resnet_width"} for depth in RESNETS}}
 
 

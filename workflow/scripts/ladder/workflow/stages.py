@@ -332,9 +332,9 @@ def _listed(entries):
     return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
-# Options of a network that enter the version only when enabled; the values mean "off".
+# Options of a network that enter the version only with another value; these mean "off", or what was before there was an option.
 OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
-                  "autoencoder_attention": False}
+                  "autoencoder_attention": False, "patch_net_kernel": 6}
 OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
 
 

@@ -89,7 +89,8 @@ def test_channels_of_a_gradient_are_filled_with_zeros(channels):
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("shape", [(8, 1, 1, 8), (40, 3, 3, 24), (3, 2, 2, 40), (40, 3, 3, 3), (33, 1, 1, 20)], ids=str)
+@pytest.mark.parametrize("shape", [(8, 1, 1, 8), (40, 3, 3, 24), (3, 2, 2, 40), (40, 3, 3, 3), (33, 1, 1, 20), (3, 1, 1, 17)],
+                         ids=str)
 def test_copies_of_weights_are_rounded_and_flipped(shape):
     weight = normal(*shape)
     for copy in (rounded_weight(weight, flip=False)[0], rounded_weight(weight)[0]):

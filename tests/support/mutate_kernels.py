@@ -1,20 +1,21 @@
 """Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the mutants that tests kill.
 
-Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [--sample COUNT]
+Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [--sample COUNT] [--one-by-one]
 
 FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. --sample
-selects COUNT of the mutants, always the same ones.
+selects COUNT of the mutants, always the same ones. --one-by-one compiles every mutant for itself, which takes long and finds
+the same fates.
 
-Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG.py
-then run until the first failure; two mutants at a time. Prints the surviving mutants and the share of killed ones; mutants
-that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the reason why
-it computes the same.
+Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG*.py
+then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and the share of killed ones;
+mutants that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the
+reason why it computes the same.
 """
 
 import argparse
 import collections
-import concurrent.futures
 import dataclasses
+import json
 import os
 import pathlib
 import random
@@ -23,15 +24,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 
 from tqdm import tqdm
 
 import cuda_emulator
+import mutant_schemata
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARALLEL = 2
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 # Of rungs without kernels of their own.
 FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32"), "gpu_opt_v1/conv2d_*.cu")
 BODY = re.compile(r"\) (const )?\{( |$)")   # of a function, or of a loop
@@ -51,28 +52,31 @@ MUTATIONS = [
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """file: below kernels/; line: as mutated; text: of the whole file."""
+    """file: below kernels/, in which `new` replaces what is from start to end; number, line: of the line, as mutated."""
 
     file: str
     number: int
     line: str
-    text: str
+    start: int
+    end: int
+    new: str
 
 
 def mutants(kernels, file):
-    """Every mutation of the function bodies in a file; comments, signatures and code hidden from g++ are left alone."""
-    lines, inside, hidden = (kernels / file).read_text().splitlines(keepends=True), False, False
-    for number, line in enumerate(lines):
+    """Every mutation of the function bodies in a file; comments, signatures, directives, code hidden from g++ stay."""
+    at, inside, hidden = 0, False, False
+    for number, line in enumerate((kernels / file).read_text().splitlines(keepends=True), 1):
         code = line.partition("//")[0].rstrip()
         opened = BODY.search(code)
         hidden = line.startswith("#ifndef CUDA_EMULATOR") or (hidden and not line.startswith("#endif"))
-        start = 0 if inside else opened.end() if opened else len(code)
-        for pattern, replacements in [] if hidden else MUTATIONS:
-            for found in re.compile(pattern).finditer(code, start):
+        first = 0 if inside else opened.end() if opened else len(code)
+        for pattern, replacements in [] if hidden or line.startswith("#") else MUTATIONS:
+            for found in re.compile(pattern).finditer(code, first):
                 for new in replacements:
                     mutated = line[:found.start()] + new + line[found.end():]
-                    yield Mutant(file, number + 1, mutated.strip(), "".join([*lines[:number], mutated, *lines[number + 1:]]))
+                    yield Mutant(file, number, mutated.strip(), at + found.start(), at + found.end(), new)
         inside = (inside or bool(opened) and opened.end() == len(code)) and not line.startswith("}")
+        at += len(line)
 
 
 def files_of(kernels, rung):
@@ -93,29 +97,36 @@ def copy_project(source, target):
     shutil.copy(source / "pyproject.toml", target)
 
 
-def fate(rung, mutant, base, timeout):
-    """"killed", "survived" or "does not compile": the result of the rung's tests on the mutant.
+def tests_of(root, rung):
+    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes."""
+    return sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
 
-    base: an unchanged copy of the project, with a cache of its compiled kernels.
-    """
+
+def fates(root, rung, work, at_once):
+    """(number in `work`, fate) of the mutants, as they are found; fates: mutant_fates.FATES. At once: see there."""
+    if not work:
+        return
     with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder)
-        copy_project(base, copy)
-        shutil.copytree(base / "cache", copy / "cache", copy_function=os.link)
-        (copy / "kernels" / mutant.file).write_text(mutant.text)
-        try:
-            tests = run_tests(rung, copy, timeout)
-        except subprocess.TimeoutExpired:   # an endless loop counts as killed
-            return "killed"
-        if "CompileError" in tests.stdout:
-            return "does not compile"
-        return "survived" if tests.returncode == 0 else "killed"
-
-
-def run_tests(rung, folder, timeout=None):
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/kernels/test_{rung}.py"]
-    return subprocess.run(command, cwd=folder, env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
-                          capture_output=True, text=True, timeout=timeout)
+        copy, (end, results) = pathlib.Path(folder), os.pipe()
+        copy_project(root, copy)
+        with open(copy / "tests/support/cuda_emulator/cuda_emulator.h", "a") as header:
+            header.write(mutant_schemata.HEADER)
+        mutations = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
+        given = {"mutants": mutations, "at_once": at_once, "results": results}
+        (copy / "mutants.json").write_text(json.dumps(given))
+        command = [sys.executable, "-m", "pytest", "-p", "mutant_fates", "-p", "no:cacheprovider", "-p", "no:faulthandler",
+                   "-p", "no:xdist", "--assert=plain", "--tb=short", *tests_of(root, rung)]
+        environment = {**os.environ, "PYTHONPATH": str(HERE), "MUTANTS": "mutants.json", "XDG_CACHE_HOME": str(copy / "cache")}
+        process = subprocess.Popen(command, cwd=copy, env=environment, pass_fds=[results], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        os.close(results)
+        with process, open(end) as lines:
+            for line in lines:
+                number, _, fate = line.rstrip().partition(" ")
+                yield int(number) - 1, fate
+            said = process.stdout.read()
+        if process.returncode:
+            sys.exit(said)
 
 
 def main(arguments, root=ROOT):
@@ -123,6 +134,7 @@ def main(arguments, root=ROOT):
     parser.add_argument("rung")
     parser.add_argument("files", nargs="*")
     parser.add_argument("--sample", type=int)
+    parser.add_argument("--one-by-one", action="store_true")
     asked = parser.parse_args(arguments)
     rung, kernels, explained = asked.rung, root / "kernels", equivalent(root, asked.rung)
     folder = FILES.get(rung, rung).partition("/")[0]
@@ -132,20 +144,10 @@ def main(arguments, root=ROOT):
         work = sorted(random.Random(0).sample(work, asked.sample), key=lambda mutant: (mutant.file, mutant.number))
     count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
-    with concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool, tempfile.TemporaryDirectory() as folder:
-        base = pathlib.Path(folder)
-        copy_project(root, base)
-        run_tests(rung, base)   # fills the cache
-        start = time.monotonic()
-        tests = run_tests(rung, base)
-        if tests.returncode:
-            sys.exit(f"the tests of {rung} fail on the kernels as they are:\n{tests.stdout}")
-        timeout = 60 + 10 * (time.monotonic() - start)
-        fates = pool.map(lambda mutant: fate(rung, mutant, base, timeout), work)
-        for mutant, found in tqdm(zip(work, fates, strict=True), total=len(work), disable=None):   # a bar on terminals only
-            count[found] += 1
-            if found == "survived":
-                print(f"survived: {mutant.file}:{mutant.number}: {mutant.line}", flush=True)
+    for number, fate in tqdm(fates(root, rung, work, not asked.one_by_one), total=len(work), disable=None):
+        count[fate] += 1
+        if fate == "survived":
+            print(f"survived: {work[number].file}:{work[number].number}: {work[number].line}", flush=True)
     alive = count["killed"] + count["survived"]
     print(f"{rung}: {count['killed']} of {alive} mutants killed ({count['killed'] / max(alive, 1):.1%}); "
           f"{count['explained']} more compute the same, {count['does not compile']} do not compile")

@@ -47,6 +47,32 @@ def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
         "toy: 3 of 4 mutants killed (75.0%); 1 more compute the same, 0 do not compile"]
 
 
+# A mutant in a constant expression, an undefined name, an endless loop and a branch that no test reaches.
+ALL_FATES = """
+template <int by>
+__device__ int multiple(int i) {
+    return by * i;
+}
+extern "C" __global__ void scale(const float* x, float* y, int channels) {
+    for (int i = multiple<0>(7); i < channels; i += 1) y[i] = 2.0f * x[i];
+    if (channels > 9) y[1] = 3.0f;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_the_fates_are_those_of_mutants_compiled_one_by_one(toy, capsys):
+    (toy / "kernels/toy/scale.cu").write_text(ALL_FATES)
+    (toy / "tests/kernels/test_toy.py").write_text(TEST.replace("(6,)", "(1,)"))
+    said = []
+    for options in ((), ("--one-by-one",)):
+        mutate_kernels.main(["toy", "scale.cu", *options], toy)
+        said.append(sorted(capsys.readouterr().out.splitlines()))
+    assert said[0] == said[1] == [
+        "survived: toy/scale.cu:8: if (channels > 9) y[2] = 3.0f;", "survived: toy/scale.cu:8: if (channels >= 9) y[1] = 3.0f;",
+        "toy: 7 of 9 mutants killed (77.8%); 0 more compute the same, 2 do not compile"]
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 def test_tests_that_fail_without_a_mutation_are_said(toy):
     (toy / "tests/kernels/test_toy.py").write_text("def test(): assert 0")

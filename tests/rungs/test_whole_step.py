@@ -14,6 +14,6 @@ IMAGES = 2
 def test_a_step_in_which_nothing_is_rounded_is_that_of_its_definition(rung, monkeypatch):
     """Every launch of the real step, the update that adds parts and leaves copies of the new weights among them."""
     wanted = whole_step.launched(rung, whole_step.BATCH)
-    whole_step.on_a_gpu_for(IMAGES, monkeypatch)
+    whole_step.on_a_gpu_for(IMAGES, monkeypatch.setattr)
     assert whole_step.launched(rung, IMAGES) == wanted
     assert set(whole_step.differences(rung, IMAGES).values()) == {0}

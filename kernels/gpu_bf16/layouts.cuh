@@ -1,7 +1,7 @@
 // How a copy in bfloat16 lies in memory: where channel `channel` of pixel number `pixel` is. Eight, from a multiple of 8 on, lie
 // side by side.
 #pragma once
-#include "gpu_bf16/chunk.cuh"
+#include "gpu_bf16/rows.cuh"
 
 #ifndef IN_SLABS
 #define IN_SLABS 0
@@ -16,17 +16,15 @@ struct InOrder {
     __device__ __forceinline__ int stored() const { return channels; }   // channels, with those that are zero
 };
 
-// In slabs of 64 channels, each with a row for every pixel of all images, as gpu_bf16_sm90/rows.cuh has them.
+// In slabs of 64 channels, each with a row (rows.cuh) for every pixel of all images.
 struct InSlabs {
-    static constexpr int ROW_NUMBERS = 64, ROW_CHUNKS = ROW_NUMBERS / CHUNK;
     int rows, channels;   // rows: of a slab
 
     __device__ __forceinline__ InSlabs(int rows, int channels) : rows(rows), channels(channels) {}
     __device__ __forceinline__ int place(int row, int channel) const {
-        return (channel / ROW_NUMBERS * rows + row) * ROW_NUMBERS + (channel / CHUNK ^ row) % ROW_CHUNKS * CHUNK +
-               channel % CHUNK;
+        return (channel / SLAB * rows + row) * SLAB + (channel / CHUNK ^ row) % CHUNKS * CHUNK + channel % CHUNK;
     }
-    __device__ __forceinline__ int stored() const { return (channels + ROW_NUMBERS - 1) / ROW_NUMBERS * ROW_NUMBERS; }
+    __device__ __forceinline__ int stored() const { return (channels + SLAB - 1) / SLAB * SLAB; }
 };
 
 // What a launch writes is as its reader's kernel wants it: compiled with IN_SLABS=1, in slabs.

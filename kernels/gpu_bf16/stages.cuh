@@ -16,16 +16,12 @@
 #include "common/shared_memory.cuh"
 #include "common/tensor_cores.cuh"
 #include "common/warp_tile.cuh"
-#include "gpu_bf16/chunk.cuh"
+#include "gpu_bf16/rows.cuh"
 
-constexpr int K = 64, CHUNKS = K / CHUNK;   // of a step: a row of 128 bytes in shared memory
-constexpr int ROW = 16 * CHUNKS;            // bytes
+constexpr int K = SLAB;   // of a step: a row in shared memory
 
 // Keep an address in a register: the compiler would compute many again in every step.
 __device__ __forceinline__ void keep(int& address) { asm volatile("" : "+r"(address)); }
-
-// Byte of a chunk. A row's chunks are swapped by its number: a chunk of eight neighbouring rows is in eight groups of banks.
-__device__ __forceinline__ int swizzled(int row, int chunk) { return row * ROW + 16 * (chunk ^ row % CHUNKS); }
 
 // Row: a line, chunks: along k.
 template <int lines>

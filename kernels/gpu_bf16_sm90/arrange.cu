@@ -14,7 +14,7 @@
 // Bound: memory.
 // Predicted, not measured, for 64 images of 16x16x256 (17 MB read, 11 MB written at 4.3 TB/s): 6 us.
 // Measured: not measured.
-#include "gpu_bf16_sm90/rows.cuh"
+#include "gpu_bf16/rows.cuh"
 
 // Chunk `place` of a row in memory, whose numbers are those of chunk place ^ row % 8.
 __device__ __forceinline__ void store_rounded(bfloat16* slabs, int row, int place, const float (&x)[CHUNK]) {

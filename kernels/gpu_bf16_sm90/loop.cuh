@@ -5,9 +5,9 @@
 #pragma once
 #include "common/tensor_cores.cuh"
 #include "common/warp_tile.cuh"
+#include "gpu_bf16/rows.cuh"
 #include "gpu_bf16_sm90/multiply.cuh"
 #include "gpu_bf16_sm90/ring.cuh"
-#include "gpu_bf16_sm90/rows.cuh"
 #include "gpu_bf16_sm90/windows.cuh"
 
 #ifndef TILE_M

@@ -21,9 +21,9 @@
 // Predicted, not measured, for 64 images of 16x16x256 -> 128 filters, 3x3 (9.7 GFLOP): at least 10 us at 989 TFLOP/s.
 // Measured: not measured.
 #include "common/tensor_cores.cuh"
+#include "gpu_bf16/rows.cuh"
 #include "gpu_bf16_sm90/multiply.cuh"
 #include "gpu_bf16_sm90/ring.cuh"
-#include "gpu_bf16_sm90/rows.cuh"
 #include "gpu_bf16_sm90/windows.cuh"
 
 #ifndef TILE_N

@@ -18,7 +18,7 @@ from ladder.rungs import bfloat16_tiles as tiles
 from ladder.rungs import gpu_3xtf32, gpu_opt_v1, patterns
 from ladder.rungs.gpu_3xtf32 import UPDATES_TOGETHER
 from ladder.rungs.gpu_basic import blocks, elements, integers
-from ladder.rungs.patterns import Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
+from ladder.rungs.patterns import Gradient, Launch, Pattern, convolution, is_2x2, sliding, weight_gradients
 
 __all__ = ["LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
@@ -82,9 +82,9 @@ def _weight_gradients(build, conv, copy, dy):
         return weight_gradients(build, conv)
     parts = build.workspace(f"{conv.name}.parts",
                             _form(build, conv).of_parts(build.shape(copy), build.shape(dy.without_border), conv))
-    build.leave_in_parts({f"{conv.name}.weight": patterns.Gradient(parts, in_parts=True)})
+    build.leave_in_parts({f"{conv.name}.weight": Gradient(parts, in_parts=True)})
     if conv.attributes["bias"]:
-        build.leave_in_parts({f"{conv.name}.bias": patterns.Gradient(dy.totals, in_parts=True)})
+        build.leave_in_parts({f"{conv.name}.bias": Gradient(dy.totals, in_parts=True)})
     return {"parts": parts}
 
 
@@ -113,7 +113,7 @@ class Form:
 
 
 @dataclasses.dataclass(frozen=True)
-class Gradient:
+class OutputGradient:
     """Where the gradient of a convolution's output is, that of its ReLU and pooling applied.
 
     copies: {role: buffer} as Form.of_gradient, with borders of `padding`; totals: sums over pixels, not rounded; relu, index:
@@ -160,11 +160,11 @@ def _result(build, group, x):
 
 
 def _received(build, group, x, reader, image, index=None):
-    """The Gradient that the reader of a group writes; image: the shape of its copy, without a border."""
+    """The OutputGradient that the reader of a group writes; image: the shape of its copy, without a border."""
     filters_read, kernel, _, channels = reader.parameters[f"{reader.name}.weight"]
     conv, padding = group[0], _gradient_padding(build, group[0], x)
     totals = build.kept(f"{conv.name}.dy.totals", (_form(build, reader).totals(image, filters_read, kernel), channels))
-    return Gradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
+    return OutputGradient(_copies_of_gradient(build, conv, padding), totals, padding, relu=group[-1] is not conv, index=index)
 
 
 def copying_reader(build, group, x):
@@ -209,13 +209,13 @@ def _gradient_padding(build, conv, x):
 
 
 def _rounded_gradient(build, group, y, x):
-    """The Gradient of a value in float32, which is made by steps of its own."""
+    """The OutputGradient of a value in float32, which is made by steps of its own."""
     conv, dy = group[0], gpu_opt_v1.gradient_before_relu(build, group, y)
     padding = _gradient_padding(build, conv, x)
     copies = _copies_of_gradient(build, conv, padding)
     totals = build.kept(f"{conv.name}.dy.totals", (_total_splits(build.shape(y), padding), build.shape(y)[3]))
     build.step(f"conv2d_{_form(build, conv).makes}_gradient", group, {"dy": dy}, {**copies, "totals": totals}, padding=padding)
-    return Gradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
+    return OutputGradient(copies, totals, padding, relu=group[-1] is not conv, whole=dy)
 
 
 def _copies_of_gradient(build, conv, padding):
@@ -227,7 +227,7 @@ def _copies_of_gradient(build, conv, padding):
 def _input_gradient(build, group, x, dy, copies, flop, stride):
     """copies: of the convolution's input and of its flipped weight; stride: of the convolution that makes the gradient.
 
-    The value x has a Gradient where its writer awaits one.
+    The value x has an OutputGradient where its writer awaits one.
     """
     received, reads = build.receivers.get(x), {"dy": dy.bordered, "flipped": copies["flipped"]}
     conv = next(layer for layer in group if layer.parameters)

@@ -19,7 +19,7 @@ from ladder.rungs.patterns import Launch
 
 __all__ = ["GRADIENTS_IN_PARTS", "LAUNCHES", "PATTERNS", "UPDATES_TOGETHER"]
 
-SLAB, ROW, CHUNKS = 64, 128, 8   # channels in a row, its bytes, chunks of 16 bytes: kernels/gpu_bf16_sm90/rows.cuh
+SLAB, ROW, CHUNKS = 64, 128, 8   # channels in a row, its bytes, chunks of 16 bytes: kernels/gpu_bf16/rows.cuh
 FEWEST = 33                      # channels and filters from which on half of a row has work
 MOST_KERNEL = 4                  # the weight gradient has a warpgroup for each column of taps
 SHARED = 227 << 10               # bytes that a block may have
@@ -54,15 +54,13 @@ TILES = (LARGE, MEDIUM, SMALL)
 
 def pixel_tile(pixels, filters):
     """The largest tile that is filled and of which there are enough, else the smallest."""
-    for tile in (LARGE, MEDIUM):
-        if filters > tile.n // 2 and blocks(pixels, tile.m) * blocks(filters, tile.n) >= LARGE_TILES:
-            return tile
-    return SMALL
+    return next((tile for tile in TILES if filters > tile.n // 2
+                 and blocks(pixels, tile.m) * blocks(filters, tile.n) >= LARGE_TILES), SMALL)
 
 
 def rows_of_tiles(filters):
     """Filters that are stored: any tile for so many filters divides them."""
-    most = next(size for size in (64, 128, 256) if filters <= size or size == 256)
+    most = min((tile.n for tile in TILES if filters <= tile.n), default=LARGE.n)
     return most * blocks(filters, most)
 
 

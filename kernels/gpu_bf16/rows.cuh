@@ -1,6 +1,5 @@
 // Rows of 64 numbers in bfloat16, as global and shared memory hold them: 128 bytes, whose eight chunks of 16 are swapped by the
-// row's number, so that a chunk of eight neighbouring rows is in eight groups of banks. gpu_bf16/layouts.cuh has the same of an
-// image in memory.
+// row's number, so that a chunk of eight neighbouring rows is in eight groups of banks.
 #pragma once
 #include "gpu_bf16/chunk.cuh"
 

@@ -134,7 +134,7 @@ def assert_copied(weights, copies_by_name):
         assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in again], name
 
 
-@pytest.mark.parametrize("shape", [(2, 9, 11, 3, 40, 3, 1), (3, 8, 8, 64, 20, 2, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 9, 11, 3, 40, 3, 1), (3, 8, 8, 64, 20, 2, 1), (2, 9, 11, 1, 8, 3, 1)], ids=str)
 def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(shape):
     conv = Convolution(shape, normal)
     dy, totals = rounded_gradient(conv.dy, 1)

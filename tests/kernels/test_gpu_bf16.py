@@ -58,7 +58,8 @@ COPIED = [
 ]
 FEW_FILTERS = [((2, 6, 7, 40, 3, 3, 1), 1), ((1, 8, 8, 64, 10, 1, 0), 1), ((2, 9, 8, 40, 16, 3, 1), 2),
                ((3, 16, 11, 40, 20, 3, 1), 1)]
-FIRST = [((2, 9, 11, 3, 40, 3, 1), 1), ((1, 13, 14, 1, 136, 7, 3), 2), ((1, 6, 8, 12, 64, 2, 2), 1)]   # few channels
+FIRST = [((2, 9, 11, 3, 40, 3, 1), 1), ((1, 13, 14, 1, 136, 7, 3), 2), ((1, 6, 8, 12, 64, 2, 2), 1),   # few channels
+         ((1, 5, 4, 3, 3, 2, 0), 1)]   # as many filters
 FILL_LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
 
 
@@ -133,7 +134,7 @@ def assert_copied(weights, copies_by_name):
         assert [copy.tobytes() for copy in copies.values()] == [copy.tobytes() for copy in again], name
 
 
-@pytest.mark.parametrize("shape", [(2, 9, 11, 3, 40, 3, 1), (3, 8, 8, 64, 20, 2, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 9, 11, 3, 40, 3, 1), (3, 8, 8, 64, 20, 2, 1), (2, 9, 11, 1, 8, 3, 1)], ids=str)
 def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(shape):
     conv = Convolution(shape, normal)
     dy, totals = rounded_gradient(conv.dy, 1)
@@ -142,6 +143,8 @@ def test_the_update_adds_the_parts_of_a_gradient_to_the_bytes_of_its_own_launch(
     slide = {"stride": 1, "padding": 1, "kernel": conv.kernel}
     whole = {"dweight": poisoned(conv.weight.shape), "dbias": poisoned(conv.bias.shape)}
     run_step(gpu_bf16.weight_grad, reads, whole, **slide)
+    error = np.abs(whole["dbias"] - totals.sum(axis=0, dtype=float))
+    assert (error <= gamma(len(totals)) * np.abs(totals).sum(axis=0, dtype=float)).all()
     split, weights = gpu_bf16.parts_of(reads["x"].shape, shape[4], conv.kernel, 1)[2]
     assert split > 1
     parts = poisoned((split, weights))

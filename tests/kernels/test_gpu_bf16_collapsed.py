@@ -189,22 +189,24 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
 @pytest.mark.parametrize("shape, rule", [
     *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"), ((3, 7, 7, 3, 40), "adam")], ids=str)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
-    """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole."""
+    """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole; biases' blocks come first."""
     conv = Collapsed(shape, normal)
+    biases = normal(600, seed=8)
     reads, whole = conv.operands(), dict(zip(("dweight", "dbias"), conv.weight_grad(), strict=True))
     size = gpu_bf16.COLLAPSED_COPIES.of_parts(reads["x"].shape, reads["dy"].shape, None)
     assert size[0] > 1
     parts = poisoned(size)
     run_step(gpu_bf16.collapsed_weight_grad, reads, {"parts": parts})
-    averages = {f"w.{average}": np.abs(normal(*conv.weight.shape, seed=7)) for average in AVERAGES[rule]}
+    averages = {f"{name}.{average}": np.abs(normal(*values.shape, seed=7)) for average in AVERAGES[rule]
+                for name, values in (("b", biases), ("w", conv.weight))}
     given = {"weight_decay": 0.125, "clip": 0.5, **({"momentum": 0.5} if rule == "momentum" else {})}
-    control = {"learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64)}
+    control = {"learning_rates": np.full(1, 0.25), "counters": np.zeros(3, np.int64), "db": normal(600, seed=9)}
 
     def updated(function, gradient, in_parts, copies):
-        writes = {"w": conv.weight.copy(), **{name: value.copy() for name, value in averages.items()}, **copies}
+        writes = {name: value.copy() for name, value in {"b": biases, "w": conv.weight, **averages}.items()} | copies
         names = {"w": {role: f"w.{role}" for role in gpu_bf16._copies_of_collapsed(conv.weight.shape, True)}}
         run_step(function, {"gradient": gradient, **control}, writes, operation=f"{rule}_update", **given,
-                 **({"copies": names} if copies else {}), gradients={"w": Gradient("gradient", in_parts)})
+                 **({"copies": names} if copies else {}), gradients={"b": Gradient("db"), "w": Gradient("gradient", in_parts)})
         return writes
 
     def copies():

@@ -14,6 +14,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
+import yaml  # noqa: E402
+
 import table  # noqa: E402
 from ladder.pages import spread  # noqa: E402
 from ladder.store import lineage  # noqa: E402
@@ -114,8 +116,10 @@ def changed(record):
     whole, seeds = settings_of(record["whole"]), settings_of(record["seeds"])
     if not whole or not seeds:
         return ""
-    keys = [key for key in {**whole, **seeds} if key not in OF_A_PART and whole.get(key) != seeds.get(key)]
-    return ", ".join(f"{key} {json.dumps(seeds.get(key, 'none'))}" for key in sorted(keys))
+    keys = sorted({*whole, *seeds}.difference(OF_A_PART))
+    default = yaml.safe_load((HERE.parent / "config.yaml").read_text())   # of a key that is younger than a record
+    then = {key: seeds.get(key, default.get(key)) for key in keys}
+    return ", ".join(f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key)))
 
 
 def classifiers(part):

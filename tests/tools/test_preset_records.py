@@ -71,6 +71,8 @@ def test_seeds_of_a_preset_that_has_changed_since_name_its_settings_then():
     now = part(patch_net_filters=[8, 3200], classify_shifts=1, train_limit="all", ablation=[])
     then = part(patch_net_filters=[8, 1600], train_limit=10000, seeds=[2, 3])
     assert preset_table.changed({"whole": now, "seeds": then}) == 'classify_shifts "none", patch_net_filters [8, 1600]'
+    younger = part(patch_net_filters=[8, 1600], patch_net_kernel=6, classify_shifts="none")   # keys that were not yet there
+    assert preset_table.changed({"whole": younger, "seeds": then}) == ""
     assert preset_table.changed({"whole": now, "seeds": now}) == preset_table.changed({"whole": part(), "seeds": then}) == ""
 
 

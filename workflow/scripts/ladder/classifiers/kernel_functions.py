@@ -9,7 +9,8 @@ from ladder.arithmetic import matmul
 
 KERNELS = ("rbf", "linear", "poly")
 DEGREE, COEF0 = 3, 0.0   # of poly, scikit-learn's defaults
-CHUNK = 256              # rows per piece of elementwise work, which stays in the cache
+CHUNK = 256              # rows per piece of a sum of squares
+CHUNK_VALUES = 2 ** 18   # kernel values per piece of elementwise work, which stays in the cache
 PIECE = 512              # rows per piece of a product
 
 
@@ -36,17 +37,8 @@ class Kernel:
 
         Bit-identical for any number of threads.
         """
-        if self.odd:
-            one, other = dataclasses.replace(self, odd=0), x.copy()
-            other[:, -self.odd:] *= -1
-            values = one.block(x, x_norms, y, y_norms, threads, xp)
-            values += one.block(other, x_norms, y, y_norms, threads, xp)
-            values *= np.float32(0.5)
-            return values
         if xp is not np:   # a GPU spreads a whole block itself
-            values = x @ y.T
-            self._finish(values, x_norms, y_norms, xp)
-            return values
+            return self._on_gpu(x, x_norms, y, y_norms, xp)
         values = np.empty((len(x), len(y)), np.float32)
         matmul.for_each(lambda start: self._fill(values[start:start + PIECE], x[start:start + PIECE],
                                                  x_norms[start:start + PIECE], y, y_norms), range(0, len(x), PIECE), threads)
@@ -73,9 +65,38 @@ class Kernel:
         return values
 
     def _fill(self, values, x, x_norms, y, y_norms):
-        np.matmul(x, y.T, out=values)
-        for start in range(0, len(x), CHUNK):
-            self._finish(values[start:start + CHUNK], x_norms[start:start + CHUNK], y_norms, np)
+        step = max(1, CHUNK_VALUES // len(y))
+        pieces = [slice(start, start + step) for start in range(0, len(x), step)]
+        if not self.odd:
+            np.matmul(x, y.T, out=values)
+            for rows in pieces:
+                self._finish(values[rows], x_norms[rows], y_norms, np)
+            return
+        # The product of the even columns serves either sign: both take one product of all columns, not two.
+        even = x.shape[1] - self.odd
+        np.matmul(x[:, even:], y[:, even:].T, out=values)
+        evens = np.matmul(x[:, :even], y[:, :even].T)
+        for rows in pieces:
+            self._finish_either_sign(values[rows], evens[rows], x_norms[rows], y_norms)
+
+    def _finish_either_sign(self, odd, even, x_norms, y_norms):
+        """Turn dot products of the odd and of the even columns into kernel values, in `odd`."""
+        other = even - odd
+        odd += even
+        for products in (odd, other):
+            self._finish(products, x_norms, y_norms, np)
+        odd += other
+        odd *= np.float32(0.5)
+
+    def _on_gpu(self, x, x_norms, y, y_norms, xp):
+        values = x @ y.T
+        self._finish(values, x_norms, y_norms, xp)
+        if self.odd:
+            other = x.copy()
+            other[:, -self.odd:] *= -1
+            values += dataclasses.replace(self, odd=0)._on_gpu(other, x_norms, y, y_norms, xp)
+            values *= np.float32(0.5)
+        return values
 
     def _finish(self, products, x_norms, y_norms, xp):
         """Turn dot products into kernel values, in place."""

@@ -28,7 +28,7 @@ SEEDS = ("preset", "classifier", "seeds", "test accuracy", "untrained", "differe
 ABLATION = ("preset", "without, or instead", "training images", "classifier", "test accuracy", "difference")
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
 CONTROLS = ("random", "pixels")
-OF_A_PART = ("train_limit", "seeds", "ablation", "targets")   # settings in which the parts of a record differ
+OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 

@@ -193,7 +193,9 @@ def test_every_option_of_the_features_runs_with_a_single_training(done, tmp_path
     assert changed["won"] - changed["lost"] == round(20 * (summary["test_accuracy"] - changed["accuracy"]))
     # Of this training: the SVM of `done`, all four classifiers of these features, and the SVM without the mirror image.
     assert summary["test_scores"] == {"rows": "test", "run": 6, "all": 12}
-    assert 'id="features"' in (project / "results/report.html").read_text()
+    page = (project / "results/report.html").read_text()
+    assert "40 features per image; of kernel ridge also 40 differences from the mirror image." in page
+    assert "fitted to the 40 features of each image and to 40 differences from its mirror image; its decisions" in page
 
 
 LENET = ("network=lenet_5", "steps=6", "monitor=3", "augment_flip=true", "augment_crop=2")

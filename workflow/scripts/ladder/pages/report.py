@@ -135,7 +135,7 @@ def context(inputs, numbers):
             {**one, "network": templates.network_title(one["network"])}
             for one in feature_sections.with_labels(numbers["features"])],
         "smoke_test": numbers["dataset"] == "digits",
-        "features": {**inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
+        "features": {"odd_dimensions": 0, **inputs["features"].metrics, **inputs.get("joined", inputs["features"]).metrics}
         if "features" in inputs else None,
         "features_layer": inputs["features"].manifest["spec"]["params"].get("features_layer") if "features" in inputs else None,
         "checks": report_sections.first_uses(inputs),

@@ -119,7 +119,9 @@ def changed(record):
     keys = sorted({*whole, *seeds}.difference(OF_A_PART))
     default = yaml.safe_load((HERE.parent / "config.yaml").read_text())   # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
-    return ", ".join(f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key)))
+    told = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
+    now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))   # no setting tells the parts
+    return ", ".join(told + ([f"{before} of {now} parts of features"] if before != now else []))
 
 
 def classifiers(part):

@@ -65,14 +65,15 @@ def test_seeds_have_the_interval_of_their_paired_differences():
 
 
 def test_seeds_of_a_preset_that_has_changed_since_name_its_settings_then():
-    def part(**settings):
-        return {"summary": {"reproduce": {"settings": settings}}}
+    def part(parts=1, **settings):
+        return {"summary": {"reproduce": {"settings": settings}, "features": [{}] * parts}}
 
     now = part(patch_net_filters=[8, 3200], classify_shifts=1, train_limit="all", ablation=[])
     then = part(patch_net_filters=[8, 1600], train_limit=10000, seeds=[2, 3])
     assert preset_table.changed({"whole": now, "seeds": then}) == 'classify_shifts "none", patch_net_filters [8, 1600]'
     younger = part(patch_net_filters=[8, 1600], patch_net_kernel=6, classify_shifts="none")   # keys that were not yet there
     assert preset_table.changed({"whole": younger, "seeds": then}) == ""
+    assert preset_table.changed({"whole": part(3, seed=1), "seeds": part(2, seed=1)}) == "2 of 3 parts of features"
     assert preset_table.changed({"whole": now, "seeds": now}) == preset_table.changed({"whole": part(), "seeds": then}) == ""
 
 

@@ -228,11 +228,25 @@ def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
     ({"train_limit": 100}, "dataset and limits must stay"), ({"network": "lenet_5"}, "lenet_5 has no features unless"),
     ({"network": "patch_net", "training": "patches", "patch_net_kernel": [8, 21]},
      "patch_net_kernel is 21, with which network patch_net cannot read images of 32x32; at most 20 (entry 1 of features"),
+    ({"features_pool": 2, "classify_shifts": 1}, "classify_shifts changes no feature, so it has no effect in what is appended"),
 ])
 def test_a_wrong_part_is_one_line(entry, words):
     with pytest.raises(UserError) as caught:
         resolved(features_concatenate=[entry])
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key, value", [
+    ("svm_kernel", "poly"), ("svm_C", 3), ("svm_gamma", 0.1), ("evaluations", ["knn"]), ("knn_k", 3),
+    ("knn_distance", "cosine"), ("classify_shifts", 1), ("feature_map", False), ("figures", True),
+    ("controls", ["pixels"]), ("seeds", [2]), ("ablation", [{"epochs": 3}]),
+    ("reference_variant", "cpu_sequential"), ("svm_backend", "sklearn"),
+    ("targets", [{"metric": "test_accuracy", "at_least": 0.5}]),
+])
+def test_a_key_that_is_refused_in_a_part_changes_no_feature_and_outside_it_is_allowed(key, value):
+    assert versions(resolved(**{key: value}))["features"] == versions(resolved())["features"]
+    with pytest.raises(UserError, match=f"{key} changes no feature"):
+        resolved(features_concatenate=[{key: value}])
 
 
 def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(settings):

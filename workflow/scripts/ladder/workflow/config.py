@@ -33,6 +33,9 @@ NESTED = (*LISTS, "ablation", "features_concatenate")   # keys whose entries are
 ALONE = {**dict.fromkeys((*LISTS, "seeds", "ablation"), []), "search": {}, "reference_variant": "none"}
 MOST_BYTES = 10 ** 6   # of a configuration file
 WEIGHT = {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
+# Keys that change no feature, so that a part that is appended to others would not show them.
+OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "classify_shifts", "feature_map",
+                "figures", "controls", "seeds", "ablation", "reference_variant", "targets", "svm_backend")
 MOST_RUNS = 1000     # of all lists and a search together: each takes milliseconds of every command
 MOST_VALUES, MOST_LEVELS = 20_000, 10   # of one key: the number of its values, and how deep they are nested
 
@@ -217,6 +220,10 @@ def _parts(config):
     listed, alone = config["features_concatenate"], {**config, **ALONE, "features_concatenate": []}
     weights = [coerce("weight", named.get("weight", 1), WEIGHT) for named in listed]
     others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
+    for number, named in enumerate(others, 1):
+        if idle := [key for key in OF_THE_WHOLE if key in named]:
+            raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
+                            f"(entry {number} of features_concatenate)")
     found = _entries("features_concatenate", others, alone)
     for number, one in found:
         where = f"(entry {number} of features_concatenate)"

@@ -29,6 +29,7 @@ ABLATION = ("preset", "without, or instead", "training images", "classifier", "t
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
 CONTROLS = ("random", "pixels")
 OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
+OF_A_COPY = ("cifar10_sha256",)   # the data set may come from a copy of the archive
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 
@@ -66,7 +67,7 @@ def short_row(record):
     """The row of README.md: the classifier that answers for a preset, with its control."""
     whole = record["whole"]
     classifier, accuracy = answer(whole)
-    return (f"`{record['preset']}`", f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
+    return (named(record), f"{percent(accuracy)} {CLASSIFIERS[classifier]}",
             percent(control(whole, classifier, "random")), difference(whole, classifier, "random"), times(whole)[0])
 
 
@@ -75,7 +76,7 @@ def whole_rows(record):
     whole = record["whole"]
     for classifier, accuracy in classifiers(whole).items():
         first = classifier == next(iter(classifiers(whole)))
-        yield (f"`{record['preset']}`" if first else "", CLASSIFIERS[classifier], percent(accuracy),
+        yield (named(record) if first else "", CLASSIFIERS[classifier], percent(accuracy),
                percent(control(whole, classifier, "random")), difference(whole, classifier, "random"),
                percent(control(whole, classifier, "pixels")), *((*times(whole), memory(whole)) if first else ("", "", "")))
 
@@ -104,6 +105,14 @@ def ablation_rows(record):
                 yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", images,
                        CLASSIFIERS[summary.get("answered_by", "svm")], percent(entry["accuracy"]),
                        matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))))
+
+
+def named(record):
+    """The preset, and the settings that its whole run had instead of the preset's."""
+    command = record["whole"].get("command", [])
+    added = command[command.index("--config") + 1:] if "--config" in command else []
+    others = [setting for setting in added if setting.split("=")[0] not in (*OF_A_PART, *OF_A_COPY)]
+    return f"`{record['preset']}`" + (f" with `{' '.join(others)}`" if others else "")
 
 
 def settings_of(part):

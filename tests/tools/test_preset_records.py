@@ -47,6 +47,14 @@ def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference()
     assert ridge == ("", "kernel ridge", "75.0 %", "", "", "", "", "", "")
 
 
+def test_a_run_that_was_made_with_other_settings_names_them():
+    made = record()
+    made["whole"]["command"] = ["snakemake", "report", "--config", "epochs=3", "controls=[]", "cifar10_sha256=0",
+                                "resnet_width=16"]
+    expected = "`one` with `epochs=3 resnet_width=16`"
+    assert next(preset_table.whole_rows(made))[0] == preset_table.short_row(made)[0] == expected
+
+
 def test_the_time_of_the_controls_stands_apart():
     assert preset_table.times({"summary": {"seconds": {"svm": 75.0, "svm_random": 240.0}}}) == ("75 s", "4 min")
     assert preset_table.times({"summary": {"seconds": {"svm": 75.0}}}) == ("75 s", "")

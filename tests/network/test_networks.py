@@ -166,6 +166,20 @@ def test_a_winner_take_all_autoencoder_restores_the_image_from_maps_of_its_filte
     assert network.layer("winners").attributes == {"winners": 3, "lifetime": 0.5}
 
 
+@pytest.mark.parametrize("name, options, code", [
+    ("autoencoder", {}, ("latent", 8 * 8 * 128, None)), ("autoencoder", {"penalty": 1.0}, ("latent", 8 * 8 * 128, None)),
+    ("autoencoder", {"variational": True, "filters": (8, 4)}, ("mean", 8 * 8 * 4, None)), ("resnet18", {}, None),
+    ("wta_autoencoder", {"kernels": (12, 12), "filters": 256, "winners": 2}, ("winners", 21 * 21 * 256, 2 * 256)),
+])
+def test_the_code_of_an_autoencoder_is_what_its_output_is_computed_from(name, options, code):
+    assert networks.build(name, **options).code == code
+
+
+def test_features_that_the_output_does_not_depend_on_are_no_code():
+    aside = (layers.conv2d("aside", 4), layers.conv2d("out", 2, inputs=(networks.INPUT,)))
+    assert networks.resolve("skipping", (4, 4, 2), aside, "aside", "mse").code is None
+
+
 @pytest.mark.parametrize("options, message", [
     ({"kernels": (33, 5)}, "wta_kernels has 33, but images are 32x32; at most 32"),
     ({"kernels": (5, 8)}, r"wta_kernels is \[5, 8\], but .* both are odd or both even; \[5, 9\]"),

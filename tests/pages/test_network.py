@@ -191,6 +191,14 @@ def test_the_flop_of_attention_are_said_to_be_counted():
     assert "FLOP, counting the convolutions and the loss, forward" in said[1]
 
 
+def test_an_autoencoders_page_begins_with_what_it_rebuilds_an_image_from():
+    plain = networks.build("autoencoder", (8, 8, 3), filters=(4, 5))
+    sparse = networks.build("wta_autoencoder", (8, 8, 3), filters=7, kernels=(3, 3))
+    first, second = (text_of(network_page.page(network, "cpu", 2, "sgd")) for network in (plain, sparse))
+    assert "reconstruct an image of 8 × 8 × 3 from the 20 values of latent." in first
+    assert "reconstruct an image of 8 × 8 × 3 from at most 7 values that are not zero, of the 252 values of winners." in second
+
+
 def test_the_stage_writes_the_page(tmp_path):
     params = {"network": "lenet_5", "image": [28, 28, 1], "classes": 10, "batch_size": 16, "optimizer": "sgd", "variant": "cpu"}
     with artifacts.making(tmp_path / "network/n0123456789a", manifest_files.spec("network", params)) as work:

@@ -14,7 +14,7 @@ import manifest_files
 import synthetic_run
 from ladder import sources
 from ladder.executors import create
-from ladder.network import weights
+from ladder.network import networks, weights
 from ladder.pages import intervals, report, report_sections, roles, templates, verdicts
 from ladder.store import artifacts, targets
 from page_text import addresses, joined_sentences, text_of
@@ -558,6 +558,17 @@ def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch
     assert "Went on" not in text_of(page_of(digits))
     monkeypatch.setitem(digits["train"].manifest, "notes", {"goes_on_from": "t0", "after_step": 1234})
     assert "Went onafter step 1,234from t0, whose steps are the first of this training" in text_of(page_of(digits))
+
+
+@pytest.mark.parametrize("code, said", [
+    (("latent", 1024, None), "encodes the 3,072 values of an image in 1,024 (latent) and reconstructs it from there. The"),
+    (("winners", 1024, 64), "in 1,024 (winners), at most 64 of which are not zero, and reconstructs it from there."),
+    (None, "Training The loss is the mean squared error of the reconstruction")])
+def test_the_page_says_in_how_many_values_an_image_is_encoded(digits, monkeypatch, code, said):
+    network = report_sections.network(digits)
+    assert network.code[0] == "latent" and network.code[1] == math.prod(network.layer("latent").output_shape)
+    monkeypatch.setattr(networks.Network, "code", code)
+    assert said in text_of(page_of(digits))
 
 
 def test_only_a_network_that_has_learned_to_reconstruct_is_said_to_soften_edges(digits, monkeypatch):

@@ -107,6 +107,21 @@ class Network:
         return next((layer for layer in self.layers if layer.kind == "sample"), None)
 
     @property
+    def code(self):
+        """(layer, values, kept) of the layer from which an autoencoder rebuilds its input; None where none is known to be that.
+
+        values: of the layer's output; kept: the most of them that are not zero, None where all may be.
+        """
+        way = self.needed_for(self.layers[-1].name)
+        sparse = [layer for layer in way if layer.kind == "winner_take_all"]
+        found = sparse or [layer for layer in way if layer.name == self.features]
+        if self.loss != "mse" or not found:
+            return None
+        layer = found[-1]
+        kept = layer.attributes["winners"] * layer.output_shape[2] if sparse else None
+        return layer.name, math.prod(layer.output_shape), kept
+
+    @property
     def table(self):
         """A JSON-able row for each layer: layer, kind, inputs, output (shape), macs per image, parameters (count)."""
         return [{"layer": layer.name, "kind": layer.kind, "inputs": list(layer.inputs), "output": list(layer.output_shape),

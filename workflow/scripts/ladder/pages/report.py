@@ -160,6 +160,8 @@ def context(inputs, numbers):
         "fit": report_sections.fit(inputs),
         "went_on": train.manifest["notes"] if "goes_on_from" in train.manifest["notes"] else None,
         "reconstructions": report_sections.reconstructions(inputs),
+        "code": report_sections.network(inputs).code,
+        "image_values": math.prod(report_sections.network(inputs).input_shape),
         "drawn": report_sections.drawn(inputs),
         "draws": report_sections.network(inputs).draws,
         "filters": report_sections.filters(train, report_sections.network(inputs), report_sections.atoms(inputs)),

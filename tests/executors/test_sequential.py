@@ -641,7 +641,7 @@ def test_a_step_of_a_residual_network_goes_down_the_gradient_of_the_loss(bottlen
 def test_the_sequential_rung_passes_the_parity_protocol(protocol):
     protocol = parity.PROTOCOLS[protocol]
     reference = parity.train(NETWORK, "cpu", executors.create("cpu", 2), protocol)
-    trained = parity.train(NETWORK, "cpu_sequential", executors.create("cpu_sequential", 2), protocol)
+    trained = parity.train(NETWORK, "cpu_sequential", executors.create("cpu_sequential", 2), protocol, follow=reference)
     deviations = parity.deviations(NETWORK, trained, reference)
     assert 0 < max(deviations.values()) <= protocol.tolerance
 

@@ -107,7 +107,7 @@ class Keyed:
     def stage(self):
         return self.spec["stage"]
 
-    @property
+    @functools.cached_property
     def version(self):
         return version(self.spec)
 

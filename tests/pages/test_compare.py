@@ -228,7 +228,9 @@ def test_all_runs_that_share_a_place_are_named(made, monkeypatch, accuracies, sa
     monkeypatch.setattr(compare, "_answers", lambda run, role: None)   # they belong to other accuracies
     runs = [dataclasses.replace(run, overrides={}, summary={**run.summary, "test_accuracy": accuracy})
             for run, accuracy in zip(runs_of([made[0]] * 4, [({}, number) for number in range(4)]), accuracies, strict=True)]
-    assert said in text_of(compare.page(runs)).replace("\xa0", " ")
+    text = text_of(compare.page(runs)).replace("\xa0", " ")
+    assert said in text
+    assert ("another seed may change an accuracy by more" in text) == ("points against run" in text)
 
 
 def test_runs_scored_on_a_hold_out_are_not_said_to_be_tested(results, made):

@@ -684,6 +684,14 @@ def test_a_network_that_classifies_is_scored_as_it_is_in_a_file(tmp_path):
     assert numbers["test_accuracy"] and numbers["weights"].endswith("weights.safetensors") and "/initial/" in numbers["weights"]
 
 
+def test_networks_of_a_kind_are_counted(tmp_path):
+    text = text_of(page_of(synthetic_run.make(tmp_path, parts=(0.5, 1.25))))
+    assert "3 autoencoders on handwritten digits" in text and "An SVM on features of 3 autoencoders, trained without" in text
+    mixed = text_of(page_of(synthetic_run.make(tmp_path / "mixed", parts=(0.5, 1.25), labelled=True)))
+    assert "2 autoencoders and LeNet-5 on handwritten digits" in mixed
+    assert "features of 2 autoencoders and LeNet-5, trained partly with labels" in mixed
+
+
 def test_features_learned_with_labels_are_said_to_be(tmp_path):
     run = synthetic_run.make(tmp_path, parts=(0.5,), labelled=True)
     text, numbers = text_of(page_of(run)), report.summary(run, "r0123456789e")

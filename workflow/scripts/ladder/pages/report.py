@@ -6,6 +6,7 @@ svm_random, features_pixels and svm_pixels; joined if features are concatenated;
 scores of other runs (see evaluations.py). Results that a stage has measured are not computed again.
 """
 
+import collections
 import math
 import pathlib
 import re
@@ -210,9 +211,10 @@ def _majority(inputs, found):
 
 
 def _networks(network, features):
-    """The titles of the run's network and of those whose features are joined to its own, each once."""
-    titles = map(templates.network_title, [network, *(one["network"] for one in features)])
-    first, *others = dict.fromkeys(titles)
+    """The titles of the run's network and of those whose features are joined to it: '2 patch networks', 'an autoencoder'."""
+    names = [one["network"] for one in features] or [network]
+    counts = collections.Counter(map(templates.network_title, names))
+    first, *others = (re.sub(r"^An? (.*)", rf"{count} \1s", title) if count > 1 else title for title, count in counts.items())
     return [first, *(re.sub(r"^A(?=n? )", "a", title) for title in others)]
 
 

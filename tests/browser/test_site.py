@@ -64,7 +64,7 @@ def test_the_bar_leads_to_a_page_that_is_there_and_else_to_its_entry(chromium, t
     def led(start, name):
         chromium.open(start)
         chromium.value(f"document.querySelector('.site a[href$=\"#{name}\"]').click()")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + browser.PATIENCE
         while (there := place()).endswith(("report.html", "#history")):
             assert time.monotonic() < deadline, there
         return there.rpartition("/")[2]

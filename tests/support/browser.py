@@ -104,6 +104,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def close(self):
         self.process.terminate()
@@ -121,8 +122,9 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
         address = str(path)
-        self.call("Page.navigate", url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        loader = self.call("Page.navigate",
+                           url=address if address.startswith("http:") else pathlib.Path(path).resolve().as_uri())["loaderId"]
+        while not any(_is_load(event, loader) for event in self.events):
             self.events.append(self._message())
 
     def value(self, expression):
@@ -170,6 +172,12 @@ class Browser:
             self._rest += piece
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)
+
+
+def _is_load(event, loader):
+    """Whether the event says that this loader's page is loaded: the page left before may say the same of itself late."""
+    return (event["method"] == "Page.lifecycleEvent"
+            and (event["params"]["name"], event["params"]["loaderId"]) == ("load", loader))
 
 
 def show(chromium, page, *place, **settings):

@@ -135,6 +135,36 @@ def test_a_packed_factor_works_with_ordinary_and_special_factors():
         assert_same(product(a, packed, "mit16"), in_order(a, b, "mit16"))
 
 
+def thinned(matrix, seed):
+    """The matrix with zeros of both signs and subnormals in place of half its elements, and of 70 whole columns."""
+    random, matrix = np.random.default_rng(seed), matrix.copy()
+    small = random.choice(np.array([0.0, -0.0, 1e-40, -1e-40], np.float32), matrix.shape)
+    away = random.random(matrix.shape) < 0.5
+    away[:, 60:130] = True   # more than a block of the depth
+    return np.where(away, small, matrix)
+
+
+@pytest.mark.parametrize("columns", [20, 300])
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_elements_that_are_passed_over_change_no_bit(multiplier, columns):
+    a, b = thinned(references.ordinary((5, 200)), 1), references.ordinary((200, columns), seed=1)
+    assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+    assert_same(product(b.T, a.T, multiplier), in_order(b.T, a.T, multiplier))
+    for value in (np.inf, np.nan, 1e5, 3e38):   # times a zero: NaN, and for the infinite half of 1e5 under fp16 too
+        b[70, 3] = value
+        assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+
+
+@pytest.mark.parametrize("multiplier", [*MULTIPLIERS, "a table"])
+def test_the_factor_with_more_zeros_is_the_one_whose_zeros_are_passed_over(multiplier, monkeypatch):
+    packed, pack = [], approximate.pack
+    monkeypatch.setattr(approximate, "pack", lambda b, *rest: packed.append(b.shape) or pack(b, *rest))
+    multiplier = TABLE if multiplier == "a table" else MULTIPLIERS[multiplier]
+    dense, thin = references.ordinary((96, 200)), thinned(references.ordinary((200, 128), seed=1), 2).T.copy().T
+    product(dense, thin, multiplier)
+    assert packed == [(200, 128) if multiplier.name in ("exact", "fp16") else (200, 96)]
+
+
 def test_bad_arguments_are_refused():
     ones, short, wide, doubles = (np.ones(shape, dtype) for shape, dtype in (
         ((4, 4), np.float32), ((3, 4), np.float32), ((4, 5), np.float32), ((4, 4), np.float64)))

@@ -8,6 +8,10 @@ columns at once on the bit patterns of the numbers; values that depend only on A
 In nearly all cases no product can overflow and all numbers are finite; this follows from the largest magnitudes, so the loops
 need no test for it. Otherwise a slower loop nest handles all special cases.
 
+Where no number is infinite or NaN, the product with a zero or a subnormal is +0 under every approximate multiplier, which
+changes no sum that starts from +0. So the loops pass over such elements of A, and product() takes for A the factor that leaves
+less work: behind a ReLU about half of the activations are zeros. `exact` and `fp16` have other rules and multiply all.
+
 The formats of `precision`, TF32 and bfloat16, have no loop nest: their products are those of BLAS, of operands rounded before.
 """
 
@@ -23,6 +27,7 @@ from ladder.arithmetic.multipliers import Table, find
 PANEL = 256    # columns per panel of B
 DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
 VECTOR = 16    # most columns per instruction; divides PANEL
+SAMPLED = 31   # one of so many rows is looked at for zeros
 # A result is below four times the exact product: a table's entry may carry once more than the exact product.
 LARGEST_SAFE = 2.0 ** 126
 
@@ -62,7 +67,7 @@ def product(a, b, multiplier, out=None):
     _check(a)
     if not isinstance(b, Packed):
         _check(b)
-        if _work(b.shape[1], len(a)) < _work(len(a), b.shape[1]):
+        if _work(b.T, len(a), multiplier) < _work(a, b.shape[1], multiplier):
             flipped = multiplier.flipped if isinstance(multiplier, Table) else multiplier
             return _handed_over(_product(b.T, pack(a.T, flipped), None).T, out)
         b = pack(b, multiplier)
@@ -102,9 +107,21 @@ def _check(factor):
         raise ValueError(f"a factor must be a float32 matrix, not {factor.dtype} {factor.shape}")
 
 
-def _work(rows, columns):
-    """Relative cost of rows x columns of C: the number of vectors, and about one more for each row."""
-    return rows * (-(-columns // VECTOR) + 1)
+def _work(a, columns, multiplier):
+    """Relative cost of a product of `a` and a factor of so many columns: the number of vectors and about one more for each
+    element of `a` that is multiplied."""
+    share = _share_of_normals(a) if _passes_over_zeros(multiplier) else 1
+    return share * a.size * (-(-columns // VECTOR) + 1)
+
+
+def _share_of_normals(matrix):
+    """About the share of elements that are neither zero nor subnormal: that of a few rows as they lie in memory."""
+    sample = np.ascontiguousarray((matrix if matrix.strides[0] >= matrix.strides[1] else matrix.T)[::SAMPLED])
+    return np.count_nonzero(sample.view(np.uint32) & np.uint32(EXPONENT)) / max(sample.size, 1)
+
+
+def _passes_over_zeros(multiplier):
+    return isinstance(multiplier, Table) or multiplier.name not in ("exact", "fp16")
 
 
 def _panels(b):
@@ -430,9 +447,20 @@ def single(a, b, multiplier):
 # ---- the loops
 
 @compiled
-def _sums(add, left, times, table, a, panels, out):
+def _all(a):
+    return True
+
+
+@compiled
+def _normal(a):
+    return (a & EXPONENT) != ZERO
+
+
+@compiled
+def _sums(add, taken, left, times, table, a, panels, out):
+    """out = the products of `a` and the panels, but for the elements of `a` that are not `taken`, whose products are +0."""
     rows, depth = a.shape
-    total = np.zeros(PANEL, np.float32)
+    total, places = np.zeros(PANEL, np.float32), np.empty(DEPTH, np.uintp)
     for panel in range(len(panels)):
         first = panel * PANEL
         width = min(PANEL, out.shape[1] - first)
@@ -442,114 +470,118 @@ def _sums(add, left, times, table, a, panels, out):
             for row in range(rows):
                 for n in range(width):
                     total[n] = out[row, first + n] if start else np.float32(0)
-                add(left, times, table, a, row, panels, panel, start, stop, total, whole)
+                count = 0
+                for k in range(start, stop):
+                    places[count] = k
+                    count += 1 if taken(a[row, k]) else 0
+                add(left, times, table, a[row], panels[panel], places[:count], total, whole)
                 for n in range(width):
                     out[row, first + n] = total[n]
 
 
 @compiled
-def _add_products(left, times, table, a, row, panels, panel, start, stop, total, width):
-    """total[n] += the products of a[row, k] and panels[panel, k, n] for k from start to stop."""
-    odd = stop - (stop - start) % 4
-    for k in range(start, odd, 4):   # four rows at once: a quarter of the loads and stores of total
-        a0, a1 = left(a[row, k], table), left(a[row, k + 1], table)
-        a2, a3 = left(a[row, k + 2], table), left(a[row, k + 3], table)
+def _add_products(left, times, table, a, panel, places, total, width):
+    """total[n] += the products of a[k] and panel[k, n] for the k in `places`, in their order."""
+    odd = len(places) - len(places) % 4
+    for i in range(0, odd, 4):   # four rows at once: a quarter of the loads and stores of total
+        k0, k1, k2, k3 = places[i], places[i + 1], places[i + 2], places[i + 3]
+        a0, a1, a2, a3 = left(a[k0], table), left(a[k1], table), left(a[k2], table), left(a[k3], table)
         for n in range(width):
-            two = total[n] + times(a0, panels[panel, k, n], table) + times(a1, panels[panel, k + 1, n], table)
-            total[n] = two + times(a2, panels[panel, k + 2, n], table) + times(a3, panels[panel, k + 3, n], table)
-    _add_singly(left, times, table, a, row, panels, panel, odd, stop, total, width)
+            two = total[n] + times(a0, panel[k0, n], table) + times(a1, panel[k1, n], table)
+            total[n] = two + times(a2, panel[k2, n], table) + times(a3, panel[k3, n], table)
+    _add_singly(left, times, table, a, panel, places[odd:], total, width)
 
 
 @compiled
-def _add_singly(left, times, table, a, row, panels, panel, start, stop, total, width):
+def _add_singly(left, times, table, a, panel, places, total, width):
     """The same as _add_products, one row of B at a time."""
-    for k in range(start, stop):
-        a0 = left(a[row, k], table)
+    for k in places:
+        a0 = left(a[k], table)
         for n in range(width):
-            total[n] += times(a0, panels[panel, k, n], table)
+            total[n] += times(a0, panel[k, n], table)
 
 
 @compiled
-def _add_table_products(left, times, table, a, row, panels, panel, start, stop, total, width):
+def _add_table_products(left, times, table, a, panel, places, total, width):
     """The same as _add_products; the table has a loop of its own, since LLVM does not vectorise one that gathers and stores."""
     shift, found = np.uint32(table[1]), np.empty(PANEL, np.int32)
-    for k in range(start, stop):
-        a0 = left(a[row, k], table)
+    for k in places:
+        a0 = left(a[k], table)
         words = a0[2]
         for n in range(width):
-            found[n] = words[np.uint32(np.uint32(panels[panel, k, n] & MANTISSA) >> shift)]
+            found[n] = words[np.uint32(np.uint32(panel[k, n] & MANTISSA) >> shift)]
         for n in range(width):
-            total[n] += times(a0, panels[panel, k, n], found[n])
+            total[n] += times(a0, panel[k, n], found[n])
 
 
 @kept
 def _exact_sums(table, a, panels, out):
-    _sums(_add_products, _left_exact, _times_exact, table, a, panels, out)
+    _sums(_add_products, _all, _left_exact, _times_exact, table, a, panels, out)
 
 
 @kept
 def _fp16_sums(table, a, panels, out):
-    _sums(_add_products, _left_fp16, _times_fp16, table, a, panels, out)
+    _sums(_add_products, _all, _left_fp16, _times_fp16, table, a, panels, out)
 
 
 @kept
 def _acc16_sums(table, a, panels, out):
-    _sums(_add_products, _left_acc16, _times_acc16, table, a, panels, out)
+    _sums(_add_products, _normal, _left_acc16, _times_acc16, table, a, panels, out)
 
 
 @kept
 def _mit32_sums(table, a, panels, out):
-    _sums(_add_products, _left_mit, _times_mit, table, a, panels, out)
+    _sums(_add_products, _normal, _left_mit, _times_mit, table, a, panels, out)
 
 
 @kept
 def _mit16_sums(table, a, panels, out):
-    _sums(_add_products, _left_mit16, _times_mit, table, a, panels, out)
+    _sums(_add_products, _normal, _left_mit16, _times_mit, table, a, panels, out)
 
 
 @kept
 def _am32_sums(table, a, panels, out):
-    _sums(_add_products, _left_am, _times_am, table, a, panels, out)
+    _sums(_add_products, _normal, _left_am, _times_am, table, a, panels, out)
 
 
 @kept
 def _am16_sums(table, a, panels, out):
-    _sums(_add_products, _left_am16, _times_am, table, a, panels, out)
+    _sums(_add_products, _normal, _left_am16, _times_am, table, a, panels, out)
 
 
 @kept
 def _table_sums(table, a, panels, out):
-    _sums(_add_table_products, _left_table, _times_table, table, a, panels, out)
+    _sums(_add_table_products, _normal, _left_table, _times_table, table, a, panels, out)
 
 
 @kept
 def _any_acc16_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_acc16, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_acc16, table, a, panels, out)
 
 
 @kept
 def _any_mit32_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_mit32, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_mit32, table, a, panels, out)
 
 
 @kept
 def _any_mit16_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_mit16, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_mit16, table, a, panels, out)
 
 
 @kept
 def _any_am32_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_am32, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_am32, table, a, panels, out)
 
 
 @kept
 def _any_am16_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_am16, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_am16, table, a, panels, out)
 
 
 @kept
 def _any_table_sums(table, a, panels, out):
-    _sums(_add_singly, _as_it_is, _any_table, table, a, panels, out)
+    _sums(_add_singly, _all, _as_it_is, _any_table, table, a, panels, out)
 
 
 _LOOPS = {   # multiplier -> (loops for finite numbers without overflow, loops for all numbers; None: the same)

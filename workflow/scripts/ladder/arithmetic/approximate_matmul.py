@@ -89,7 +89,9 @@ def _product(a, b, out):
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
     if result.shape != (len(a), b.values.shape[1]):
         raise ValueError(f"the product of {a.shape} and {b.values.shape} is not {result.shape}")
-    sums(table, np.ascontiguousarray(a).view(np.int32), panels.view(np.int32), result)
+    # A transposed matrix is read as it lies: the loops look at each element once for each panel, and a copy takes as long.
+    contiguous = a if a.flags.f_contiguous else np.ascontiguousarray(a)
+    sums(table, contiguous.view(np.int32), panels.view(np.int32), result)
     return result if direct else _handed_over(result, out)
 
 

@@ -28,7 +28,7 @@ TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last o
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
 VARIATIONAL = {**AUTOENCODER, "variational": True, "variational_beta": 0.1}
-WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], "wta_winners": 1, "wta_lifetime": 0.1,
+WTA = {"network": "wta_autoencoder", "wta_filters": 300, "wta_kernels": [5, 7], "wta_winners": 2, "wta_lifetime": 0.1,
        "input_noise": 0.2, "image": [16, 12, 3], "variant": "cpu"}
 ATTENTIVE = {**AUTOENCODER, "autoencoder_residual": True, "autoencoder_attention": True}
 CNN = {"network": "small_cnn", "image": [16, 12, 3], "classes": 10, "variant": "cpu"}

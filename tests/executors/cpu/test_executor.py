@@ -458,20 +458,23 @@ def test_winner_take_all_and_its_gradient(executor, shape, winners, images, draw
 @pytest.mark.parametrize("shape, filters, kernel, padding, wide", [
     ((1, 1, 1, 1), 1, 1, 0, 1), ((4, 6, 5, 3), 7, 3, 0, 5), ((3, 5, 8, 2), 300, 4, 2, 2), ((5, 7, 7, 1), 33, 5, 1, 9)], ids=str)
 @pytest.mark.parametrize("images", [1, 3])
-def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, padding, wide, images):
+@pytest.mark.parametrize("winners", [1, 4])
+def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, padding, wide, images, winners):
     """Convolution, ReLU, winner-take-all and a second convolution that restores the image's size; all gradients."""
     count, height, width, channels = shape
     x, weight, bias = normal(*shape), normal(filters, kernel, kernel, channels), normal(filters)
     second, second_bias = normal(channels, wide, wide, filters), normal(channels, seed=1)
     maps = references.relu(references.conv2d(x, weight, bias, padding))
-    sparse, mask = references.winner_take_all(maps, 1, images)
+    winners = min(winners, maps[0, :, :, 0].size)
+    sparse, mask = references.winner_take_all(maps, winners, images)
     outer = (height - maps.shape[1] + wide - 1) // 2
     rebuilt = references.conv2d(sparse, second, second_bias, outer)
 
-    value, place = empty(count, 1, 1, filters), np.full((count, 1, 1, filters), 99, np.int32)
+    value, place = empty(count, winners, 1, filters), np.full((count, winners, 1, filters), 99, np.int32)
     call(executor, "winner_conv2d_forward", x=x, weight=weight, bias=bias, value=value, place=place, padding=padding,
          images=images)
-    assert np.allclose(value[:, 0, 0], sparse.sum(axis=(1, 2)), rtol=1e-12)
+    largest = -np.sort(-sparse.reshape(count, -1, filters), axis=1)[:, :winners]
+    assert np.allclose(value[:, :, 0], largest, rtol=1e-12)
     y = empty(*rebuilt.shape)
     call(executor, "winner_decode_forward", value=value, place=place, weight=second, bias=second_bias, y=y, padding=outer,
          width=maps.shape[2])

@@ -66,37 +66,36 @@ def _block(build, group, operation, weight, flop, attributes):
 
 
 def winner_block(build, group):
-    """conv2d, ReLU, winner-take-all with one winner, conv2d: between the convolutions only winners are stored and used."""
+    """conv2d, ReLU, winner-take-all, conv2d: between the convolutions only winners are stored and used."""
     conv, _, sparse, decode = group
     x, weight, bias = convolution(build, conv)
     decode_weight, decode_bias = (build.parameter(f"{decode.name}.{role}") for role in ("weight", "bias"))
     (height, width, filters), y = conv.output_shape, build.activation(decode)
-    code = {role: build.kept(f"{sparse.name}.{role}", (build.batch, 1, 1, filters), dtype)
+    winners = sparse.attributes["winners"]
+    code = {role: build.kept(f"{sparse.name}.{role}", (build.batch, winners, 1, filters), dtype)
             for role, dtype in (("value", build.dtype), ("place", "int32"))}
     inside = {"padding": conv.attributes["padding"]}
     outside = {"padding": decode.attributes["padding"], "width": width}
-    products = 2 * filters * decode.attributes["kernel"] ** 2 * decode.output_shape[2]
+    products = 2 * winners * filters * decode.attributes["kernel"] ** 2 * decode.output_shape[2]
     build.step("winner_conv2d_forward", (conv,), {"x": x, "weight": weight, "bias": bias}, code, flop=2 * conv.macs,
                images=lasting_images(build, sparse), **inside)
     build.step("winner_decode_forward", group, {**code, "weight": decode_weight, "bias": decode_bias}, {"y": y},
                flop=products, **outside)
 
     def backward():
-        dvalue = build.workspace(f"{sparse.name}.dvalue", (build.batch, 1, 1, filters), build.dtype)
+        dvalue = build.workspace(f"{sparse.name}.dvalue", (build.batch, winners, 1, filters), build.dtype)
         build.step("winner_decode_backward", (decode,), {**code, "weight": decode_weight, "dy": build.gradient(y)},
                    {"dvalue": dvalue, **weight_gradients(build, decode)}, flop=2 * products, **outside)
         more = ({"weight": weight}, {"dx": build.gradient_part(x)}) if build.wants_gradient(x) else ({}, {})
         build.step("winner_conv2d_backward", group, {"x": x, **code, "dvalue": dvalue, **more[0]},
-                   {**weight_gradients(build, conv), **more[1]}, flop=2 * conv.macs // (height * width), **inside)
+                   {**weight_gradients(build, conv), **more[1]}, flop=2 * winners * conv.macs // (height * width), **inside)
 
     return backward
 
 
-def has_one_winner(group):
-    """True if the code of the group is one value for each filter, and both convolutions have stride 1 and a bias."""
-    conv, _, sparse, decode = group
-    return sparse.attributes["winners"] == 1 and all(
-        layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
+def with_stride_1_and_bias(group):
+    conv, _, _, decode = group
+    return all(layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
 
 
 def code_block(build, group):
@@ -173,7 +172,7 @@ def _is_same_3x3(group):
 
 # Longest first: the plan takes the first match.
 PATTERNS = (
-    Pattern(("conv2d", "relu", "winner_take_all", "conv2d"), winner_block, has_one_winner, exact_only=True),
+    Pattern(("conv2d", "relu", "winner_take_all", "conv2d"), winner_block, with_stride_1_and_bias, exact_only=True),
     Pattern(("conv2d", "local_contrast", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "soft_threshold", "avgpool2d"), code_block, exact_only=True),
     Pattern(("conv2d", "relu", "maxpool2d"), winograd_block, lambda group: is_2x2(group[2]) and _suits_winograd(group),

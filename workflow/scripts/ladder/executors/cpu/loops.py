@@ -543,47 +543,49 @@ def lasting(largest, images, kept):
 
 @loop
 def add_patches(value, rows, columns, patches, y):
-    """y (H, W, C) += value[f] patches[f] (K, K, C) for every f in order; rows, columns: where a patch's first pixel is."""
+    """y (H, W, C) += value[i] times a patch, for every i in order; rows, columns: where a patch's first pixel is.
+
+    patches (F, K, K, C): those of values 0, 1, ..., F - 1, of F, F + 1, ... and so on.
+    """
     height, width, channels = y.shape
     kernel, zero = patches.shape[1], y.dtype.type(0)
-    for f in range(value.size):
-        factor = value[f]
+    for i in range(value.size):
+        f, factor, top, left = i % len(patches), value[i], rows[i], columns[i]
         if factor == zero:
             continue
-        top, left = rows[f], columns[f]
-        for i in range(max(0, -top), min(kernel, height - top)):
-            for j in range(max(0, -left), min(kernel, width - left)):
+        for v in range(max(0, -top), min(kernel, height - top)):
+            for u in range(max(0, -left), min(kernel, width - left)):
                 for c in range(channels):
-                    y[top + i, left + j, c] += factor * patches[f, i, j, c]
+                    y[top + v, left + u, c] += factor * patches[f, v, u, c]
 
 
 @loop
 def winner_dots(value, rows, columns, patches, dy, dvalue):
-    """dvalue[f] = the product of patches[f] (K, K, C) and the window of dy (H, W, C) at rows, columns; 0 where value is 0."""
+    """dvalue[i] = the product of a patch, as of add_patches, and the window of dy at rows, columns; 0 where value is 0."""
     height, width, channels = dy.shape
     kernel, zero = patches.shape[1], dy.dtype.type(0)
-    for f in range(value.size):
+    for i in range(value.size):
         total = zero
-        if value[f] != zero:
-            top, left = rows[f], columns[f]
-            for i in range(max(0, -top), min(kernel, height - top)):
-                for j in range(max(0, -left), min(kernel, width - left)):
+        if value[i] != zero:
+            f, top, left = i % len(patches), rows[i], columns[i]
+            for v in range(max(0, -top), min(kernel, height - top)):
+                for u in range(max(0, -left), min(kernel, width - left)):
                     for c in range(channels):
-                        total += dy[top + i, left + j, c] * patches[f, i, j, c]
-        dvalue[f] = total
+                        total += dy[top + v, left + u, c] * patches[f, v, u, c]
+        dvalue[i] = total
 
 
 @loop
 def add_windows(value, rows, columns, x, first, last, gradient):
-    """gradient[f] (K, K, C) += value[f] times the window of x (H, W, C) at rows, columns, for f from first to last."""
+    """gradient[f] (K, K, C) += its values, as of add_patches, times their windows of x (H, W, C); f from first to last."""
     height, width, channels = x.shape
     kernel, zero = gradient.shape[1], x.dtype.type(0)
-    for f in range(first, last):
-        factor = value[f]
-        if factor == zero:
-            continue
-        top, left = rows[f], columns[f]
-        for i in range(max(0, -top), min(kernel, height - top)):
-            for j in range(max(0, -left), min(kernel, width - left)):
-                for c in range(channels):
-                    gradient[f, i, j, c] += factor * x[top + i, left + j, c]
+    for start in range(0, value.size, len(gradient)):
+        for f in range(first, last):
+            factor, top, left = value[start + f], rows[start + f], columns[start + f]
+            if factor == zero:
+                continue
+            for v in range(max(0, -top), min(kernel, height - top)):
+                for u in range(max(0, -left), min(kernel, width - left)):
+                    for c in range(channels):
+                        gradient[f, v, u, c] += factor * x[top + v, left + u, c]

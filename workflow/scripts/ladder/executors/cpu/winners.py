@@ -1,6 +1,6 @@
 """The cpu rung's winner-take-all layers: by themselves, and as the code of an autoencoder whose zeros are never stored.
 
-With one winner, an image's code is one value and one place for each channel. The convolution before it is computed image by
+An image's code is the values and the places of the winners of each channel. The convolution before it is computed image by
 image and only the winners are kept; of the convolution after it and of all gradients only the terms of winners are formed,
 which are exact: the others are products with zero.
 """
@@ -54,7 +54,8 @@ def l1_penalty_backward(executor, x, dx, factor):
 
 
 def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, images):
-    """value, place (N, 1, 1, filters): the largest value of each map of relu(convolution + bias), and its pixel's number.
+    """value, place (N, winners, 1, filters): the largest values of each map of relu(convolution + bias), and their pixels'
+    numbers, in order.
 
     A value is 0 where the image is not one of the `images` with the largest values of this map.
     """
@@ -62,7 +63,7 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
     turned = np.ascontiguousarray(windows.taken(executor, weight).T)
     parts = list(blocks.slices(0, len(weight), FILTERS))
     turned = [np.ascontiguousarray(turned[:, part]) for part in parts]
-    value, place = value.reshape(len(x), -1), place.reshape(len(x), -1)
+    value, place = value[:, :, 0], place[:, :, 0]
 
     def work(worker, start, stop):
         for n in range(start, stop):
@@ -70,13 +71,13 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
             for part, matrix in zip(parts, turned, strict=True):
                 out = worker.workspace("convolved", (len(seen), matrix.shape[1]), x.dtype)
                 np.matmul(seen, matrix, out=out)
-                loops.first_maximum(out, bias[part], value[n, part], place[n, part])
+                _take_winners(out, bias[part], value[n, :, part], place[n, :, part])
             worker.lap("convolution forward")
 
     executor.parallel(len(x), work, blocks.cost(windows.work * len(weight)))
-    lasting = executor.workspace("lasting", value.shape, np.uint8)
-    loops.lasting(value, images, lasting)
-    value *= lasting
+    lasting = executor.workspace("lasting", (len(x), len(weight)), np.uint8)
+    loops.lasting(value[:, 0], images, lasting)
+    value *= lasting[:, None]
 
 
 def winner_conv2d_backward(executor, x, value, place, dvalue, dweight, dbias, padding, weight=None, dx=None):
@@ -84,13 +85,13 @@ def winner_conv2d_backward(executor, x, value, place, dvalue, dweight, dbias, pa
     passed = np.where(value > 0, dvalue, 0).reshape(len(x), -1)
     corner = _corner(place, x.shape[2] + 2 * padding - dweight.shape[1] + 1, -padding)
     _filter_gradient(executor, passed, corner, x, dweight)
-    dbias[...] = passed.sum(axis=0)
+    dbias[...] = passed.reshape(-1, len(dweight)).sum(axis=0)
     if dx is not None:
         _scatter(executor, passed, corner, weight, dx, np.zeros(x.shape[3], x.dtype))
 
 
 def winner_decode_forward(executor, value, place, weight, bias, y, padding, width):
-    """The convolution of maps that are 0 but for one value at `place`; width: of the maps."""
+    """The convolution of maps that are 0 but for the values at `place`; width: of the maps."""
     corner = _corner(place, width, padding - weight.shape[1] + 1)
     _scatter(executor, value.reshape(len(y), -1), corner, _patches(weight), y, bias)
 
@@ -105,7 +106,7 @@ def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, 
             loops.winner_dots(flat[n], rows[n], columns[n], patches, dy[n], dflat[n])
         worker.lap("convolution backward")
 
-    executor.parallel(len(dy), gather, 4 * len(dy) * patches.size)
+    executor.parallel(len(dy), gather, 4 * value.size * patches[0].size)
     dpatches = executor.workspace("patch gradient", patches.shape, patches.dtype)
     _filter_gradient(executor, flat, corner, dy, dpatches)
     dweight[...] = dpatches[:, ::-1, ::-1].transpose(3, 1, 2, 0)
@@ -116,13 +117,22 @@ OPERATIONS = (winner_take_all_forward, winner_take_all_backward, l1_penalty_back
               winner_conv2d_backward, winner_decode_forward, winner_decode_backward)
 
 
+def _take_winners(maps, bias, value, place):
+    """value, place (winners, C): of each column of `maps` (pixels, C), which is overwritten, the largest, see first_maximum."""
+    columns = np.arange(maps.shape[1])
+    for number in range(len(value)):
+        if number:
+            maps[place[number - 1], columns] = -np.inf
+        loops.first_maximum(maps, bias, value[number], place[number])
+
+
 def _patches(weight):
     """(channels, kernel, kernel, filters): what a 1 in each input channel of a convolution adds to its output."""
     return np.ascontiguousarray(weight[:, ::-1, ::-1].transpose(3, 1, 2, 0))
 
 
 def _corner(place, width, offset):
-    """(rows, columns) int64 (N, filters) of the first pixel of each winner's window, which may lie outside the image."""
+    """(rows, columns) int64 (N, winners filters) of the first pixel of a winner's window, which may lie outside the image."""
     rows, columns = np.divmod(place.reshape(len(place), -1).astype(np.int64), width)
     return rows + offset, columns + offset
 
@@ -137,11 +147,11 @@ def _scatter(executor, value, corner, patches, y, bias):
             loops.add_patches(value[n], rows[n], columns[n], patches, y[n])
         worker.lap("convolution forward")
 
-    executor.parallel(len(y), work, 4 * len(y) * patches.size)
+    executor.parallel(len(y), work, 4 * value.size * patches[0].size)
 
 
 def _filter_gradient(executor, value, corner, x, gradient):
-    """gradient of each filter = the sum over images of its value times the window of x at its winner; zeros outside."""
+    """gradient of each filter = the sum over images of its values times the windows of x at its winners; zeros outside."""
     rows, columns = corner
 
     def work(worker, start, stop):
@@ -150,4 +160,4 @@ def _filter_gradient(executor, value, corner, x, gradient):
             loops.add_windows(value[n], rows[n], columns[n], x[n], start, stop, gradient)
         worker.lap("convolution backward")
 
-    executor.parallel(len(gradient), work, 4 * len(x) * gradient.size, piece=PIECE)
+    executor.parallel(len(gradient), work, 4 * value.size * gradient[0].size, piece=PIECE)

@@ -166,10 +166,10 @@ def test_a_sparse_member_is_refused(archive):
 
 @pytest.mark.parametrize("pax", [{"size": "1" + "0" * 15}, {"size": "1" + "0" * 40}, {"comment": "9" * 10_000}])
 def test_an_extended_header_with_an_absurd_claim_is_refused_at_once(archive, pax):
-    started = time.monotonic()
+    started = time.process_time()
     write(archive, contents(), [member("x", b"1", pax_headers=pax)])
     assert re.search("its (member 'x'|header '.*') has more than", fault(archive))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_headers_that_extend_each_other_without_end_are_refused(archive):

@@ -146,6 +146,6 @@ def test_a_sparse_file_larger_than_memory_is_refused_unread(compare, tmp_path):
 def test_a_pipe_is_not_waited_for(tmp_path, script, options):
     os.mkfifo(tmp_path / "pipe")
     result = subprocess.run([sys.executable, f"workflow/scripts/{script}", tmp_path / "pipe", *options], capture_output=True,
-                            text=True, timeout=20)
+                            text=True, timeout=60)
     line = f"cannot read {tmp_path}/pipe: it is not a plain file\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", line)

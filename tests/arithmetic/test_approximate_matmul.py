@@ -49,6 +49,41 @@ def test_a_matrix_product_sums_its_products_in_order(multiplier, shape):
     assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
 
 
+def normal_numbers(shape, seed=0):
+    """float32 without a zero or a subnormal, no product of which is subnormal."""
+    random = np.random.default_rng([seed, *shape])
+    values = (1 + random.random(shape)) * 2.0 ** random.integers(-60, 40, shape) * random.choice([-1, 1], shape)
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("multiplier", [*ALL, Table("narrow", references.random_table(3))], ids=lambda one: one.name)
+def test_the_loops_without_any_special_case(multiplier, shape):
+    m, k, n = shape
+    a, b = normal_numbers((m, k)), normal_numbers((k, n), seed=1)
+    assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+    a[:, ::3] = 0
+    assert_same(product(a, b, multiplier), in_order(a, b, multiplier))
+
+
+@pytest.mark.parametrize("a, b, kind", [
+    ([1, 2], [3, -4], 0), ([0, 1e-39], [3, 4], 0), ([2 ** -60, 0], [2 ** -64, 1], 0),
+    ([2 ** -60, 1], [0.99 * 2 ** -64, 1], 1), ([1, 2], [3, 0], 1), ([1, 2], [3, 1e-39], 1),
+    ([2 ** 62, 1], [0, 2 ** 63], 1), ([2 ** 63, 1], [0, 2 ** 63], 2), ([1, 2], [3, np.nan], 2),
+    ([1, np.inf], [0, 0], 2)], ids=str)
+def test_magnitudes_select_the_loops(a, b, kind):
+    a, b = np.array([a], np.float32), pack(np.array([b], np.float32).T, "am32")
+    sums, _ = approximate._loops(approximate.Magnitudes.of(a), b)
+    assert sums is approximate._LOOPS["am32"][kind]
+
+
+def test_magnitudes_of_a_transposed_matrix_and_of_none():
+    matrix = np.array([[0, -3, 1e-40], [np.float32(2) ** -126, 5, -0.0]], np.float32)
+    for view in (matrix, matrix.T, matrix[:, ::-1]):
+        assert approximate.Magnitudes.of(view) == approximate.Magnitudes(0, 2.0 ** -126, 5)
+    assert approximate.Magnitudes.of(matrix[:0]) == approximate.Magnitudes(np.inf, np.inf, 0)
+
+
 @pytest.mark.parametrize("bits", [1, 4])
 def test_tables_of_fewer_bits(bits):
     table = Table("narrow", references.random_table(bits))
@@ -81,6 +116,17 @@ def test_products_around_the_largest_number(multiplier):
         a = (mantissas[:, None] * 2.0 ** 63).astype(np.float32)
         b = (mantissas[None, :] * 2.0 ** (exponent - 63)).astype(np.float32)
         for place in range(5):   # one at a time: the largest magnitudes select the loops
+            one = a[place:place + 1]
+            assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
+
+
+@pytest.mark.parametrize("multiplier", ALL, ids=lambda multiplier: multiplier.name)
+def test_the_smallest_products_without_a_special_case(multiplier):
+    mantissas = np.array([1, 1.25, 1.4375, 1.5, 2 - 2 ** -23])
+    for exponent in range(-127, -121):
+        a = (mantissas[:, None] * 2.0 ** -63).astype(np.float32)
+        b = (mantissas[None, :] * 2.0 ** (exponent + 63)).astype(np.float32)
+        for place in range(5):   # one at a time: the smallest magnitudes select the loops
             one = a[place:place + 1]
             assert_same(product(one, b[:, place:], multiplier), multiply(one, b[:, place:], multiplier))
 

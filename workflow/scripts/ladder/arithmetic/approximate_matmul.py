@@ -6,7 +6,8 @@ any instruction set, and to a GPU kernel that adds one product after the other.
 B is stored in panels of at most 256 columns. Numba compiles one loop nest for each multiplier, in which LLVM computes 8 or 16
 columns at once on the bit patterns of the numbers; values that depend only on A's element are computed once per row of a panel.
 In nearly all cases no product can overflow and all numbers are finite; this follows from the largest magnitudes, so the loops
-need no test for it. Otherwise a slower loop nest handles all special cases.
+need no test for it. Where B has no zero and no product can be too small either, which follows from the smallest magnitudes,
+they need no test at all. Otherwise a slower loop nest handles all special cases.
 
 Where no number is infinite or NaN, the product with a zero or a subnormal is +0 under every approximate multiplier, which
 changes no sum that starts from +0. So the loops pass over such elements of A, and product() takes for A the factor that leaves
@@ -28,22 +29,35 @@ PANEL = 256    # columns per panel of B
 DEPTH = 64     # rows of B per block of a panel, which stays in the level-2 cache
 VECTOR = 16    # most columns per instruction; divides PANEL
 SAMPLED = 31   # one of so many rows is looked at for zeros
-# A result is below four times the exact product: a table's entry may carry once more than the exact product.
-LARGEST_SAFE = 2.0 ** 126
+# A result is between a quarter of the exact product and four times it: a table's entry may carry once more or less.
+LARGEST_SAFE, SMALLEST_SAFE = 2.0 ** 126, 2.0 ** -124
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Packed:
     """A matrix B prepared for product() with many A.
 
-    values: float32 (k, n), B itself; panels: float32 (panels, k, at most 256), padded with zeros; largest: B's largest
-    magnitude.
+    values: float32 (k, n), B itself; panels: float32 (panels, k, at most 256), padded with zeros; magnitudes: B's Magnitudes.
     """
 
     values: np.ndarray
     panels: np.ndarray
     multiplier: object
+    magnitudes: object
+
+
+@dataclasses.dataclass(frozen=True)
+class Magnitudes:
+    """Of a matrix: the least, the least that is a normal number (infinite if none is) and the largest, which may be NaN."""
+
+    least: float
+    least_normal: float
     largest: float
+
+    @classmethod
+    def of(cls, matrix):
+        contiguous = matrix if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
+        return cls(*np.array(_magnitudes(contiguous.reshape(-1, order="A").view(np.int32)), np.int32).view(np.float32).tolist())
 
 
 def pack(b, multiplier):
@@ -51,7 +65,7 @@ def pack(b, multiplier):
     _check(b)
     multiplier = find(multiplier) if isinstance(multiplier, str) else multiplier
     prepare = OPERANDS.get(multiplier.name) if not isinstance(multiplier, Table) else None
-    return Packed(b, _panels(prepare(b) if prepare else b), multiplier, _largest(b))
+    return Packed(b, _panels(prepare(b) if prepare else b), multiplier, Magnitudes.of(b))
 
 
 def product(a, b, multiplier, out=None):
@@ -80,19 +94,25 @@ def _product(a, b, out):
     """product() of float32 (m, k) and a Packed."""
     if a.shape[1] != len(b.values):
         raise ValueError(f"{a.shape} by {b.values.shape} is no matrix product")
-    sums, general = _LOOPS["table" if isinstance(b.multiplier, Table) else b.multiplier.name]
     table = (b.multiplier.words, 23 - b.multiplier.bits) if isinstance(b.multiplier, Table) else _NO_TABLE
-    panels = b.panels
-    if general and not _largest(a) * b.largest < LARGEST_SAFE:   # `not <` is also true for NaN, e.g. infinity times zero
-        sums, panels = general, _panels(b.values)
+    # A transposed matrix is read as it lies: the loops look at each element once for each panel, and a copy takes as long.
+    a = a if a.flags.f_contiguous else np.ascontiguousarray(a)
+    sums, panels = _loops(Magnitudes.of(a), b)
     direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
     if result.shape != (len(a), b.values.shape[1]):
         raise ValueError(f"the product of {a.shape} and {b.values.shape} is not {result.shape}")
-    # A transposed matrix is read as it lies: the loops look at each element once for each panel, and a copy takes as long.
-    contiguous = a if a.flags.f_contiguous else np.ascontiguousarray(a)
-    sums(table, contiguous.view(np.int32), panels.view(np.int32), result)
+    sums(table, a.view(np.int32), panels.view(np.int32), result)
     return result if direct else _handed_over(result, out)
+
+
+def _loops(a, b):
+    """(the loop nest for a product of a matrix with these Magnitudes and a Packed, the panels that it reads)."""
+    plain, guarded, general = _LOOPS["table" if isinstance(b.multiplier, Table) else b.multiplier.name]
+    if general and not a.largest * b.magnitudes.largest < LARGEST_SAFE:   # `not <` is also true for NaN: infinity times zero
+        return general, _panels(b.values)
+    normal = b.magnitudes.least == b.magnitudes.least_normal
+    return plain if normal and a.least_normal * b.magnitudes.least >= SMALLEST_SAFE else guarded, b.panels
 
 
 def _handed_over(result, out):
@@ -134,11 +154,6 @@ def _panels(b):
         part = b[:, i * PANEL:(i + 1) * PANEL]
         panel[:, :part.shape[1]] = part
     return panels
-
-
-def _largest(matrix):
-    """The largest magnitude; NaN if the matrix holds one."""
-    return max(float(matrix.max(initial=0)), -float(matrix.min(initial=0)))
 
 
 # ---- B's elements, prepared for the products below
@@ -249,8 +264,13 @@ def _left_acc16(a, table):
 
 @compiled
 def _times_acc16(a, b, table):
-    bits = np.int32(_bits(a * _float(b)) & UPPER)
-    return _float(bits if bits & EXPONENT else ZERO)
+    product = _plain_acc16(a, b, table)
+    return product if _bits(product) & EXPONENT else _float(ZERO)
+
+
+@compiled
+def _plain_acc16(a, b, table):
+    return _float(np.int32(_bits(a * _float(b)) & UPPER))
 
 
 @compiled
@@ -278,25 +298,29 @@ def _left_mit16(a, table):
 
 @compiled
 def _times_mit(left, b, table):
-    shifted, least = left
-    # One addition: the mantissas carry into the exponents, and the sum of the signs is their exclusive or.
-    return _float(np.int32(shifted + b) if np.int32(b & MAGNITUDE) >= least else ZERO)
+    return _plain_mit(left, b, table) if np.int32(b & MAGNITUDE) >= left[1] else _float(ZERO)
 
 
 @compiled
-def _correction(below):
-    """The correction that MBM adds to Mitchell's bits for x + y = 1 - below / 2^23.
+def _plain_mit(left, b, table):
+    # One addition: the mantissas carry into the exponents, and the sum of the signs is their exclusive or.
+    return _float(np.int32(left[0] + b))
+
+
+@compiled
+def _correction(raised):
+    """The correction that MBM adds to Mitchell's bits for x + y = 1 + c - raised / 2^23.
 
     With c = 5/64: 2^23 c as long as that does not carry; if it does, the mantissa is (x + y + c - 1) / 2, which grows half as
     fast; half of 2^23 c for x + y >= 1; and 0 if that would carry.
     """
-    correction = np.int32((min(max(below, ZERO), CORRECTION) + CORRECTION) >> ONE)
-    return ZERO if below <= np.int32((CORRECTION >> ONE) - CARRY) else correction
+    correction = np.int32(min(max(raised, CORRECTION), np.int32(CORRECTION << ONE)) >> ONE)
+    return ZERO if raised <= np.int32((CORRECTION >> ONE) + CORRECTION - CARRY) else correction
 
 
 @compiled
 def _left_am(a, table):
-    return np.int32(a - BIAS), _least(a, CORRECTION), np.int32(CARRY - (a & MANTISSA))
+    return np.int32(a - BIAS), _least(a, CORRECTION), np.int32(CARRY + CORRECTION - (a & MANTISSA))
 
 
 @compiled
@@ -307,9 +331,13 @@ def _left_am16(a, table):
 
 @compiled
 def _times_am(left, b, table):
-    shifted, least, room = left
-    corrected = np.int32(shifted + b + _correction(np.int32(room - (b & MANTISSA))))
-    return _float(corrected if np.int32(b & MAGNITUDE) >= least else ZERO)
+    return _plain_am(left, b, table) if np.int32(b & MAGNITUDE) >= left[1] else _float(ZERO)
+
+
+@compiled
+def _plain_am(left, b, table):
+    shifted, _, room = left
+    return _float(np.int32(shifted + b + _correction(np.int32(room - (b & MANTISSA)))))
 
 
 @compiled
@@ -326,6 +354,12 @@ def _times_table(left, b, word):
     bits = np.int32(shifted + (b & EXPONENT) + word)
     live = (np.int32(b & MAGNITUDE) >= LEAST_NORMAL) & (bits >= LEAST_NORMAL)
     return _float(np.int32(bits | (sign ^ (b & SIGN))) if live else ZERO)
+
+
+@compiled
+def _plain_table(left, b, word):
+    shifted, sign, _ = left
+    return _float(np.int32((shifted + (b & EXPONENT) + word) | (sign ^ (b & SIGN))))
 
 
 # ---- the same for all operands and results, special cases included
@@ -366,7 +400,7 @@ def _any_mit16(a, b, table):
 
 @compiled
 def _mbm(a, b):
-    correction = _correction(np.int32(CARRY - (a & MANTISSA) - (b & MANTISSA)))
+    correction = _correction(np.int32(CARRY + CORRECTION - (a & MANTISSA) - (b & MANTISSA)))
     return np.uint32(np.uint32(a & MAGNITUDE) + np.uint32(b & MAGNITUDE) + np.uint32(correction))
 
 
@@ -517,6 +551,17 @@ def _add_table_products(left, times, table, a, panel, places, total, width):
 
 
 @kept
+def _magnitudes(bits):
+    """Bits of the least magnitude, of the least normal one and of the largest, of flat float32 numbers; see Magnitudes."""
+    least, least_normal, largest = EXPONENT, np.uint32(EXPONENT - LEAST_NORMAL), ZERO
+    for i in range(bits.size):
+        magnitude = np.int32(bits[i] & MAGNITUDE)
+        least, largest = min(least, magnitude), max(largest, magnitude)
+        least_normal = min(least_normal, np.uint32(magnitude - LEAST_NORMAL))   # that of a subnormal one wraps around
+    return np.int32(least), np.int32(np.int32(least_normal) + LEAST_NORMAL), np.int32(largest)
+
+
+@kept
 def _exact_sums(table, a, panels, out):
     _sums(_add_products, _all, _left_exact, _times_exact, table, a, panels, out)
 
@@ -557,6 +602,36 @@ def _table_sums(table, a, panels, out):
 
 
 @kept
+def _plain_acc16_sums(table, a, panels, out):
+    _sums(_add_products, _normal, _left_acc16, _plain_acc16, table, a, panels, out)
+
+
+@kept
+def _plain_mit32_sums(table, a, panels, out):
+    _sums(_add_products, _normal, _left_mit, _plain_mit, table, a, panels, out)
+
+
+@kept
+def _plain_mit16_sums(table, a, panels, out):
+    _sums(_add_products, _normal, _left_mit16, _plain_mit, table, a, panels, out)
+
+
+@kept
+def _plain_am32_sums(table, a, panels, out):
+    _sums(_add_products, _normal, _left_am, _plain_am, table, a, panels, out)
+
+
+@kept
+def _plain_am16_sums(table, a, panels, out):
+    _sums(_add_products, _normal, _left_am16, _plain_am, table, a, panels, out)
+
+
+@kept
+def _plain_table_sums(table, a, panels, out):
+    _sums(_add_table_products, _normal, _left_table, _plain_table, table, a, panels, out)
+
+
+@kept
 def _any_acc16_sums(table, a, panels, out):
     _sums(_add_singly, _all, _as_it_is, _any_acc16, table, a, panels, out)
 
@@ -586,7 +661,10 @@ def _any_table_sums(table, a, panels, out):
     _sums(_add_singly, _all, _as_it_is, _any_table, table, a, panels, out)
 
 
-_LOOPS = {   # multiplier -> (loops for finite numbers without overflow, loops for all numbers; None: the same)
-    "exact": (_exact_sums, None), "fp16": (_fp16_sums, None), "acc16": (_acc16_sums, _any_acc16_sums),
-    "mit32": (_mit32_sums, _any_mit32_sums), "mit16": (_mit16_sums, _any_mit16_sums),
-    "am32": (_am32_sums, _any_am32_sums), "am16": (_am16_sums, _any_am16_sums), "table": (_table_sums, _any_table_sums)}
+# multiplier -> (loops where B has no zero and no product is too small, loops for finite numbers without overflow, loops for all
+# numbers; None: the same)
+_LOOPS = {
+    "exact": (_exact_sums, _exact_sums, None), "fp16": (_fp16_sums, _fp16_sums, None),
+    "acc16": (_plain_acc16_sums, _acc16_sums, _any_acc16_sums), "mit32": (_plain_mit32_sums, _mit32_sums, _any_mit32_sums),
+    "mit16": (_plain_mit16_sums, _mit16_sums, _any_mit16_sums), "am32": (_plain_am32_sums, _am32_sums, _any_am32_sums),
+    "am16": (_plain_am16_sums, _am16_sums, _any_am16_sums), "table": (_plain_table_sums, _table_sums, _any_table_sums)}

@@ -102,9 +102,15 @@ def ablation_rows(record):
         summary, images = part["summary"], str(settings_of(part).get("train_limit", ""))
         for entry in summary.get("ablation") or ():
             if entry["accuracy"] is not None:
-                yield (f"`{record['preset']}`", f"`{json.dumps(entry['overrides'])}`", images,
+                yield (f"`{record['preset']}`", f"`{json.dumps(shortened(entry['overrides']))}`", images,
                        CLASSIFIERS[summary.get("answered_by", "svm")], percent(entry["accuracy"]),
                        matched(entry["lost"], entry["won"], sum(map(sum, summary["confusion"]))))
+
+
+def shortened(overrides):
+    """The settings, with the networks alone of further parts of the features."""
+    return {key: [part["network"] for part in value] if key == "features_concatenate" else value
+            for key, value in overrides.items()}
 
 
 def named(record):

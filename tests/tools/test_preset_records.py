@@ -89,6 +89,8 @@ def test_an_ablation_says_what_leaving_something_out_costs():
     # 4 images gained, 9 lost.
     assert list(preset_table.ablation_rows(record())) == [("`one`", '`{"features_pca": 0}`', "", "SVM", "75.0 %", "-5.0 ± 7.0")]
     assert next(preset_table.ablation_rows(record(answered_by="ridge")))[3] == "kernel ridge"
+    parts = {"features_concatenate": [{"network": "patch_net", "features_pca": "8"}, {"network": "autoencoder"}]}
+    assert preset_table.shortened(parts) == {"features_concatenate": ["patch_net", "autoencoder"]}
 
 
 def test_matched_pairs_are_counted_from_the_predictions_that_the_run_kept(tmp_path):

@@ -56,8 +56,8 @@ class Magnitudes:
 
     @classmethod
     def of(cls, matrix):
-        contiguous = matrix if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
-        return cls(*np.array(_magnitudes(contiguous.reshape(-1, order="A").view(np.int32)), np.int32).view(np.float32).tolist())
+        bits = _magnitudes(_contiguous(matrix).reshape(-1, order="A").view(np.int32))
+        return cls(*np.array(bits, np.int32).view(np.float32).tolist())
 
 
 def pack(b, multiplier):
@@ -95,8 +95,7 @@ def _product(a, b, out):
     if a.shape[1] != len(b.values):
         raise ValueError(f"{a.shape} by {b.values.shape} is no matrix product")
     table = (b.multiplier.words, 23 - b.multiplier.bits) if isinstance(b.multiplier, Table) else _NO_TABLE
-    # A transposed matrix is read as it lies: the loops look at each element once for each panel, and a copy takes as long.
-    a = a if a.flags.f_contiguous else np.ascontiguousarray(a)
+    a = _contiguous(a)
     sums, panels = _loops(Magnitudes.of(a), b)
     direct = out is not None and out.flags.c_contiguous and out.dtype == np.float32
     result = out if direct else np.empty((len(a), b.values.shape[1]), np.float32)
@@ -113,6 +112,11 @@ def _loops(a, b):
         return general, _panels(b.values)
     normal = b.magnitudes.least == b.magnitudes.least_normal
     return plain if normal and a.least_normal * b.magnitudes.least >= SMALLEST_SAFE else guarded, b.panels
+
+
+def _contiguous(matrix):
+    """A transposed matrix stays as it lies: the loops look at each element once for each panel, and a copy takes as long."""
+    return matrix if matrix.flags.f_contiguous else np.ascontiguousarray(matrix)
 
 
 def _handed_over(result, out):

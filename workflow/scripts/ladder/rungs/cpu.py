@@ -94,6 +94,7 @@ def winner_block(build, group):
 
 
 def with_stride_1_and_bias(group):
+    """True if both convolutions of a winner_block have stride 1 and a bias."""
     conv, _, _, decode = group
     return all(layer.attributes["stride"] == 1 and layer.attributes["bias"] for layer in (conv, decode))
 

@@ -29,7 +29,7 @@ ABLATION = ("preset", "without, or instead", "training images", "classifier", "t
 SHORT = ("preset", "test accuracy", "untrained control", "difference", "time")
 CONTROLS = ("random", "pixels")
 OF_A_PART = ("train_limit", "seeds", "ablation", "targets", "controls")   # settings in which the parts of a record differ
-OF_A_COPY = ("cifar10_sha256",)   # the data set may come from a copy of the archive
+WITHOUT_EFFECT = ("cifar10_sha256", "monitor")   # on the result: of a copy of the archive, and of how often a run reports
 NORMAL = 1.96   # standard deviations to each side of a 95 % interval
 
 
@@ -117,7 +117,7 @@ def named(record):
     """The preset, and the settings that its whole run had instead of the preset's."""
     command = record["whole"].get("command", [])
     added = command[command.index("--config") + 1:] if "--config" in command else []
-    others = [setting for setting in added if setting.split("=")[0] not in (*OF_A_PART, *OF_A_COPY)]
+    others = [setting for setting in added if setting.split("=")[0] not in (*OF_A_PART, *WITHOUT_EFFECT)]
     return f"`{record['preset']}`" + (f" with `{' '.join(others)}`" if others else "")
 
 

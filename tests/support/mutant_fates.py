@@ -26,6 +26,7 @@ import mutant_schemata
 
 SECONDS, TIMES = 0.5, 4   # of the processor, that a test may take: so many, and so many times what it takes without a mutant
 QUICK = 0.3   # seconds: such tests judge first
+CORES = len(os.sched_getaffinity(0))   # processes that judge at once
 FATES = "survived", "killed", "does not compile"
 ERROR = re.compile(r"/kernels/(\S+?):(\d+):(\d+): error: ")
 
@@ -108,10 +109,21 @@ def judge_met(kernels, tests, report):
 
 
 def judge_by(test, kernels, report):
+    """Report those that the test kills, on every core."""
+    running = {}   # process -> number
     for number in sorted(test.met & kernels.mutants.keys()):
-        fate = forked(kernels, [test], lambda: choose(test, number))   # noqa: B023 (called before the next)
-        if fate:
-            report(number, fate)
+        if len(running) == CORES:
+            report_one(running, report)
+        running[started(kernels, [test], lambda: choose(test, number))] = number   # noqa: B023 (called before the next)
+    while running:
+        report_one(running, report)
+
+
+def report_one(running, report):
+    process, status = os.wait()
+    number, fate = running.pop(process), fate_of(status)
+    if fate:
+        report(number, fate)
 
 
 def choose(test, number):
@@ -134,7 +146,12 @@ def judge_others(kernels, tests, report):
 
 
 def forked(kernels, tests, prepare):
-    """Index in FATES: what becomes of the tests in a process of their own, in one order of threads and blocks."""
+    """Index in FATES: what becomes of the tests in a process of their own."""
+    return fate_of(os.waitpid(started(kernels, tests, prepare), 0)[1])
+
+
+def started(kernels, tests, prepare):
+    """A process that runs the tests in one order of threads and blocks."""
     gc.freeze()   # or collections would touch, and so copy, all pages
     child = os.fork()
     if child == 0:
@@ -146,8 +163,13 @@ def forked(kernels, tests, prepare):
             if failure:
                 os._exit(2 if "CompileError" in failure else 1)
         os._exit(0)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return status if status >= 0 else 1   # an endless loop and a crash count as killed
+    return child
+
+
+def fate_of(status):
+    """Index in FATES; an endless loop and a crash count as killed."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 1
 
 
 class Kernels:

@@ -47,6 +47,17 @@ def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
         "toy: 3 of 4 mutants killed (75.0%); 1 more compute the same, 0 do not compile"]
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_the_tests_asked_for_alone_judge(toy, capsys):
+    with open(toy / "tests/kernels/test_toy.py", "a") as file:
+        file.write("\ndef test_ends():\n    x = np.zeros(4, np.float32)\n"
+                   "    check(load(KERNELS / 'toy' / 'scale.cu').get_function('scale'), (1,), (6,), (x, x.copy(), np.int32(4)))\n")
+    mutate_kernels.main(["toy", "-k", "ends"], toy)
+    found = capsys.readouterr().out
+    assert "survived: toy/scale.cu:4: if (i < count) y[i] = 2.0f + x[i];   // a b + c" in found   # no bound, but the result
+    assert "killed (50.0%)" in found
+
+
 # A mutant in a constant expression, an undefined name, an endless loop and a branch that no test reaches.
 ALL_FATES = """
 template <int by>

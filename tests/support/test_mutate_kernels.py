@@ -49,9 +49,9 @@ def test_a_planted_survivor_is_found_and_the_others_are_killed(toy, capsys):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 def test_the_tests_asked_for_alone_judge(toy, capsys):
-    with open(toy / "tests/kernels/test_toy.py", "a") as file:
-        file.write("\ndef test_ends():\n    x = np.zeros(4, np.float32)\n"
-                   "    check(load(KERNELS / 'toy' / 'scale.cu').get_function('scale'), (1,), (6,), (x, x.copy(), np.int32(4)))\n")
+    test = toy / "tests/kernels/test_toy.py"
+    ends = TEST.replace("test_scale", "test_ends").replace("    assert y.tolist() == [0, 2, 4, 6]\n", "")
+    test.write_text(TEST + ends)
     mutate_kernels.main(["toy", "-k", "ends"], toy)
     found = capsys.readouterr().out
     assert "survived: toy/scale.cu:4: if (i < count) y[i] = 2.0f + x[i];   // a b + c" in found   # no bound, but the result

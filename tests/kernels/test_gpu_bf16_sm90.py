@@ -207,13 +207,16 @@ def test_products_of_slabs_in_large_tiles(shape, stride, tile):
     check(shape, stride, tile)
 
 
-@pytest.mark.parametrize("shape, stride", [((6, 8, 8, 64, 72, 3, 1), 1), ((9, 9, 11, 40, 136, 3, 1), 2),
-                                           ((300, 2, 2, 40, 40, 2, 0), 1)], ids=str)
-def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
+# In steps of 64 pixels: whole rows of y and not; none, some and all rows of an image further
+@pytest.mark.parametrize("splits", [1, 2])   # of five steps the last split has fewer
+@pytest.mark.parametrize("shape, stride", [
+    ((6, 8, 8, 64, 72, 3, 1), 1), ((9, 9, 11, 40, 136, 3, 1), 2), ((300, 2, 2, 40, 40, 2, 0), 1), ((3, 10, 10, 40, 40, 3, 1), 1),
+    ((2, 10, 16, 40, 40, 3, 1), 1)], ids=str)
+def test_weight_gradients_over_many_steps(shape, stride, splits, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
-    monkeypatch.setattr(rung, "SPLITS", 1)
+    monkeypatch.setattr(rung, "SPLITS", splits)
     conv = Convolution(shape, integers, stride)
-    assert conv.dy[..., 0].size > rung.STEP * rung.STAGES
+    assert splits > 1 or conv.dy[..., 0].size > rung.STEP * rung.STAGES
     dweight, dbias = weight_grad(conv)
     assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
     assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))

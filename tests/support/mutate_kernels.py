@@ -65,11 +65,12 @@ class Mutant:
 
 def mutants(kernels, file):
     """Every mutation of the function bodies in a file; comments, signatures, directives, code hidden from g++ stay."""
-    at, inside, hidden = 0, False, False
+    at, inside, hidden = 0, False, 0   # hidden: directives open within #ifndef CUDA_EMULATOR, itself one
     for number, line in enumerate((kernels / file).read_text().splitlines(keepends=True), 1):
         code = line.partition("//")[0].rstrip()
         opened = BODY.search(code)
-        hidden = line.startswith("#ifndef CUDA_EMULATOR") or (hidden and not line.startswith("#endif"))
+        if hidden or line.startswith("#ifndef CUDA_EMULATOR"):
+            hidden += line.startswith("#if") - line.startswith("#endif")
         first = 0 if inside else opened.end() if opened else len(code)
         for pattern, replacements in [] if hidden or line.startswith("#") else MUTATIONS:
             for found in re.compile(pattern).finditer(code, first):

@@ -327,3 +327,39 @@ def test_misuse_of_a_barrier_of_the_first_threads_is_noticed(tmp_path, old, new,
     with pytest.raises(KernelFault) as fault:
         exchanged(tmp_path, EXCHANGE.replace(old, new))
     assert fault.value.kind == kind
+
+
+# Three warpgroups: 168 registers a thread at the launch.
+REGISTERS = r"""
+#include "common/hopper.cuh"
+extern "C" __global__ void share(int* x) {
+    if (threadIdx.x >= 256) {
+        give_registers<40>();
+        return;
+    }
+    take_registers<232>();
+    x[threadIdx.x]++;
+}
+"""
+
+
+def shared_out(tmp_path, source):
+    path, x = tmp_path / "share.cu", np.zeros(256, np.int32)
+    path.write_text(source)
+    check(load(path).get_function("share"), (1,), (384,), (x,))
+    return x
+
+
+def test_warpgroups_share_out_the_registers_of_the_launch(tmp_path):
+    assert (shared_out(tmp_path, REGISTERS) == 1).all()
+
+
+@pytest.mark.parametrize("old, new, kind", [
+    ("        give_registers<40>();\n", "", "deadlock"), ("give_registers<40>", "give_registers<48>", "deadlock"),
+    ("give_registers<40>", "give_registers<176>", "bad registers"), ("take_registers<232>", "take_registers<160>", "bad registers"),
+    ("give_registers", "if (threadIdx.x != 300) give_registers", "divergent warpgroup operation")],
+    ids=["none given", "too few given", "more given than there are", "fewer taken than there are", "not of all threads"])
+def test_misuse_of_registers_is_noticed(tmp_path, old, new, kind):
+    with pytest.raises(KernelFault) as fault:
+        shared_out(tmp_path, REGISTERS.replace(old, new))
+    assert fault.value.kind == kind, fault.value

@@ -93,9 +93,9 @@ def test_tests_that_fail_without_a_mutation_are_said(toy):
 
 def test_comments_signatures_and_what_gcc_does_not_see_are_left_alone(tmp_path):
     (tmp_path / "k.cuh").write_text("int a = 1 + 1;\nvoid f(int a = 1) {\n    a = a / a; // 1 + 1\n#ifndef CUDA_EMULATOR\n"
-                                    "    a = a - a;\n#endif\n    __syncthreads();\n}\nint b = 1 + 1;\n")
+                                    "#if A\n#endif\n    a = a - a;\n#endif\n    __syncthreads();\n}\nint b = 1 + 1;\n")
     assert [(mutant.number, mutant.line) for mutant in mutate_kernels.mutants(tmp_path, "k.cuh")] == [
-        (3, "a = a * a; // 1 + 1"), (7, "")]
+        (3, "a = a * a; // 1 + 1"), (9, "")]
 
 
 def test_functions_of_one_line_and_const_ones_are_mutated(tmp_path):

@@ -83,6 +83,7 @@ void wgmma_commit();
 void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed);
 void wgmma_wait(Site, unsigned groups_left);
 void sync_first(Site, unsigned count);
+void change_registers(Site, unsigned count, bool more);
 
 // The number of matrices that fill an array.
 template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
@@ -286,7 +287,13 @@ template <unsigned count> void waited(float (&)[count]) {}
 template <int count> void sync_first(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     emulator::sync_first({file, line, line}, count);
 }
-template <int count> void give_registers() {}
-template <int count> void take_registers() {}
+template <int count> void give_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as PTX wants it");
+    emulator::change_registers({file, line, line}, count, false);
+}
+template <int count> void take_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as PTX wants it");
+    emulator::change_registers({file, line, line}, count, true);
+}
 
 template <class T> static inline T __ldg(const T* address) { return *address; }

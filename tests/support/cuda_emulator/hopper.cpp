@@ -90,6 +90,8 @@ struct HopperThread {
     unsigned groups_left;   // of the wait that the thread is in
     void* barrier;         // that it waits for
     unsigned parity;
+    unsigned registers;    // 0: those of the launch
+    Site changed;          // where it gave or took some
 };
 
 uint64_t moment;
@@ -297,6 +299,29 @@ bool overlap(const void* one, size_t length, const void* other, size_t other_len
     return a < b + other_length && b < a + length;
 }
 
+// ---- registers
+
+// A thread's at the launch: what a block alone on a multiprocessor may have, as __launch_bounds__ asks of these kernels.
+unsigned at_launch() { return std::min(65536 / block_threads, 256u) / 8 * 8; }
+unsigned registers_of(const HopperThread& thread) { return thread.registers ? thread.registers : at_launch(); }
+
+// Who takes registers waits until the block has them; that it ever does is all that is looked at.
+void check_registers_of_block() {
+    unsigned total = 0;
+    const HopperThread* taker = nullptr;
+    for (unsigned i = 0; i < block_threads; i++) {
+        const HopperThread &thread = hopper[i], &first = hopper[i / WARPGROUP * WARPGROUP];
+        if (registers_of(thread) != registers_of(first))
+            return report(describe("divergent warpgroup operation", at((thread.registers ? thread : first).changed),
+                                   "has %u registers, thread number %u has %u", registers_of(first), i, registers_of(thread)));
+        total += registers_of(thread);
+        if (registers_of(thread) > at_launch()) taker = &thread;
+    }
+    if (total > block_threads * at_launch())
+        report(describe("deadlock", at(taker->changed), "waits for registers: the block would have %u, and has %u", total,
+                        block_threads * at_launch()));
+}
+
 }   // namespace
 
 // ---- a block
@@ -328,6 +353,7 @@ void end_thread_hopper() {
 
 void end_block_hopper() {
     if (!copies.empty()) report(describe("missing barrier wait", Place{}, "or another of its block ends before its copies"));
+    if (in_use) check_registers_of_block();
 }
 
 // No thread can go on: the oldest copy arrives. False if there is none.
@@ -491,6 +517,14 @@ void sync_first(Site site, unsigned count) {
     if (threads.empty()) return;   // the last one has done it
     pass_barrier();
     for (unsigned i = 0; i < count; i++) threads[i]->state = State::READY;
+}
+
+void change_registers(Site site, unsigned count, bool more) {
+    enter();
+    unsigned before = registers_of(mine());
+    if (more ? count < before : count > before)
+        fail(describe("bad registers", at(site), "%s registers to have %u, of %u", more ? "takes" : "gives", count, before));
+    mine().registers = count, mine().changed = site;
 }
 
 void wgmma_wait(Site site, unsigned groups_left) {

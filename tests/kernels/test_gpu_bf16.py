@@ -57,7 +57,7 @@ COPIED = [
     ((1, 3, 70, 40, 40, 3, 0), 1),
 ]
 FEW_FILTERS = [((2, 6, 7, 40, 3, 3, 1), 1), ((1, 8, 8, 64, 10, 1, 0), 1), ((2, 9, 8, 40, 16, 3, 1), 2),
-               ((3, 16, 11, 40, 20, 3, 1), 1)]
+               ((3, 16, 11, 40, 20, 3, 1), 1), ((2, 5, 7, 40, 1, 3, 1), 1)]
 FIRST = [((2, 9, 11, 3, 40, 3, 1), 1), ((1, 13, 14, 1, 136, 7, 3), 2), ((1, 6, 8, 12, 64, 2, 2), 1),   # few channels
          ((1, 5, 4, 3, 3, 2, 0), 1)]   # as many filters
 FILL_LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), ((3, 7, 5, 40, 136, 2, 0), 1)]
@@ -390,8 +390,8 @@ def test_a_weight_gradients_tile_and_splits_take_the_fewest_clocks(shape):
 READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 9, 12, 40, 40, 2, 0), 1, 1),
         ((2, 9, 13, 40, 136, 3, 1), 2, 1)]
 POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0), ((3, 6, 10, 40, 72, 3, 1), 1, 2), ((2, 12, 16, 40, 136, 3, 1), 2, 1)]
-# 64 channels, in rectangles of which some end beyond the image
-READ_IN_RECTANGLES = [((2, 6, 10, 64, 72, 3, 1), 1, 2), ((1, 12, 18, 64, 136, 2, 0), 1, 1)]
+# 64 channels, in rectangles of which some end beyond the image, not all in its first rows
+READ_IN_RECTANGLES = [((2, 10, 10, 64, 72, 3, 1), 1, 2), ((1, 12, 18, 64, 136, 2, 0), 1, 1)]
 TILES_OF_COPIES = tuple(tile for tile in bfloat16_tiles.PIXEL_TILES if tile.n % 64 == 0)
 RECTANGLES_OF_COPIES = NARROW, TALL, WIDEST
 BY_TILE = [*((case, tile) for case in READ for tile in (SQUARE, LARGE)),

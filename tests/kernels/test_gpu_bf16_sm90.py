@@ -41,9 +41,10 @@ NORMALIZED = networks.resolve("normalized", (8, 12, 3), (
     conv2d("d", 64, kernel=1, padding=0), kinds.relu("d_relu"), upsample2d("d_up"), upsample2d("d_again"), conv2d("e", 3)),
     "b_pool", "mse")
 # (batch, height, width, channels, filters, kernel, padding), stride: one slab and more, filled and not; rows of y that divide a
-# step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages
+# step's pixels and others; ends of images, of tiles, of steps and of splits within a block; more steps than stages, of one tap
+# and of several
 SMALL_TILES = [
-    ((1, 4, 4, 64, 40, 1, 0), 1),
+    ((1, 4, 4, 200, 40, 1, 0), 1),
     ((1, 5, 7, 72, 72, 3, 1), 1),
     ((3, 8, 8, 64, 64, 3, 1), 1),
     ((2, 9, 6, 40, 48, 2, 1), 1),
@@ -117,7 +118,7 @@ def test_gradients_are_arranged_for_both_kernels_and_summed(shape, padding):
     assert (error <= gamma(dy[..., 0].size) * np.abs(dy).sum(axis=(0, 1, 2), dtype=float)).all()
 
 
-@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64), (48, 2, 2, 264)], ids=str)
+@pytest.mark.parametrize("shape", [(40, 3, 3, 72), (264, 1, 1, 40), (136, 2, 2, 64), (48, 2, 2, 264), (65, 1, 1, 40)], ids=str)
 def test_tiles_hold_filters_and_flipped_ones_channels(shape):
     weight = normal(*shape)
     filters, kernel, _, channels = shape
@@ -234,7 +235,7 @@ def test_any_tile_gives_the_same_bytes():
 READ = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
         ((2, 9, 13, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((2, 8, 12, 72, 264, 2, 1), 1, 1, rung.LARGE)]
 POOLED = [((1, 4, 4, 40, 64, 1, 0), 1, 0, rung.SMALL), ((3, 6, 10, 40, 72, 3, 1), 1, 2, rung.SMALL),
-          ((2, 12, 16, 40, 136, 3, 1), 2, 1, rung.MEDIUM), ((3, 16, 16, 72, 264, 3, 1), 1, 1, rung.LARGE)]
+          ((2, 12, 16, 40, 192, 3, 1), 2, 1, rung.MEDIUM), ((3, 16, 16, 72, 264, 3, 1), 1, 1, rung.LARGE)]
 FORMS = "in slabs", "in order"
 
 
@@ -286,7 +287,7 @@ def test_pooling_in_place_leaves_the_bytes_of_pooling_afterwards(shape, stride, 
 
 # As READ; dy is that of a convolution with stride 1. Behind the last image a step of the weight gradient has zeros, or nothing.
 GIVEN_BACK = [((1, 4, 4, 40, 40, 1, 0), 0, rung.SMALL), ((3, 6, 10, 72, 40, 3, 1), 2, rung.SMALL),
-              ((2, 8, 12, 136, 40, 2, 1), 1, rung.MEDIUM), ((1, 8, 8, 264, 40, 3, 1), 0, rung.LARGE)]
+              ((2, 7, 12, 136, 40, 2, 1), 1, rung.MEDIUM), ((1, 8, 8, 264, 40, 3, 1), 0, rung.LARGE)]
 
 
 def led_back(dx, values, relu, index):

@@ -304,6 +304,14 @@ PLANTED = {
     held[threadIdx.x] = x[threadIdx.x];  // HERE
     y[threadIdx.x] = held[threadIdx.x];
 }""", {"block": 64}),
+    "the last array of a structure overflowed": ("out of bounds", """(const float* x, float* y) {
+    struct Pair {
+        struct { float last[4]; void put(int i, float value) { last[i] = value; } } held;  // HERE
+        float behind[4];
+    } pair;
+    for (int i = 0; i <= int(threadIdx.x); i++) pair.held.put(i, x[i]);
+    y[threadIdx.x] = pair.held.last[threadIdx.x % 4] + (threadIdx.x > 3 ? pair.behind[0] : 0.0f);
+}""", {"block": 5}),
     "static shared memory overflowed by a wide access": ("shared memory overflow", """(const float* x, float* y) {
     __shared__ __align__(16) float second[32];
     __shared__ __align__(16) float first[32];

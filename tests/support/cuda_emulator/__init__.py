@@ -44,7 +44,7 @@ _PLAIN_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast")
 _SIMULATED_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 # Loads must not be hoisted out of their branch: `check` would report accesses that no GPU makes.
 _WATCHED_FLAGS = ("-O2", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
-                  "-fsanitize=thread,alignment,bounds,integer-divide-by-zero",
+                  "-fsanitize=thread,alignment,bounds-strict,integer-divide-by-zero",
                   "--param=tsan-instrument-func-entry-exit=0")
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a loop is one block, not copied.
 _COUNTED_FLAGS = (*_WATCHED_FLAGS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")

@@ -1,4 +1,4 @@
-// Watches the memory accesses of a kernel that was compiled with -fsanitize=thread,alignment,bounds: the compiler
+// Watches the memory accesses of a kernel that was compiled with -fsanitize=thread,alignment,bounds-strict: the compiler
 // puts a call before every access, to these functions instead of the sanitizers' own libraries.
 //
 // Bounds: an access must lie in one array argument, in one shared array, on the thread's stack or in the module's

@@ -211,8 +211,8 @@ def test_products_of_slabs_in_large_tiles(shape, stride, tile):
 # In steps of 64 pixels: whole rows of y and not; none, some and all rows of an image further
 @pytest.mark.parametrize("splits", [1, 2])   # of five steps the last split has fewer
 @pytest.mark.parametrize("shape, stride", [
-    ((6, 8, 8, 64, 72, 3, 1), 1), ((9, 9, 11, 40, 136, 3, 1), 2), ((300, 2, 2, 40, 40, 2, 0), 1), ((3, 10, 10, 40, 40, 3, 1), 1),
-    ((2, 10, 16, 40, 40, 3, 1), 1)], ids=str)
+    ((6, 8, 8, 64, 72, 3, 1), 1), ((9, 9, 11, 40, 136, 3, 1), 2), ((300, 2, 2, 40, 40, 2, 0), 1),
+    ((3, 10, 10, 40, 40, 3, 1), 1), ((2, 10, 16, 40, 40, 3, 1), 1)], ids=str)
 def test_weight_gradients_over_many_steps(shape, stride, splits, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
     monkeypatch.setattr(rung, "SPLITS", splits)

@@ -356,7 +356,8 @@ def test_warpgroups_share_out_the_registers_of_the_launch(tmp_path):
 
 @pytest.mark.parametrize("old, new, kind", [
     ("        give_registers<40>();\n", "", "deadlock"), ("give_registers<40>", "give_registers<48>", "deadlock"),
-    ("give_registers<40>", "give_registers<176>", "bad registers"), ("take_registers<232>", "take_registers<160>", "bad registers"),
+    ("give_registers<40>", "give_registers<176>", "bad registers"),
+    ("take_registers<232>", "take_registers<160>", "bad registers"),
     ("give_registers", "if (threadIdx.x != 300) give_registers", "divergent warpgroup operation")],
     ids=["none given", "too few given", "more given than there are", "fewer taken than there are", "not of all threads"])
 def test_misuse_of_registers_is_noticed(tmp_path, old, new, kind):

@@ -56,9 +56,9 @@ class KernelFault(Exception):
     """A bug found in a running kernel. `kind` names it, `file` and `line` (0 if unknown) locate it.
 
     Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
-    missing cp.async wait, bad cp.async, bad ldmatrix, bad barrier, bad copy, bad descriptor, missing barrier wait, missing
-    fence, missing wgmma fence, missing wgmma wait, deadlock, divergent barrier, divergent warp operation, divergent warpgroup
-    operation, division by zero, impossible launch, order dependence, wrong arguments, write to a constant.
+    missing cp.async wait, bad cp.async, bad ldmatrix, bad barrier, bad copy, bad descriptor, bad registers, missing barrier
+    wait, missing fence, missing wgmma fence, missing wgmma wait, deadlock, divergent barrier, divergent warp operation, divergent
+    warpgroup operation, division by zero, impossible launch, order dependence, wrong arguments, write to a constant.
     """
 
     def __init__(self, kernel, kind, message, file="", line=0):

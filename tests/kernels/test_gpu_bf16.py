@@ -218,12 +218,13 @@ def test_products_of_copies(shape, stride):
 
 
 MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 3, 70, 40, 40, 2, 1), 1),
-              ((260, 3, 3, 40, 40, 3, 0), 1), ((35, 5, 4, 40, 40, 3, 1), 2)]
+              ((260, 3, 3, 40, 40, 3, 0), 1), ((35, 5, 4, 40, 40, 3, 1), 2), ((3, 10, 10, 48, 40, 3, 1), 1),
+              ((193, 1, 1, 40, 40, 1, 0), 1)]
 
 
 @pytest.mark.parametrize("shape, stride", MANY_STEPS, ids=str)
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
-    """More than there are stages, of less than a row, of several rows and of several images."""
+    """More than there are stages, of less than a row, of several rows and of several images; the last one of a pixel."""
     monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
     conv = Convolution(shape, integers, stride)
     assert conv.dy[..., 0].size > STEP * STAGES
@@ -306,7 +307,7 @@ IN_SQUARES = [
     ((1, 8, 8, 128, 64, 3, 0), MANY_3, 1),
     ((7, 8, 9, 64, 40, 3, 1), MANY_3, 3),
     ((2, 3, 2, 64, 72, 3, 2), MANY_3, 1),
-    ((2, 16, 8, 64, 3, 3, 1), FEW_3, 2),
+    ((2, 24, 8, 64, 3, 3, 1), FEW_3, 2),
     ((5, 7, 10, 128, 20, 3, 0), FEW_3, 1),
     ((1, 8, 17, 64, 40, 2, 1), MANY_2, 2),
     ((2, 7, 15, 64, 10, 2, 1), FEW_2, 1),

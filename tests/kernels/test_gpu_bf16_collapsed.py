@@ -187,7 +187,8 @@ def test_gradients_are_led_back_to_the_bytes_of_launches_of_their_own(shape, til
 
 
 @pytest.mark.parametrize("shape, rule", [
-    *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"), ((3, 7, 7, 3, 40), "adam")], ids=str)
+    *(((3, 8, 6, 40, 20), rule) for rule in AVERAGES), ((3, 8, 6, 40, 3), "adam"), ((3, 7, 7, 3, 40), "adam"),
+    ((3, 8, 6, 40, 40), "sgd")], ids=str)
 def test_the_update_adds_and_expands_parts_to_the_bytes_of_launches_of_their_own(shape, rule):
     """It also leaves copies of the new weights, and is gpu_opt_v1's where the gradient is whole; biases' blocks come first."""
     conv = Collapsed(shape, normal)

@@ -57,8 +57,8 @@ class KernelFault(Exception):
 
     Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
     missing cp.async wait, bad cp.async, bad ldmatrix, bad barrier, bad copy, bad descriptor, bad registers, missing barrier
-    wait, missing fence, missing wgmma fence, missing wgmma wait, deadlock, divergent barrier, divergent warp operation, divergent
-    warpgroup operation, division by zero, impossible launch, order dependence, wrong arguments, write to a constant.
+    wait, missing fence, missing wgmma fence, missing wgmma wait, deadlock, divergent barrier, divergent warp operation,
+    divergent warpgroup operation, division by zero, impossible launch, order dependence, wrong arguments, write to a constant.
     """
 
     def __init__(self, kernel, kind, message, file="", line=0):

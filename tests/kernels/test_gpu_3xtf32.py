@@ -55,6 +55,17 @@ def test_three_products_are_a_hundred_times_as_accurate_as_one():
     assert errors["exact"] < 2e-6 and 1e-4 < errors["tf32"] < 1e-3
 
 
+@pytest.mark.usefixtures("sums")
+def test_a_number_is_the_sum_of_its_two_parts():
+    """Of 11 bits each, the last of the small part being the number's last one: times 1 nothing is lost."""
+    random = np.random.default_rng(0)
+    conv = Convolution((1, 4, 4, 16, 16, 1, 0), normal)
+    big, small = random.integers(2**10, 2**11, conv.x.shape) * 2**13, random.integers(-2**10, 2**10, conv.x.shape) * 2 + 1
+    conv.x = (random.choice([-1, 1], conv.x.shape) * (big + small)).astype(np.float32)
+    conv.weight[...], conv.bias[...] = np.eye(16).reshape(conv.weight.shape), 0
+    assert np.array_equal(forward(LAUNCHES, conv, "exact"), conv.x)
+
+
 @pytest.mark.parametrize("name", ["am16", "tf32"])
 def test_other_products_are_launched_as_gpu_gemm_does(name):
     assert same_launches(gpu_3xtf32, gpu_gemm, (2, 6, 6, 16, 16, 3, 1), name)

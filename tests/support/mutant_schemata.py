@@ -20,6 +20,9 @@ __attribute__((noinline, no_sanitize("thread", "undefined"), no_sanitize_coverag
     mutants_met[number] = 1;
     return number == mutant_chosen;
 }
+inline unsigned truncated_bf16x2(float low, float high) {
+    return (__float_as_uint(high) & 0xffff0000u) | __float_as_uint(low) >> 16;
+}
 // A constant expression has no mutant: it is never met.
 __attribute__((always_inline)) constexpr bool mutant(int number) {
     return !__builtin_is_constant_evaluated() && mutant_met(number);

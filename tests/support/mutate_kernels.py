@@ -6,10 +6,10 @@ FILE: in the rung's folder or below kernels/; default: all files of the rung and
 judge, as in pytest; default: all. --sample selects COUNT of the mutants, always the same ones. --one-by-one compiles every
 mutant for itself, which takes long and finds the same fates.
 
-Each mutant changes one operator, bound, index, constant or barrier in a copy of the project, whose tests/kernels/test_RUNG*.py
-then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and the share of killed ones;
-mutants that do not compile are not counted. A survivor needs a better test, or an entry in equivalent_mutants.toml with the
-reason why it computes the same.
+Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
+tests/kernels/test_RUNG*.py then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and
+the share of killed ones; mutants that do not compile are not counted. A survivor needs a better test, or an entry in
+equivalent_mutants.toml with the reason why it computes the same.
 """
 
 import argparse
@@ -41,10 +41,12 @@ MUTATIONS = [
     (r" \+ ", [" - "]), (r" - ", [" + "]), (r" \* ", [" + "]), (r" / ", [" * "]), (r" % ", [" / "]),
     (r" \+= ", [" -= ", " = "]),
     (r" < ", [" <= "]), (r" >= ", [" > "]), (r" <= ", [" < "]), (r" > ", [" >= "]), (r" == ", [" != "]), (r" \|\| ", [" && "]),
-    (r" && ", [" || "]), (r"\bmax\(", ["min("]), (r"\bmin\(", ["max("]), (r"\b0\b(?![.x])", ["1"]), (r"\b1\b(?![.x])", ["2"]),
-    (r"\b2\b(?![.x])", ["1"]), (r"__syncthreads\(\);", [""]), (r"__syncwarp\(\);", [""]), (r"cp_async_wait<\d+>\(\);", [""]),
-    (r"(wgmma_(fence|commit|wait<\d>)|async_proxy_fence)\(\);", [""]),
+    (r" && ", [" || "]), (r" << ", [" >> "]), (r" >> ", [" << "]), (r" & ", [" | "]), (r" \| ", [" & "]), (r" \^ ", [" | "]),
+    (r" \^= ", [" = "]), (r"\bmax\(", ["min("]), (r"\bmin\(", ["max("]), (r"\b0\b(?![.x])", ["1"]), (r"\b1\b(?![.x])", ["2"]),
+    (r"\b2\b(?![.x])", ["1"]), (r"__sync(threads|warp)\(\);", [""]), (r"(Tile::sync|sync_first<\w+>)\(\);", [""]),
+    (r"cp_async_(wait<[^>]*>|commit)\(\);", [""]), (r"(wgmma_(fence|commit|wait<\d>)|async_proxy_fence)\(\);", [""]),
     (r"barrier(s_visible|_wait|_arrive|_expect)\(.*?\);", [""]),
+    (r"\bbf16x2\(", ["truncated_bf16x2("]), (r"\btf32\(", ["__float_as_uint("]),   # rounding: towards zero
     (r"threadIdx\.x", ["threadIdx.y"]), (r"threadIdx\.y", ["threadIdx.x"]), (r"\bheight\b", ["width"]),
     (r"\bwidth\b", ["height"]), (r"\bchannels\b", ["filters"]), (r"\bfilters\b", ["channels"]),
     (r"\bdouble\b", ["float"]), (r"\b(?=(?:exp|log|pow)f\()", ["__"]),

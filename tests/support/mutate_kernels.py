@@ -102,8 +102,9 @@ def copy_project(source, target):
 
 
 def tests_of(root, rung):
-    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes."""
-    return sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
+    """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes. Lessons share theirs."""
+    own = sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
+    return own or ["tests/rungs/test_lessons.py"]
 
 
 def fates(root, rung, work, at_once, expression=""):

@@ -113,6 +113,12 @@ def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
     assert set(launched) < set(files) and "gpu_opt_v1/conv2d_forward.cu" in launched
 
 
+def test_lessons_are_judged_by_the_tests_that_they_share():
+    assert mutate_kernels.tests_of(ROOT, "gpu_shared") == ["tests/rungs/test_lessons.py"]
+    assert (ROOT / "tests/rungs/test_lessons.py").is_file()
+    assert mutate_kernels.tests_of(ROOT, "gpu_opt_v1") == ["tests/kernels/test_gpu_opt_v1.py"]
+
+
 def test_every_explained_mutant_is_still_one():
     made = {(mutant.file, mutant.line) for file, _ in mutate_kernels.equivalent(ROOT)
             for mutant in mutate_kernels.mutants(ROOT / "kernels", file)}

@@ -30,8 +30,9 @@ OWN_CONVOLUTIONS = [name for name in LESSONS if name != "gpu_fused"]   # which h
 NETWORK = networks.build("autoencoder")
 SMALL = 5e-5   # largest deviation, as in test_ladder.py
 # batch, height, width, channels, filters, kernel, padding, and stride: more than a tile of 64 in each direction of some
-# product, with parts of tiles, for 16 bytes at a time; and for single elements.
-SHAPES = [((2, 6, 7, 20, 68, 3, 1), 1), ((2, 9, 8, 7, 18, 3, 2), 2)]
+# product, with parts of tiles, three splits of the pixels and fewer in the last, for 16 bytes at a time; and for single
+# elements, with more channels than filters.
+SHAPES = [((2, 10, 10, 20, 68, 3, 1), 1), ((2, 9, 8, 18, 7, 3, 2), 2)]
 
 
 @pytest.mark.parametrize("shape, stride", SHAPES)

@@ -50,6 +50,16 @@ def test_any_other_file_is_no_manifest(folder, text):
     assert fault_of(folder).startswith("manifest.json: it")
 
 
+def test_a_fifo_or_a_device_is_no_manifest_and_is_not_waited_for(folder):
+    for name in ("manifest.json", ".complete.json"):
+        (folder / name).unlink()
+    os.mkfifo(folder / "manifest.json")
+    assert fault_of(folder) == "manifest.json: it is not a file"
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.json").symlink_to("/dev/zero")
+    assert fault_of(folder) == "manifest.json: it is not a file"
+
+
 @pytest.mark.parametrize("change, fault", [
     ({"machine": None}, "machine: a value has the wrong type"), ({"spec": []}, "spec: a value has the wrong type"),
     ({"files": [1]}, "files: a value has the wrong type"), ({"threads": True}, "threads: a value has the wrong type"),

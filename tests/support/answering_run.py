@@ -11,8 +11,7 @@ import normalize_images
 import shift_features
 from ladder.data import datasets
 from ladder.network import networks, weights
-from ladder.store import artifacts
-from ladder.workflow import stages
+from ladder.store import artifacts, versions
 
 TRAIN, TEST = 100, 30
 FEATURES = {"features_standardize": False, "features_pool": "none", "features_flip": False}
@@ -68,7 +67,7 @@ def _network_params(network, classifies, side):
 
 def _made(results, stage, params, make, inputs, *options):
     spec = {"stage": stage, "params": params, "sources": {}, "parents": {name: one.version for name, one in inputs.items()}}
-    with artifacts.making(results / stage / stages.version(spec), spec) as work:
+    with artifacts.making(results / stage / versions.version(spec), spec) as work:
         make(work, inputs, params, *options)
     return artifacts.Artifact(work.folder)
 

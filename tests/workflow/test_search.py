@@ -7,6 +7,7 @@ import yaml
 
 from ladder.errors import UserError
 from ladder.sources import ROOT
+from ladder.store.versions import canonical
 from ladder.workflow import config, search, stages
 
 KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
@@ -30,7 +31,7 @@ def test_without_a_search_there_are_no_runs(loaded):
 
 def test_values_are_drawn_within_their_ranges_and_as_the_types_of_their_keys(loaded):
     found = overrides(loaded, keys=KEYS, budget=60)
-    assert len(found) == len({stages.canonical(one) for one in found}) == 60
+    assert len(found) == len({canonical(one) for one in found}) == 60
     rates = [one["learning_rate"] for one in found]
     assert all(1e-4 <= rate <= 0.1 and rate == float(f"{rate:.3g}") for rate in rates)
     assert 15 < sum(rate < math.sqrt(1e-4 * 0.1) for rate in rates) < 45, "half of them below the middle of the scale"
@@ -47,7 +48,7 @@ def test_the_same_seed_and_budget_give_the_same_runs_and_a_larger_budget_keeps_t
 
 def test_a_space_smaller_than_the_budget_is_drawn_whole(loaded):
     found = overrides(loaded, keys={"optimizer": ["adam", "sgd"], "batch_size": [32, 64]}, budget=50)
-    assert sorted(stages.canonical(one) for one in found) == sorted(stages.canonical(
+    assert sorted(canonical(one) for one in found) == sorted(canonical(
         {"optimizer": optimizer, "batch_size": size}) for optimizer in ("adam", "sgd") for size in (32, 64))
 
 

@@ -11,6 +11,7 @@ from ladder.errors import UserError
 from ladder.pages import search as page
 from ladder.sources import ROOT
 from ladder.store import artifacts
+from ladder.store.versions import canonical
 from ladder.workflow import config, search, stages, trials
 
 KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
@@ -76,7 +77,7 @@ def test_a_search_ends_with_its_budget_and_finds_what_is_good():
     sizes = [entry.settings["batch_size"] for entry in plan.entries]
     assert all(type(size) is int and 16 <= size <= 128 for size in sizes)
     assert sum(scores[-20:]) / 20 > sum(scores[:10]) / 10 + 0.05, "later draws are better than the first, random ones"
-    assert len({stages.canonical(entry.overrides) for entry in plan.entries}) == 40
+    assert len({canonical(entry.overrides) for entry in plan.entries}) == 40
 
 
 def test_the_runs_follow_from_the_seed_and_the_results_and_a_larger_budget_keeps_them(tmp_path, monkeypatch):

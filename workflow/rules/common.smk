@@ -27,6 +27,7 @@ from ladder.store import (
     manifests as kept,
     shorter as shorter_trainings,
 )
+from ladder.store.versions import canonical
 from ladder.training import first_use
 from ladder.workflow import (
     array_libraries,
@@ -404,7 +405,7 @@ def job(wildcards):
     path = pathlib.Path("logs", keyed.stage, f"{keyed.version}.json")
     if not dry_run():
         inputs = {name: parent.folder for name, parent in keyed.parents.items()}
-        text = stages.canonical({"spec": keyed.spec, "inputs": inputs})
+        text = canonical({"spec": keyed.spec, "inputs": inputs})
         stop_unless(places.write, path, text)
     return str(path)
 

@@ -2,10 +2,11 @@
 
     pull.py --from FOLDER, or --from HOST:FOLDER
 
-Exit status: 0, or 2 with one line if nothing can be read there.
+Exit status: 0, or 2 with one line if nothing can be read there, or the connection ended early.
 """
 
 import argparse
+import functools
 import pathlib
 import sys
 
@@ -13,7 +14,7 @@ from ladder.errors import UserError
 from ladder.store import pull
 from ladder.workflow import stages
 
-SHOWN = 10   # artifacts that are named with the reason for which they were left
+SHOWN = 10   # artifacts that are named with the reason for which they were left, and as many files that were refused
 
 
 def main():
@@ -21,16 +22,20 @@ def main():
     try:
         if not arguments.source:
             raise UserError("from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER")
-        found = pull.pull(arguments.source, arguments.results, stages.RULES)
+        pulled = pull.pull(arguments.source, arguments.results, stages.RULES, functools.partial(print, flush=True))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"{len(found.taken)} artifact{'s' if len(found.taken) != 1 else ''} taken from {arguments.source}, {len(found.here)} "
-          f"were here, {len(found.left)} left there")
-    for name, reason in list(found.left.items())[:SHOWN]:
-        print(f"left: {name}: {reason}")
-    if len(found.left) > SHOWN:
-        print(f"and {len(found.left) - SHOWN} more")
+    print(f"{len(pulled.taken)} artifact{'s' if len(pulled.taken) != 1 else ''} taken from {arguments.source}, "
+          f"{len(pulled.here)} were here, {len(pulled.left)} left there")
+    for word, reasons in (("left", pulled.left), ("refused", pulled.refused)):
+        for name, reason in list(reasons.items())[:SHOWN]:
+            print(f"{word}: {name}: {reason}")
+        if len(reasons) > SHOWN:
+            print(f"{word}: and {len(reasons) - SHOWN} more")
+    if pulled.fault:
+        print(f"{pulled.fault}; the same command takes the rest", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -18,6 +18,7 @@ from ladder.arithmetic import randomness
 from ladder.data import download
 from ladder.errors import UserError
 from ladder.progress import duration, log, size
+from ladder.store import tars
 
 CIFAR10_FILE = "cifar-10-binary.tar.gz"
 CIFAR10_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"   # the official archive
@@ -34,7 +35,6 @@ NAMES_MEMBER = "cifar-10-batches-bin/batches.meta.txt"
 MEMBERS = {**dict.fromkeys((*TRAIN_MEMBERS, TEST_MEMBER), RECORDS * RECORD), NAMES_MEMBER: 10_000}
 MOST_BYTES = 2 * sum(MEMBERS.values())   # of an unpacked archive, other members included
 MOST_MEMBERS = 100
-MOST_EXTENDED = 10_000   # bytes of a header that extends another one; tarfile's time grows with the square of its length
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,24 +162,13 @@ class _Limited:
         return data
 
 
-class _Header(tarfile.TarInfo):
-    """A header of an archive that is not read if it extends another one at an absurd length."""
-
-    @classmethod
-    def frombuf(cls, buf, encoding, errors):
-        header = super().frombuf(buf, encoding, errors)
-        if header.size > MOST_EXTENDED and not (header.isdir() or header.isreg()):
-            raise _BadArchive(f"its header {ascii(header.name[:80])} has more than {MOST_EXTENDED:,} bytes")
-        return header
-
-
 def _read_members(path, wanted):
     """{name: bytes} of the `wanted` members."""
     found = {}
     try:
         with gzip.open(path) as unpacked:
             stream = _Limited(unpacked)
-            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20, tarinfo=_Header) as archive:
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20, tarinfo=tars.Header) as archive:
                 for count, member in enumerate(archive, 1):
                     if count > MOST_MEMBERS:
                         raise _BadArchive(f"it has more than {MOST_MEMBERS} members")
@@ -190,7 +179,7 @@ def _read_members(path, wanted):
                         found[name] = _read_member(archive, member, name)
             while stream.read(1 << 20):   # gzip's own checksum is at the end
                 pass
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError, RecursionError) as error:
+    except (*tars.FAULTS, gzip.BadGzipFile, zlib.error) as error:
         raise _BadArchive(f"it is truncated or damaged ({' '.join(str(error).split())})") from error
     missing = [name for name in wanted if name not in found]
     if missing:

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import stat
 
 from ladder.errors import UserError
 from ladder.store import disk
@@ -23,6 +24,7 @@ MANIFEST = "manifest.json"
 # process has finished the artifact in the meantime.
 COMPLETE = ".complete.json"
 VERSION = re.compile(r"[a-z][0-9a-f]{11}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 LARGEST = 1 << 26   # bytes; a file beyond them is no manifest and is not read into memory
 HEAD = re.compile(rb'\{\n "digest": "([0-9a-f]{64})",\n')
 NUMBER = (int, float)
@@ -33,6 +35,8 @@ SHAPE = {
     "threads": int, "made": str,
 }
 FILE = {"bytes": int, "sha256": str, "mtime_ns": int}
+MOST = 2**63   # bytes of a file, and nanoseconds of its time: beyond them no system call takes the number
+LONGEST = 200   # characters of a file's name
 
 
 class Damaged(UserError):
@@ -73,7 +77,7 @@ def read(folder, names=(MANIFEST, COMPLETE)):
 def decoded(path):
     """The content of a manifest file, of any artifact; raises Damaged, and FileNotFoundError without one."""
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             data = file.read(LARGEST)
     except FileNotFoundError:
         raise
@@ -88,9 +92,18 @@ def decoded(path):
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Damaged(path, "it is not JSON") from error
-    if fault := _fault(manifest, SHAPE) or _fault(manifest["files"], dict.fromkeys(manifest["files"], FILE)):
+    if fault := _fault(manifest, SHAPE) or _fault_of_files(manifest["files"]):
         raise Damaged(path, fault)
     return manifest
+
+
+def open_plain(path):
+    """A plain file, opened for reading; raises Damaged for a FIFO, which would be waited for, a device or a folder."""
+    file = open(path, "rb", opener=lambda name, mode: os.open(name, mode | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise Damaged(path, "it is not a file")
+    return file
 
 
 def read_if_whole(folder):
@@ -164,6 +177,19 @@ def _fault(value, shape):
     if missing:
         return f"it has no {missing[0]}"
     return next((f"{key}: {fault}" for key, inner in shape.items() if (fault := _fault(value[key], inner))), None)
+
+
+def _fault_of_files(files):
+    """What keeps `files` of a manifest from being plain files of its folder, in words; None if nothing does."""
+    if fault := _fault(files, dict.fromkeys(files, FILE)):
+        return fault
+    for name, facts in files.items():
+        plain = name.isprintable() and name[:1] not in ("", ".") and pathlib.PurePath(name).name == name
+        if not plain or len(name) > LONGEST:
+            return f"it names a file outside of its folder, {name[:LONGEST]!a}"
+        if not (0 <= facts["bytes"] < MOST and abs(facts["mtime_ns"]) < MOST and SHA256.fullmatch(facts["sha256"])):
+            return f"{name}: its size, time or checksum cannot be"
+    return None
 
 
 def _mend_second_copy(folder):

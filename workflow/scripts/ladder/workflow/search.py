@@ -15,6 +15,7 @@ from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
 from ladder.network import networks
 from ladder.store import artifacts
+from ladder.store.versions import canonical
 from ladder.workflow import config as configuration
 from ladder.workflow import stages, trials, values
 
@@ -46,7 +47,7 @@ class Choices:
     @property
     def names(self):
         """The values as trials.py draws them: plain ones as they are, lists as texts."""
-        return {stages.canonical(value) if isinstance(value, list) else value: value for value in self.values}
+        return {canonical(value) if isinstance(value, list) else value: value for value in self.values}
 
     def named(self, name):
         """The value that trials.py has drawn."""
@@ -55,7 +56,7 @@ class Choices:
     @property
     def count(self):
         """The number of different values."""
-        return len({stages.canonical(value) for value in self.values})
+        return len({canonical(value) for value in self.values})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _drawn_in_turn(search, keys, base):
         if found.next or len(found.entries) == budget:
             break
         trial, overrides = found.study.ask()
-        name = stages.canonical(overrides)
+        name = canonical(overrides)
         if name in scores:   # drawn before: no other run
             found.study.tell(trial, scores[name])
         else:
@@ -255,7 +256,7 @@ def _runs(search, keys):
         # Only random() is used, which gives the same numbers in every release of Python.
         drawn = random.Random(f"{search.get('seed', 1)} {number}")
         overrides = {key: values.at(drawn.random()) for key, values in keys.items()}
-        found.setdefault(stages.canonical(overrides), overrides)
+        found.setdefault(canonical(overrides), overrides)
         if len(found) == budget:
             break
     return list(found.values())

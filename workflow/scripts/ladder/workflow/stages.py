@@ -7,8 +7,6 @@ files, and its parents' versions. A chain holds the artifacts of one configurati
 
 import dataclasses
 import functools
-import hashlib
-import json
 import math
 import pathlib
 import string
@@ -23,6 +21,7 @@ from ladder.network import networks
 from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests
+from ladder.store.versions import canonical, version
 from ladder.workflow import network_files
 
 SCRIPTS = "workflow/scripts"
@@ -484,24 +483,6 @@ EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
                "ridge": lambda config: _pick(config, "seed", "array_library"),
                "knn": lambda config: _pick(config, "knn_k", "knn_distance", "array_library")}
 SCORING = ("evaluate", *EVALUATIONS)   # stages that end in an accuracy
-
-
-def canonical(value):
-    """JSON text, identical for equal values: keys sorted, 1.0 written as 1."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def version(spec):
-    """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
-    return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
 
 
 def why(keyed, results="results"):

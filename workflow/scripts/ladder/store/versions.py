@@ -1,0 +1,22 @@
+"""The version of an artifact: a hash of its specification. Standard library only."""
+
+import hashlib
+import json
+
+
+def version(spec):
+    """The stage's first letter (so that no version reads as a number) and 11 hex digits of the sha256 of the canonical spec."""
+    return spec["stage"][0] + hashlib.sha256(canonical(spec).encode()).hexdigest()[:11]
+
+
+def canonical(value):
+    """JSON text, identical for equal values: keys sorted, 1.0 written as 1."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -132,7 +132,7 @@ def _seconds(record, work, name):
 
 def main(source, target):
     try:
-        pathlib.Path(target).write_text(page(results.read(pathlib.Path(source))))
+        pathlib.Path(target).write_text(page(results.read(pathlib.Path(source))), encoding="utf-8")
     except (UserError, OSError) as error:
         sys.exit(str(error))
 

@@ -63,7 +63,7 @@ def profile(ncu, step):
         status, output = tools.run([ncu, "--csv", "--page", "raw", "--profile-from-start", "off", "--clock-control", "none",
                                     "--print-units", "base",
                                     "--metrics", ",".join(metrics.values()), "--log-file", log.name, *step], SECONDS)
-        with open(log.name, errors="replace") as file:
+        with open(log.name, encoding="utf-8", errors="replace") as file:
             text = file.read()
     if status != 0:
         sys.exit(fault("ncu", status, [*output, *text.splitlines()]))

@@ -102,14 +102,27 @@ def test_a_forced_training_repeats_every_step_and_gives_the_same_bytes(done, tmp
     assert not list(made.parent.glob("checkpoint*"))
 
 
+def with_little_room(project, target, limit):
+    """The output and the exit status of a command whose files may have `limit` bytes."""
+    process = start(project, target, preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
+    return process.communicate()[0], process.returncode
+
+
+def test_a_full_disk_at_the_last_copy_is_one_line(done, tmp_path):
+    project = shutil.copytree(done, tmp_path / "project")
+    (project / "results/report.html").unlink()
+    output, status = with_little_room(project, "report", 100_000)   # bytes, less than the page has
+    assert status != 0 and "Traceback" not in output
+    assert output.strip().splitlines()[-1] == (
+        "cannot write results/report.html: File too large; its artifact is whole, and the same command copies it")
+
+
 def test_a_full_disk_is_one_line_and_finished_artifacts_stay(done, tmp_path):
     project = copy_project(tmp_path, done)
-    limit = 4_000_000   # bytes of a file: images and weights fit, the first checkpoint does not
-    process = start(project, "train", preexec_fn=lambda: resource.setrlimit(
-        resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1])))
-    output = process.communicate()[0]
+    output, status = with_little_room(project, "train", 4_000_000)   # images and weights fit, the first checkpoint does not
     last = output.strip().splitlines()[-1]
-    assert process.returncode != 0
+    assert status != 0
     assert "no room left to write" in last
     assert "Traceback" not in output
     assert list((project / "results").glob("initial/*/manifest.json"))

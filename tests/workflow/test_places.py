@@ -63,6 +63,16 @@ def test_a_folder_without_room_is_named(here):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+def test_a_limit_of_memory_in_which_nothing_runs_is_named(monkeypatch):
+    limits = {resource.RLIMIT_AS: (400_000 * 1024, resource.RLIM_INFINITY)}
+    monkeypatch.setattr(resource, "getrlimit", limits.get)
+    with pytest.raises(UserError, match=r"^a process may have 409.6 MB of address space here, .* need 1.0 GB; lift the limit"):
+        places.check_memory()
+    for enough in (places.ADDRESSES, resource.RLIM_INFINITY):
+        limits[resource.RLIMIT_AS] = enough, enough
+        places.check_memory()
+
+
 def test_a_small_file_is_written_once_and_a_fault_is_one_line(here):
     places.write("logs/data/d1.json", "[1]")
     made = (here / "logs/data/d1.json").stat()

@@ -5,6 +5,7 @@ The computations are tested elsewhere; these tests cover when stages run, with w
 
 import ast
 import contextlib
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -17,8 +18,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import time
 
+import psutil
 import pytest
 
 import manifest_files
@@ -32,6 +35,7 @@ from permissions import unprivileged
 SCRIPT = '''
 import json, os, time
 from ladder.errors import RunFailed, UserError
+from ladder.progress import log
 from ladder.workflow import stage_script
 
 def make(work, inputs, params, options):
@@ -54,6 +58,9 @@ def make(work, inputs, params, options):
             time.sleep(0.1)
         else:
             raise UserError("alone")
+    while os.environ.get("TALK") == work.spec["stage"]:
+        log.info("at work")
+        time.sleep(0.01)
     if os.environ.get("SLOW") == work.spec["stage"]:
         time.sleep(float(os.environ.get("SECONDS_OF_WORK", 2)))
     work.write_json("given.json", params)
@@ -85,12 +92,21 @@ class Project:
         self.status, output = snakemake_server.run(arguments, self.folder, **environment)
         return output
 
-    def start(self, *arguments, **environment):
-        with open(self.folder / "output.txt", "a") as output:
+    def start(self, *arguments, output=None, first=lambda: None, **environment):
+        """A command of its own; output: where it writes, by default output.txt; first: what its process does before it."""
+        def prepare():
             # A shell's background jobs ignore Ctrl-C, and so would the command if the tests are one of them.
-            return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment,
-                                    stdout=output, stderr=output, start_new_session=True,
-                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            first()
+
+        with open(self.folder / "output.txt", "a") as file:
+            output = file if output is None else output
+            return subprocess.Popen(self.command(*arguments), cwd=self.folder, env=os.environ | environment, stdin=output,
+                                    stdout=output, stderr=output, start_new_session=True, preexec_fn=prepare)
+
+    def processes(self):
+        """The processes that work in this folder."""
+        return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(self.folder)]
 
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]
@@ -509,7 +525,7 @@ def test_a_configuration_that_is_not_utf_8_is_one_line(fresh):
 def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):
     output = fresh.snakemake(DIE="normalized")
     assert fresh.status != 0 and "Traceback" not in output
-    assert output.splitlines()[-1].startswith("normalize_images was killed before it could say why")
+    assert output.splitlines()[-1].startswith("normalize_images was killed by signal 9 before it could say why")
     fresh.snakemake()
     assert fresh.status == 0 and fresh.ran() == sorted([*ALL, "normalized"])
 
@@ -568,6 +584,54 @@ def test_after_everything_was_killed_the_plain_command_finishes(fresh, number):
     fresh.snakemake()
     assert fresh.status == 0
     assert fresh.ran() == sorted([*ALL, "train"])
+
+
+@pytest.mark.parametrize("words, talks", [("Using workflow", ""), ("at work", "train"), ("copied from", "")],
+                         ids=["at the start", "in training", "at the end"])
+def test_a_reader_that_goes_away_ends_the_command_and_leaves_no_process_and_the_plain_command_finishes(fresh, words, talks):
+    reader, writer = os.pipe()
+    run = fresh.start(output=writer, TALK=talks)
+    os.close(writer)
+    with open(reader) as lines:
+        assert any(words in line for line in lines)
+    run.wait(60)   # it would wait for ever
+    assert fresh.processes() == []
+    ran = fresh.ran()
+    fresh.snakemake()
+    assert fresh.status == 0 and sorted([*ran, *fresh.ran()]) == sorted([*ALL, *[talks] * bool(talks)])
+
+
+def on_a_terminal(number):
+    """What a process does first that has a terminal and takes its SIGHUP as `number` says."""
+    def first():
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, number)
+    return first
+
+
+@pytest.mark.parametrize("number", [signal.SIG_DFL, signal.SIG_IGN], ids=["ends it", "does not end it after nohup or disown"])
+def test_a_terminal_that_hangs_up(fresh, number):
+    terminal, there = os.openpty()
+    run = fresh.start(output=there, first=on_a_terminal(number), SLOW="train", SECONDS_OF_WORK="2")
+    os.close(there)
+    fresh.wait_for("train")
+    os.close(terminal)
+    status = run.wait(60)
+    assert fresh.processes() == []
+    if number is signal.SIG_IGN:
+        assert status == 0 and fresh.ran() == ALL
+    else:
+        assert status == -signal.SIGHUP
+        fresh.snakemake()
+        assert fresh.status == 0 and fresh.ran() == sorted([*ALL, "train"])
+
+
+def test_a_signal_to_all_processes_of_a_command_is_named_in_the_last_line(fresh):
+    run = fresh.start(SLOW="train", SECONDS_OF_WORK="60")
+    fresh.wait_for("train")
+    os.killpg(run.pid, signal.SIGTERM)
+    assert run.wait(60) != 0 and fresh.processes() == []
+    assert (fresh.folder / "output.txt").read_text().splitlines()[-1].startswith("train_network was asked to end (SIGTERM)")
 
 
 def test_threads_come_from_the_configuration_not_from_cores(fresh):

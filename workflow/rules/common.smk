@@ -11,6 +11,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,9 +19,10 @@ import time
 sys.path.insert(0, os.path.join(workflow.basedir, "workflow", "scripts"))
 
 import ladder
+from ladder import command
 from ladder.classifiers import backends
 from ladder.errors import UserError
-from ladder.machine import driver, processes, runtime
+from ladder.machine import driver, processes, readers, runtime
 from ladder.rungs import variants
 from ladder.store import (
     first_use as checks,
@@ -170,6 +172,9 @@ def remove_leftovers():
 
 
 logging.raiseExceptions = False  # no traceback for each line that a full disk refuses
+if workflow.is_main_process:
+    readers.watch()
+stop_unless(places.check_memory)
 stop_unless(places.check_kind, "results", "logs")
 stop_unless(places.check_writable, ".snakemake")
 remove_leftovers()
@@ -648,27 +653,31 @@ def pictures_are_there(wildcards):
 
 
 # A failed stage writes its error message to its log and to this file, which is repeated as the last lines of the output. Where
-# a signal other than Ctrl-C has ended it, its shell command writes "killed" and the script, which has the rule's name.
+# a signal other than Ctrl-C has ended it, its shell command writes "killed", the status, and the script, which has the rule's
+# name.
 ERRORS = pathlib.Path("logs", f".errors.{processes.owner()}")
-os.environ |= {"LADDER_ERRORS": str(ERRORS.absolute())}
+os.environ |= {command.ERRORS: str(ERRORS.absolute())}
 atexit.register(ERRORS.unlink, missing_ok=True)
-
-
-KILLED = (
-    "{} was killed before it could say why, perhaps for want of memory; "
-    "run the same command again: finished artifacts stay"
-)
+KILLED = "{} was {}; run the same command again: finished artifacts stay"
+BY_SIGNAL = {
+    128
+    + signal.SIGTERM: "asked to end (SIGTERM), by a person, a scheduler or a time limit",
+    128 + signal.SIGHUP: "ended with its terminal (SIGHUP)",
+}
+OTHER_SIGNAL = "killed by signal {} before it could say why, perhaps for want of memory"
 
 
 def repeat_errors():
     """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
     if ERRORS.exists():
-        lines = [
-            (
-                KILLED.format(pathlib.Path(line).stem)
-                if line.startswith("killed ")
-                else line
-            )
-            for line in ERRORS.read_text().strip().splitlines()
-        ]
+        lines = map(in_words, ERRORS.read_text("utf-8").strip().splitlines())
         say("\n" + "\n".join(lines))
+
+
+def in_words(line):
+    """A line of ERRORS as the user reads it."""
+    if not line.startswith("killed "):
+        return line
+    _, status, script = line.split(maxsplit=2)
+    by = BY_SIGNAL.get(int(status), OTHER_SIGNAL.format(int(status) - 128))
+    return KILLED.format(pathlib.Path(script).stem, by)

@@ -27,7 +27,7 @@ rule publish:
     message:
         "{output}: copied from {params.folder}"
     shell:
-        "python3 workflow/scripts/publish.py {params.folder:q} {output} 2> {log:q} {params.then}"
+        "{{ python3 workflow/scripts/publish.py {params.folder:q} {output} {params.then}; }} | tee {log:q}"
 
 
 use rule publish as publish_report with:
@@ -157,8 +157,7 @@ rule diff:
     message:
         "{output}: {params.versions}"
     shell:
-        "python3 workflow/scripts/make_diff.py --output {output} -- {params.versions:q}"
-        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+        "python3 workflow/scripts/make_diff.py --output {output} -- {params.versions:q} | tee {log:q}"
 
 
 rule history:
@@ -174,8 +173,7 @@ rule history:
     message:
         "{output}: every run in results/"
     shell:
-        "python3 workflow/scripts/make_history.py --output {output}"
-        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+        "python3 workflow/scripts/make_history.py --output {output} | tee {log:q}"
 
 
 # Made at the end of every command that makes a page, too.
@@ -192,7 +190,7 @@ rule index:
     message:
         "{output}: the latest run and all pages"
     shell:
-        'python3 workflow/scripts/make_index.py 2>> "$LADDER_ERRORS" | tee {log:q}'
+        "python3 workflow/scripts/make_index.py | tee {log:q}"
 
 
 rule predictions:
@@ -244,8 +242,7 @@ rule pull:
     message:
         "pull: finished artifacts of {params.source}"
     shell:
-        "python3 workflow/scripts/pull.py --from {params.source:q}"
-        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+        "python3 workflow/scripts/pull.py --from {params.source:q} | tee {log:q}"
 
 
 rule gc:
@@ -261,5 +258,4 @@ rule gc:
         "gc: artifacts that neither this configuration, its lists, presets/ nor keep reach"
     shell:
         "printf %s {params.keep:q} > logs/gc.json &&"
-        " python3 workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm}"
-        ' 2>> "$LADDER_ERRORS" | tee {log:q}'
+        " python3 workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm} | tee {log:q}"

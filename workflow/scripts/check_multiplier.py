@@ -18,10 +18,10 @@ Exit status: 0 for a table without faults, 1 for one with faults, 2 for a file t
 
 import argparse
 import pathlib
-import sys
 
 import numpy as np
 
+from ladder import command
 from ladder.arithmetic import multipliers
 from ladder.errors import UserError
 from ladder.store import disk
@@ -32,13 +32,9 @@ NOTICEABLE = 1e-3   # of the largest singular value
 
 def main():
     arguments = parse()
-    try:
-        if arguments.write:
-            write(arguments.table, arguments.write, arguments.bits)
-        entries = multipliers.read_entries(arguments.table)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if arguments.write:
+        write(arguments.table, arguments.write, arguments.bits)
+    entries = multipliers.read_entries(arguments.table)
     found = faults(entries)
     print("\n".join([f"{arguments.table}: {entries.size} entries, mantissas of {bits_of(entries)} bits", "",
                      *(fault_line(entries, name, places) for name, places in found.items()), *facts(entries)]))
@@ -133,4 +129,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

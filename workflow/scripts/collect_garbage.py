@@ -8,30 +8,22 @@ keep file cannot be read.
 import argparse
 import json
 import pathlib
-import sys
 
+from ladder import command
 from ladder.errors import UserError
 from ladder.workflow import garbage
 
 
 def main():
     arguments = parse()
-    try:
-        found = garbage.collect(arguments.results, read_keep(arguments.keep_file))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if arguments.confirm:
-        print("\n".join(garbage.remove(found)))
-    else:
-        print("\n".join(garbage.listed(found)))
-    return 0
+    found = garbage.collect(arguments.results, read_keep(arguments.keep_file))
+    print("\n".join(garbage.remove(found) if arguments.confirm else garbage.listed(found)))
 
 
 def read_keep(path):
     """The versions in a JSON list of "stage/version"."""
     try:
-        keep = json.loads(path.read_text())
+        keep = json.loads(path.read_text("utf-8"))
         if not isinstance(keep, list) or not all(isinstance(one, str) and "/" in one for one in keep):
             raise ValueError('it must be a list of "stage/version"')
     except (OSError, ValueError) as error:
@@ -48,4 +40,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

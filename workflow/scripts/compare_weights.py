@@ -13,10 +13,10 @@ NaN differs from everything, NaN included.
 import argparse
 import pathlib
 import re
-import sys
 
 import numpy as np
 
+from ladder import command
 from ladder.errors import UserError
 from ladder.network import networks, weights
 from ladder.pages import diff
@@ -28,12 +28,8 @@ VERSION = re.compile("[a-z][0-9a-f]{0,11}")   # or its first characters
 
 def main():
     arguments = parse()
-    try:
-        a, b = read(*(file_of(name, arguments.results) for name in (arguments.a, arguments.b)))
-        check_alike(a, b)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    a, b = read(*(file_of(name, arguments.results) for name in (arguments.a, arguments.b)))
+    check_alike(a, b)
     width = max(map(len, a)) + 2
     print(f"{'tensor':<{width}}{'shape':<20}{'largest':>12}{'mean':>12}{'relative':>12}  first beyond {arguments.tolerance:g}")
     rows = [compare(a[name], b[name], arguments.tolerance) for name in a]
@@ -124,4 +120,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

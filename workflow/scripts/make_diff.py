@@ -7,9 +7,8 @@ page cannot be written.
 
 import argparse
 import pathlib
-import sys
 
-from ladder import files
+from ladder import command, files
 from ladder.errors import UserError
 from ladder.pages import diff, output, templates
 from ladder.store import lineage
@@ -17,19 +16,14 @@ from ladder.store import lineage
 
 def main():
     arguments = parse()
-    try:
-        if len(arguments.versions) != 2:
-            raise UserError("name the two versions to compare: snakemake results/diff.html --config 'diff=[A,B]'; "
-                            "`snakemake results/history.html` lists those of all reports")
-        store = lineage.Store(arguments.results)
-        a, b = (diff.resolve(store, name) for name in arguments.versions)
-        found = diff.Difference(store, a, b)
-        output.write(arguments.output, diff.page(found, templates.way_up(arguments.results, arguments.output)))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if len(arguments.versions) != 2:
+        raise UserError("name the two versions to compare: snakemake results/diff.html --config 'diff=[A,B]'; "
+                        "`snakemake results/history.html` lists those of all reports")
+    store = lineage.Store(arguments.results)
+    a, b = (diff.resolve(store, name) for name in arguments.versions)
+    found = diff.Difference(store, a, b)
+    output.write(arguments.output, diff.page(found, templates.way_up(arguments.results, arguments.output)))
     print(f"{files.shown(arguments.output)}: {a} and {b}: {found.sentence()}")
-    return 0
 
 
 def parse():
@@ -42,4 +36,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -5,10 +5,8 @@ The exit status is 0, also if there are no reports yet, or 2 with a one-line mes
 
 import argparse
 import pathlib
-import sys
 
-from ladder import files
-from ladder.errors import UserError
+from ladder import command, files
 from ladder.pages import history, output
 from ladder.sources import ROOT
 from ladder.workflow import config, search
@@ -17,13 +15,8 @@ from ladder.workflow import config, search
 def main():
     arguments = parse()
     rows = history.rows(arguments.results)
-    try:
-        output.write(arguments.output, history.page(rows, arguments.results, arguments.output, defaults()))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    output.write(arguments.output, history.page(rows, arguments.results, arguments.output, defaults()))
     print(f"{files.shown(arguments.output)}: {len(rows)} report{'s' if len(rows) != 1 else ''}")
-    return 0
 
 
 def defaults():
@@ -40,4 +33,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

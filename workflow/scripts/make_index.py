@@ -5,9 +5,8 @@ The exit status is 0, or 2 with a one-line message if the page cannot be written
 
 import argparse
 import pathlib
-import sys
 
-from ladder.errors import UserError
+from ladder import command
 from ladder.pages import index, output
 
 
@@ -15,13 +14,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
     arguments = parser.parse_args()
-    try:
-        output.write(arguments.results / index.NAME, index.page(arguments.results))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    output.write(arguments.results / index.NAME, index.page(arguments.results))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -24,10 +24,10 @@ def main():
 
 def minutes(results=ROOT / "results"):
     """The estimated time for the real CIFAR-10 in words; '' if there is no record or no speed to scale it by."""
-    here = json.loads((results / "summary.json").read_text())
+    here = json.loads((results / "summary.json").read_text("utf-8"))
     if not RECORD.exists() or not here["images_per_second"] or any(here[key] != value for key, value in SPEED_OF.items()):
         return ""
-    recorded = json.loads(RECORD.read_text())["whole"]["summary"]
+    recorded = json.loads(RECORD.read_text("utf-8"))["whole"]["summary"]
     seconds = sum(recorded["seconds"].values()) * SPEED / here["images_per_second"]
     return f", about {max(1, round(seconds / 60))} minutes on this machine"
 

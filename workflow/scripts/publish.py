@@ -1,11 +1,12 @@
 """Copy files of an artifact to their fixed names in results/, with the links of pages led from there.
 
-The exit status is 0, or 1 with a one-line message if a file cannot be written; the former one then stays.
+The exit status is 0, or 2 with a one-line message if a file cannot be written; the former one then stays.
 """
 
 import argparse
-import sys
 
+from ladder import command
+from ladder.errors import UserError
 from ladder.workflow import copies
 
 
@@ -18,10 +19,9 @@ def main():
         try:
             copies.publish(arguments.folder, copy)
         except OSError as error:
-            print(f"cannot write {copy}: {error.strerror}", file=sys.stderr)
-            return 1
-    return 0
+            raise UserError(f"cannot write {copy}: {error.strerror}; its artifact is whole, and the same command copies it"
+                            ) from error
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -8,8 +8,8 @@ Exit status: 0, or 2 with one line if nothing can be read there, or the connecti
 import argparse
 import functools
 import pathlib
-import sys
 
+from ladder import command
 from ladder.errors import UserError
 from ladder.store import pull
 from ladder.workflow import stages
@@ -19,13 +19,9 @@ SHOWN = 10   # artifacts that are named with the reason for which they were left
 
 def main():
     arguments = parse()
-    try:
-        if not arguments.source:
-            raise UserError("from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER")
-        pulled = pull.pull(arguments.source, arguments.results, stages.RULES, functools.partial(print, flush=True))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if not arguments.source:
+        raise UserError("from is empty; name a results folder, or HOST:FOLDER: snakemake pull --config from=FOLDER")
+    pulled = pull.pull(arguments.source, arguments.results, stages.RULES, functools.partial(print, flush=True))
     print(f"{len(pulled.taken)} artifact{'s' if len(pulled.taken) != 1 else ''} taken from {arguments.source}, "
           f"{len(pulled.here)} were here, {len(pulled.left)} left there")
     for word, reasons in (("left", pulled.left), ("refused", pulled.refused)):
@@ -34,9 +30,7 @@ def main():
         if len(reasons) > SHOWN:
             print(f"{word}: and {len(reasons) - SHOWN} more")
     if pulled.fault:
-        print(f"{pulled.fault}; the same command takes the rest", file=sys.stderr)
-        return 2
-    return 0
+        raise UserError(f"{pulled.fault}; the same command takes the rest")
 
 
 def parse():
@@ -47,4 +41,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

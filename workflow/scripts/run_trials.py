@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 
-from ladder.errors import UserError
+from ladder import command
 from ladder.workflow import config as configuration
 from ladder.workflow import search
 
@@ -22,15 +22,12 @@ PAGE = "results/search.html"
 
 def main():
     arguments = parse()
-    raw = json.loads(arguments.config_file.read_text())
+    raw = json.loads(arguments.config_file.read_text("utf-8"))
     os.environ.pop("LADDER_REMAKE", None)          # of the command that runs this one
     os.environ["LADDER_KEEP_FAILED"] = "yes"       # a run that fails is a result
-    try:
-        while (plan := search.plan(configuration.load(raw))).next:
-            print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
-            snakemake(plan.next.manifest, arguments.options)
-    except UserError as error:
-        sys.exit(str(error))
+    while (plan := search.plan(configuration.load(raw))).next:
+        print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
+        snakemake(plan.next.manifest, arguments.options)
     snakemake(PAGE, arguments.options)
 
 
@@ -49,4 +46,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -6,9 +6,8 @@
 import argparse
 import json
 import pathlib
-import sys
 
-from ladder.errors import UserError
+from ladder import command
 from ladder.workflow import config as configuration
 from ladder.workflow import search
 
@@ -18,12 +17,9 @@ STUDY = pathlib.Path("results/search.db")
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config-file", type=pathlib.Path, required=True, help="the configuration as JSON")
-    raw = json.loads(parser.parse_args().config_file.read_text())
-    try:
-        search.plan(configuration.load(raw)).study.write(STUDY)
-    except UserError as error:
-        sys.exit(str(error))
+    raw = json.loads(parser.parse_args().config_file.read_text("utf-8"))
+    search.plan(configuration.load(raw)).study.write(STUDY)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(main)

@@ -1,5 +1,6 @@
 """One logger for the terminal and the log file, progress bars that do not overwrite it, and units for people."""
 
+import contextlib
 import logging
 import sys
 import time
@@ -13,7 +14,8 @@ class _BesideBars(logging.Handler):
     def emit(self, record):
         import tqdm  # here, because every command imports this module
 
-        tqdm.tqdm.write(self.format(record), file=sys.stderr)
+        with contextlib.suppress(OSError):   # a terminal that was closed, or a reader that went away, ends no work
+            tqdm.tqdm.write(self.format(record), file=sys.stderr)
 
 
 def start_logging(file=None):
@@ -26,7 +28,7 @@ def start_logging(file=None):
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.open("w").close()
-        handler = logging.FileHandler(file, mode="a")   # so that others can append to it too
+        handler = logging.FileHandler(file, mode="a", encoding="utf-8")   # so that others can append to it too
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         log.addHandler(handler)
 

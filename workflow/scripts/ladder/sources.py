@@ -20,10 +20,11 @@ ROOT = SCRIPTS.parents[1]
 # training that goes on from a shorter one ends in the bytes of one that does not; a file that a user names is read whole or
 # refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "classifiers/backends", "data/download", "errors", "executors/create", "files", "machine/driver", "machine/gpu_errors",
-    "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/runtime", "machine/worker",
-    "progress", "rungs/counted", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk",
-    "store/first_use", "store/manifests", "store/scores", "store/shorter", "training/first_use", "workflow/stage_script"))
+    "classifiers/backends", "command", "data/download", "errors", "executors/create", "files", "machine/driver",
+    "machine/gpu_errors", "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/readers",
+    "machine/runtime", "machine/worker", "progress", "rungs/counted", "rungs/variants", "sources", "store/artifacts",
+    "store/cache", "store/disk", "store/first_use", "store/manifests", "store/scores", "store/shorter", "training/first_use",
+    "workflow/stage_script"))
 
 
 def that_count(files):
@@ -92,7 +93,7 @@ def _absolute_imports(path):
 
 @functools.cache
 def _statements(path):
-    return import_statements(path.read_text())
+    return import_statements(path.read_text("utf-8"))
 
 
 def import_statements(text):

@@ -426,7 +426,7 @@ def _expected_seconds(rows, kernel, C, pairs, workers):
 def _free_memory():
     """Available memory in bytes from /proc/meminfo; infinite on systems without it."""
     try:
-        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        lines = pathlib.Path("/proc/meminfo").read_text("utf-8").splitlines()
     except OSError:
         return math.inf
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)

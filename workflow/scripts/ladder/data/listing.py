@@ -247,7 +247,7 @@ def _kept(state, digest):
     """`digest()`, or what it was when the state (names, sizes and times of files) was the same."""
     path = cache.folder("folders") / hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
     if found := cache.find(path):
-        return found.read_text()
+        return found.read_text("utf-8")
     made = digest()
     cache.keep(path, made.encode())
     return made

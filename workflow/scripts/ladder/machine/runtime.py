@@ -78,7 +78,7 @@ def _blas():
 
 def _cpu_info(field):
     try:
-        text = pathlib.Path("/proc/cpuinfo").read_text()
+        text = pathlib.Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(field)), "")

@@ -13,10 +13,12 @@ import json
 import multiprocessing.connection
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 
 ENDING_SECONDS = 10   # in which a process that was killed is gone
@@ -90,6 +92,7 @@ class Worker:
 
 def main(descriptor, module):
     pipe = multiprocessing.connection.Connection(int(descriptor))
+    threading.Thread(target=_end_with_the_parent, args=[int(descriptor)], daemon=True).start()
     while True:
         try:
             name, arguments = json.loads(pipe.recv_bytes())
@@ -104,6 +107,14 @@ def main(descriptor, module):
             sys.stderr.flush()
             os._exit(1)   # without CUDA's own end, which may hang after an error
         pipe.send_bytes(answer.encode())
+
+
+def _end_with_the_parent(descriptor):
+    """End this process, whatever it computes, when the other end of the socket is closed; the parent may have been killed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)   # for no event but that
+    poll.poll()
+    os._exit(0)
 
 
 def one_line(error):

@@ -57,7 +57,7 @@ def _row(store, folder):
             manifests.check(folder, name, manifest["files"])
     except manifests.Damaged as damage:
         return Row(version, fault=f"damaged: {damage.brief}", **known)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text("utf-8"))
     if missing := SUMMARY - summary.keys():
         return Row(version, fault=f"made by another release: its summary has no {sorted(missing)[0]}", **known)
     return Row(version, summary=summary, **known)

@@ -57,7 +57,7 @@ def scripts_allowed(*names):
 
 
 def _script_text(name):
-    return (TEMPLATES / name).read_text()
+    return (TEMPLATES / name).read_text("utf-8")
 
 
 def network_title(name):

@@ -13,7 +13,7 @@ CASE = "autoencoder", 64   # network and batch of the step
 
 def read():
     """{"launches": {key: counts}, "rungs": {rung: summary}} as benchmarks/counting.py makes them; empty without the record."""
-    return json.loads(RECORD.read_text()) if RECORD.exists() else {"launches": {}, "rungs": {}}
+    return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"launches": {}, "rungs": {}}
 
 
 def predictions():

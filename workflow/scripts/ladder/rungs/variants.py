@@ -210,7 +210,7 @@ def _cupy_toolkit():
 def _recorded(path, precision):
     """The fastest variant of this precision recorded for this machine if it can run now, else None."""
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text("utf-8"))
         fastest = record["fastest"][precision]
         fits = (record["machine"] == machine() and is_for_auto(fastest) and _fits(fastest, precision)
                 and unavailable(fastest) is None)

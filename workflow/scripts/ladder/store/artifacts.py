@@ -69,7 +69,7 @@ class Artifact:
         return load_tensors(self.path(name))
 
     def json(self, name):
-        return json.loads(self.path(name).read_text())
+        return json.loads(self.path(name).read_text("utf-8"))
 
 
 class Making:
@@ -180,7 +180,7 @@ def making(folder, spec, remake=False):
 @contextlib.contextmanager
 def locked(path, waiting):
     """Hold an exclusive lock on the file `path`, logging `waiting` if it has to wait. The lock ends with the process."""
-    with open(path, "w") as lock:
+    with open(path, "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -95,7 +95,7 @@ def require(check, instead):
 def _kept(check):
     """The outcome in the cache; None without one, and for a file that is damaged or of another key."""
     try:
-        found = json.loads(check.path.read_text())
+        found = json.loads(check.path.read_text("utf-8"))
         if found["key"] != json.loads(json.dumps(check.key)):
             return None
         texts = [found[name] for name in ("name", "summary", "fault", "made")]
@@ -133,7 +133,7 @@ def _call(check):
         try:
             found = process.call(check.function, *check.arguments, limit=SECONDS)
         except worker.Failed as error:
-            last = printed.read_text(errors="replace").strip().splitlines()[-1:]
+            last = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             reason = f"it hung and {error}" if error.timed_out else " - ".join([str(error), *last])
             return _failed(check, reason, passing="SIGKILL" in reason)   # by somebody, or for want of memory
         except BaseException:   # Ctrl-C

@@ -37,7 +37,7 @@ def lines(results):
     """
     path = pathlib.Path(results, NAME)
     try:
-        text = path.read_text(errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
     except OSError as error:

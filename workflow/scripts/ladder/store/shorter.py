@@ -45,7 +45,7 @@ def find(spec, version, results="results", logs="logs"):
 
 def _made_before(version, logs):
     path = pathlib.Path(logs, "train", f"{version}.log")
-    return path.exists() and f"{version}: {MADE} " in path.read_text(errors="replace")
+    return path.exists() and f"{version}: {MADE} " in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_shorter(manifest, spec, key):

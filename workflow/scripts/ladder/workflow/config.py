@@ -290,7 +290,7 @@ def _as_list(value):
 @functools.cache
 def load_schema():
     """The schema of config.yaml with the available rungs; cached, not to be modified."""
-    schema = yaml.load(SCHEMA.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
+    schema = yaml.load(SCHEMA.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))   # in C: six times as fast
     for key in ("variant", "features_variant", "reference_variant"):
         schema["properties"][key]["enum"] += variants.VARIANTS
     return schema

@@ -1,13 +1,25 @@
-"""Whether a command can write where it has to, found out before Snakemake or a stage fails there. Standard library only."""
+"""Whether a command has the places and the memory that it needs, found out before Snakemake or a stage fails there."""
 
 import os
 import pathlib
+import resource
 import tempfile
 
+from ladder import progress
 from ladder.errors import UserError
 from ladder.machine import processes
 
 PROBE = 2 ** 16   # bytes, more than Snakemake writes into any of its own files before the first stage starts
+
+ADDRESSES = 10**9   # bytes of address space; with 0.7 GB the smallest run ends in the middle of Snakemake or of a library
+
+
+def check_memory():
+    """Raise UserError if a limit of this shell lets no process have enough address space."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < ADDRESSES:
+        raise UserError(f"a process may have {progress.size(limit)} of address space here, and Snakemake and the stages need "
+                        f"{progress.size(ADDRESSES)}; lift the limit of this shell: ulimit -S -v unlimited")
 
 
 def check_kind(*folders):
@@ -37,11 +49,11 @@ def write(path, text):
     """Write a small file unless it holds `text` already; raises UserError if that is impossible."""
     path = pathlib.Path(path)
     try:
-        if path.exists() and path.read_text() == text:
+        if path.exists() and path.read_text("utf-8") == text:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{processes.owner()}.tmp")
-        temporary.write_text(text)
+        temporary.write_text(text, "utf-8")
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error

@@ -27,7 +27,7 @@ import pathlib
 import sys
 import traceback
 
-from ladder import RELEASED, progress, sources
+from ladder import RELEASED, command, progress, sources
 from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpu_errors, gpus, libraries, runtime
@@ -36,7 +36,6 @@ from ladder.rungs import variants
 from ladder.store import artifacts, shorter
 from ladder.training import first_use
 
-ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
 KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
 
 
@@ -162,7 +161,7 @@ def _arguments():
     parser.add_argument("--log", type=pathlib.Path)
     parser.add_argument("--remake", action="store_true", help="make an existing artifact again")
     arguments = parser.parse_args()
-    job = json.loads(arguments.job.read_text())
+    job = json.loads(arguments.job.read_text("utf-8"))
     arguments.spec, arguments.inputs = job["spec"], job["inputs"]
     return arguments
 
@@ -184,14 +183,12 @@ def _keep_traceback(file):
     if file is None:
         sys.stderr.write(text)
     else:
-        with open(file, "a") as log_file:   # beside what is logged: the terminal shows no traceback
+        with open(file, "a", encoding="utf-8") as log_file:   # beside what is logged: the terminal shows no traceback
             log_file.write(text)
 
 
 def end(message, status):
     """End the process with `message` in its log and at the end of the workflow's output."""
     log.error("%s", message)
-    if ERRORS in os.environ:
-        with contextlib.suppress(OSError), open(os.environ[ERRORS], "a") as file:   # a full disk has no room for it either
-            file.write(message + "\n")
+    command.repeat_at_the_end(message)
     sys.exit(status)

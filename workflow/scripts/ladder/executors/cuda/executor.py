@@ -249,7 +249,7 @@ def _bound_step(step, launches):
 
 def cubin(source, architecture, defines):
     """Path of the machine code of a CUDA file, compiled unless it is in the cache."""
-    read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text())]
+    read = [text for path in (*sorted(nvrtc.KERNELS.rglob("*.cuh")), source) for text in (path.name, path.read_text("utf-8"))]
     options = nvrtc.SPECIFIC.get(architecture, ""), *nvrtc.OPTIONS
     made_from = [architecture, *options, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]

@@ -51,7 +51,7 @@ def compile_file(path, architecture, defines=()):
     known = {f"sm_{number}" for number in nvrtc.architectures()}
     if architecture not in known:
         raise UserError(f"this NVRTC does not compile for {architecture}; it knows {', '.join(sorted(known))}")
-    status, log, cubin, ptx = nvrtc.compile(path.read_text(), str(path), options(path, architecture, defines))
+    status, log, cubin, ptx = nvrtc.compile(path.read_text("utf-8"), str(path), options(path, architecture, defines))
     if status:
         raise UserError(_compile_error(path, architecture, log) or f"{path}: NVRTC failed for {architecture}: {status}")
     return Compiled(architecture, cubin, ptx, _resources(log, ptx))

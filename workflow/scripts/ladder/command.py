@@ -1,0 +1,33 @@
+"""The frame of a program that a person or a rule calls, other than a stage: its status, its faults, its end."""
+
+import contextlib
+import os
+import signal
+import sys
+
+from ladder.errors import UserError
+
+ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
+
+
+def run(main):
+    """End the process with the status of `main`: with 2 and one line after a UserError, with 130 after Ctrl-C.
+
+    A reader that goes away (`| head`) ends it without a word, as it ends other programs. Not for servers, whose clients would.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        sys.exit(main())
+    except UserError as error:
+        print(error, file=sys.stderr)
+        repeat_at_the_end(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def repeat_at_the_end(message):
+    """Make a message one of the last lines of the workflow's output, where a rule has called this program."""
+    if ERRORS in os.environ:
+        with contextlib.suppress(OSError), open(os.environ[ERRORS], "a", encoding="utf-8") as file:
+            file.write(message + "\n")   # a full disk has no room for it either

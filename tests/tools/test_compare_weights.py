@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import safetensors.numpy
 
 import compare_weights
 import synthetic_results
+from ladder import command
 from ladder.network import networks, weights
 from ladder.store import artifacts
 
@@ -23,8 +25,10 @@ def compare(monkeypatch, capsys):
     """A function: arguments -> (exit status, stdout, stderr) of the command."""
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["compare_weights.py", *map(str, arguments)])
-        status = compare_weights.main()
-        return status, *capsys.readouterr()
+        monkeypatch.setattr(signal, "signal", lambda *_: None)   # that of the tests stays as it is
+        with pytest.raises(SystemExit) as ended:
+            command.run(compare_weights.main)
+        return ended.value.code, *capsys.readouterr()
     return run
 
 

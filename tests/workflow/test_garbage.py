@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ import time
 import pytest
 
 import synthetic_results
+from ladder import progress
+from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.store import artifacts
 from ladder.workflow import garbage
@@ -77,6 +80,9 @@ def test_listing_removes_nothing_and_says_how_to(results, runs):
     lines = garbage.listed(garbage.collect(results, [name(runs[0]["report"])]))
     assert sorted(results.rglob("*")) == before
     assert lines[0] == "Nothing reaches 4 artifacts:" and garbage.CONFIRM in lines[-1]
+    gone = [runs[1][role].folder for role in ("train", "features", "svm", "report")]
+    size = sum(path.stat().st_size for folder in gone for path in folder.iterdir())
+    assert lines[-2] == f"In all {progress.size(size)}, of 1 run: {runs[1]['report'].version}."
     (line,) = [line for line in lines if name(runs[1]["train"]) in line]
     size = sum(path.stat().st_size for path in runs[1]["train"].folder.iterdir())
     assert re.search(r"  3\.\d MB  ", line) and abs(size - 3.1e6) < 1e5
@@ -84,10 +90,28 @@ def test_listing_removes_nothing_and_says_how_to(results, runs):
     assert "accuracy 95.4 %" in next(line for line in lines if name(runs[1]["svm"]) in line)
 
 
+def test_what_keep_matches_is_named_and_one_that_matches_nothing_is_refused_with_the_nearest(results, runs):
+    (train, other), report = [run["train"].version for run in runs], runs[0]["report"].version
+    assert garbage.named(results, [train, f"report/{report}", "train/t*"]) == {
+        train: [f"train/{train}"], f"report/{report}": [f"report/{report}"],
+        "train/t*": [f"train/{one}" for one in sorted([train, other])]}
+    for wrong, hint in ((train[:-1], f"do you mean {train}?"), ("a**b", "`snakemake gc` without it lists"),
+                        (f"report/{train}", "do you mean")):
+        with pytest.raises(UserError, match=re.escape(f"keep: no version in {results} is '{wrong}'; {hint}")):
+            garbage.named(results, [train, wrong])
+
+
+def test_runs_are_named_and_many_names_are_cut():
+    items = [garbage.Item("report", f"r{i}", None, 1, 0.0, "", name) for i, name in enumerate(("wide", "", *"abcdefghij"))]
+    assert garbage._of_runs(items[:2]) == ', of 2 runs: "wide" (r0), r1'
+    assert garbage._of_runs(items).startswith(', of 12 runs: "wide" (r0), r1, "a" (r2), ')
+    assert garbage._of_runs(items).endswith(' and 2 more') and garbage._of_runs([]) == ""
+
+
 def test_confirmed_garbage_is_removed_and_the_rest_is_intact(results, runs):
     items = garbage.collect(results, [name(runs[0]["report"])])
     lines = garbage.remove(items)
-    assert lines[-1].endswith(" freed.") and lines[0] == "Removed 4 artifacts:"
+    assert lines[-1].endswith(f" freed, of 1 run: {runs[1]['report'].version}.") and lines[0] == "Removed 4 artifacts:"
     assert not any((results / one).exists() for one in names(items))
     for artifact in runs[0].values():
         fresh = artifacts.Artifact(artifact.folder)
@@ -172,6 +196,21 @@ def test_leftovers_of_an_interrupted_removal_are_removed_by_the_next(results, ru
     assert not left.exists()
 
 
+def test_folders_nested_deeper_than_python_calls_are_counted_and_no_traceback(results, runs):
+    here, deep = os.getcwd(), runs[1]["train"].folder
+    os.chdir(deep)
+    for _ in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    pathlib.Path("file").write_bytes(bytes(10**6))
+    os.chdir(here)
+    (item,) = [item for item in garbage.collect(results, [name(runs[0]["report"])]) if item.stage == "train"]
+    assert item.size > 4.1e6
+    garbage.remove([item])   # Python 3.13 removes such folders, and older ones leave them aside
+    assert not deep.exists()
+    subprocess.run(["rm", "-r", results / "train"], check=True)
+
+
 def test_a_damaged_manifest_is_no_obstacle(results, runs):
     (runs[1]["train"].folder / "manifest.json").write_text("[]")
     items = {item.version: item for item in garbage.collect(results, [name(runs[0]["report"])])}
@@ -195,15 +234,15 @@ def called(*arguments):
 def test_the_command_lists_and_only_confirmed_removes(results, runs, tmp_path):
     keep = tmp_path / "keep.json"
     keep.write_text(json.dumps([name(runs[0]["report"])]))
-    listed = called("--results", results, "--keep-file", keep)
+    listed = called("--results", results, "--reached", keep)
     assert listed.returncode == 0 and "Nothing reaches 4 artifacts:" in listed.stdout and runs[1]["train"].folder.exists()
-    removed = called("--results", results, "--keep-file", keep, "--confirm")
-    assert removed.returncode == 0 and " freed." in removed.stdout and not runs[1]["train"].folder.exists()
-    assert "There is nothing to remove" in called("--results", results, "--keep-file", keep).stdout
+    removed = called("--results", results, "--reached", keep, "--confirm")
+    assert removed.returncode == 0 and " freed, of 1 run" in removed.stdout and not runs[1]["train"].folder.exists()
+    assert "There is nothing to remove" in called("--results", results, "--reached", keep).stdout
 
 
 @pytest.mark.parametrize("text", ["", "{}", '["t123"]', "[1]"])
-def test_nothing_is_removed_without_a_readable_keep_file(results, runs, tmp_path, text):
+def test_nothing_is_removed_without_a_readable_list_of_what_is_reached(results, runs, tmp_path, text):
     (tmp_path / "keep.json").write_text(text)
-    done = called("--results", results, "--keep-file", tmp_path / "keep.json", "--confirm")
+    done = called("--results", results, "--reached", tmp_path / "keep.json", "--confirm")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and runs[1]["train"].folder.exists()

@@ -1107,7 +1107,13 @@ def test_gc_removes_unreachable_artifacts_and_only_when_confirmed(project):
     project.snakemake("train", "--config", "epochs=4")
     kept, = [path.name for path in (project.folder / "results/train").iterdir()
              if json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"] == 4]
-    assert "In all" in (listed := project.snakemake("gc", "--config", f"keep=[{kept}]"))
+    output = project.snakemake("gc", "--config", f"keep=[{kept[:-1]}]", "confirm=yes")
+    assert project.status == 1 and output.splitlines()[-1].startswith(
+        f"keep: no version in results is '{kept[:-1]}'; do you mean "), output
+    listed = project.snakemake("gc", "--config", f"keep=[{kept}]")
+    assert f"keep {kept}: train/{kept}\n" in listed
+    listed = listed.partition("Nothing reaches")[2]
+    assert "In all" in listed
     assert len(list((project.folder / "results/train").iterdir())) == 3 and kept not in listed
     project.snakemake("gc", "--config", f"keep=[{kept}]", "confirm=yes")
     left = [json.loads((path / "manifest.json").read_text())["spec"]["params"]["epochs"]

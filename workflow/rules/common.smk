@@ -494,7 +494,7 @@ def why(wildcards):
 
 
 def reached():
-    """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists, presets/ and keep."""
+    """JSON list of the artifacts that `gc` keeps: "stage/version" of this configuration, its lists and presets/."""
     os.environ.pop(checks.CHECKS, None)  # presets that nobody asked to run
     chains = [chain for _, chain in CHAINS]
     file = configuration.read_file(pathlib.Path(workflow.basedir, "config.yaml"))
@@ -508,9 +508,6 @@ def reached():
     artifacts = {
         f"{keyed.stage}/{keyed.version}" for chain in chains for keyed in chain.values()
     }
-    for version in SETTINGS["keep"]:
-        found = pathlib.Path("results").glob(f"*/{version}")
-        artifacts |= {f"{folder.parent.name}/{folder.name}" for folder in found}
     return json.dumps(sorted(artifacts))
 
 

@@ -252,10 +252,11 @@ rule gc:
     conda:
         ENVIRONMENT
     params:
-        keep=lambda wildcards: reached(),
+        reached=lambda wildcards: reached(),
+        keep=SETTINGS["keep"],
         confirm="--confirm" if SETTINGS["confirm"] else "",
     message:
         "gc: artifacts that neither this configuration, its lists, presets/ nor keep reach"
     shell:
-        "printf %s {params.keep:q} > logs/gc.json &&"
-        " python3 workflow/scripts/collect_garbage.py --keep-file logs/gc.json {params.confirm} | tee {log:q}"
+        "printf %s {params.reached:q} > logs/gc.json && python3 workflow/scripts/collect_garbage.py"
+        " --reached logs/gc.json {params.confirm} -- {params.keep:q} | tee {log:q}"

@@ -1,8 +1,8 @@
 """List the artifacts that are no longer reachable, with sizes; with --confirm, remove them.
 
-Artifacts named in the keep file stay, with all their ancestors. So do artifacts that a running stage writes or may read, and
-interrupted artifacts, which their stage could resume, until they are a day old. Exit status: 0, or 2 with one line if the
-keep file cannot be read.
+Artifacts named in the file --reached and those that a KEEP matches stay, with all their ancestors. So do artifacts that a
+running stage writes or may read, and interrupted artifacts, which their stage could resume, until they are a day old. Exit
+status: 0, or 2 with one line if the file cannot be read or a KEEP matches nothing.
 """
 
 import argparse
@@ -16,25 +16,30 @@ from ladder.workflow import garbage
 
 def main():
     arguments = parse()
-    found = garbage.collect(arguments.results, read_keep(arguments.keep_file))
+    kept = garbage.named(arguments.results, arguments.keep)
+    for pattern, names in kept.items():
+        print(f"keep {pattern}: {garbage.some(names)}")
+    found = garbage.collect(arguments.results, [*read_reached(arguments.reached), *sum(kept.values(), [])])
     print("\n".join(garbage.remove(found) if arguments.confirm else garbage.listed(found)))
 
 
-def read_keep(path):
+def read_reached(path):
     """The versions in a JSON list of "stage/version"."""
     try:
-        keep = json.loads(path.read_text("utf-8"))
-        if not isinstance(keep, list) or not all(isinstance(one, str) and "/" in one for one in keep):
+        reached = json.loads(path.read_text("utf-8"))
+        if not isinstance(reached, list) or not all(isinstance(one, str) and "/" in one for one in reached):
             raise ValueError('it must be a list of "stage/version"')
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
-    return keep
+    return reached
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("keep", nargs="*", metavar="KEEP", help="a version to keep, as t0123456789a or train/t0123456789a; "
+                        "* stands for any characters")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results"))
-    parser.add_argument("--keep-file", type=pathlib.Path, required=True, help='JSON list of the "stage/version" to keep')
+    parser.add_argument("--reached", type=pathlib.Path, required=True, help='JSON list of other "stage/version" to keep')
     parser.add_argument("--confirm", action="store_true", help="remove the artifacts that are listed without it")
     return parser.parse_args()
 

@@ -5,20 +5,24 @@ Only folders results/<stage>/<version> of existing stages can be garbage; symbol
 
 import contextlib
 import dataclasses
+import difflib
 import fcntl
+import fnmatch
 import os
 import pathlib
 import re
 import shutil
 import time
 
-from ladder import progress
+from ladder import files, progress
+from ladder.errors import MOST_SHOWN, UserError, excerpt, one_line
 from ladder.pages import templates as pages
 from ladder.store import artifacts, lineage
 from ladder.workflow import stages
 
 DAY = 24 * 3600
-CONFIRM = ".venv/bin/snakemake gc --config confirm=yes"
+CONFIRM = "the same command with confirm=yes in its --config"
+SHOWN = 10   # names in a line
 # Parameters that describe an artifact, most distinctive first.
 TELLING = ("dataset", "train_limit", "normalization", "network", "encoder", "variant", "batch_size", "epochs", "steps",
            "optimizer", "learning_rate", "features_layer", "kernel", "C", "seed", "name")
@@ -28,7 +32,7 @@ ASIDE = re.compile(r"\.([a-z][0-9a-f]{11})\.\d+\.removed")   # folder left by an
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """An unreached artifact. age: in seconds; why: the reason to keep it nevertheless, or ''."""
+    """An unreached artifact. age: in seconds; name: the run's, of a report; why: the reason to keep it nevertheless, or ''."""
 
     stage: str
     version: str
@@ -36,7 +40,26 @@ class Item:
     size: int
     age: float
     what: str
+    name: str = ""
     why: str = ""
+
+
+def named(results, patterns):
+    """Pattern -> the "stage/version" below `results` that it matches; raises UserError for one that matches none.
+
+    A pattern is a version, with its stage and a slash before it or without, in which `*`, `?` and `[...]` stand for others.
+    """
+    folders = lineage.Store(results).folders()
+    there = {f"{folder.parent.name}/{version}": version for version, folder in folders.items()}
+    found = {}
+    for pattern in patterns:
+        found[pattern] = [name for name, version in there.items()
+                          if fnmatch.fnmatchcase(name if "/" in pattern else version, pattern)]
+        if not found[pattern]:
+            near = difflib.get_close_matches(pattern, [*there, *folders], 1)
+            hint = f"do you mean {near[0]}?" if near else "`snakemake gc` without it lists the versions that it would remove"
+            raise UserError(f"keep: no version in {files.shown(results)} is {excerpt(pattern)}; {hint}")
+    return found
 
 
 def collect(results, keep):
@@ -61,8 +84,9 @@ def _left_over(results):
 def _item(store, folder, running):
     manifest = store.manifest(folder.name)
     age = max(0.0, time.time() - _changed(folder))
+    name = one_line(manifest["spec"]["params"].get("name", ""), MOST_SHOWN) if manifest else ""
     return Item(folder.parent.name, folder.name, folder, _size(folder), age, _what(store, folder, manifest),
-                _why_it_stays(folder, manifest, age, running))
+                name, _why_it_stays(folder, manifest, age, running))
 
 
 def _why_it_stays(folder, manifest, age, running):
@@ -101,12 +125,14 @@ def _changed(folder):
 
 
 def _files(folder):
-    """All files and folders below the folder; symbolic links are not followed."""
-    for entry in os.scandir(folder):
-        path = pathlib.Path(entry.path)
-        yield path
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files(path)
+    """All files and folders below the folder, however deep; symbolic links are not followed."""
+    folders = [folder]
+    while folders:
+        for entry in os.scandir(folders.pop()):
+            path = pathlib.Path(entry.path)
+            yield path
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
 
 
 # Locks, as artifacts.making takes them.
@@ -143,8 +169,8 @@ def listed(items):
     if not going:
         return [*_staying(staying), "There is nothing to remove: everything that is finished is reached."]
     size, them = progress.size(sum(item.size for item in going)), "it" if len(going) == 1 else "them"
-    return [*_staying(staying), f"Nothing reaches {_count(going)}:", *_lines(going),
-            f"In all {size}. To remove {them}: {CONFIRM}"]
+    return [*_staying(staying), f"Nothing reaches {_count(going)}:", *_lines(going), f"In all {size}{_of_runs(going)}.",
+            f"To remove {them}: {CONFIRM}"]
 
 
 def remove(items):
@@ -160,7 +186,20 @@ def remove(items):
             freed += item.size
     if not gone:
         return [*lines, "Nothing was removed."]
-    return [*lines, f"Removed {_count(gone)}:", *_lines(gone), f"{progress.size(freed)} freed."]
+    return [*lines, f"Removed {_count(gone)}:", *_lines(gone), f"{progress.size(freed)} freed{_of_runs(gone)}."]
+
+
+def _of_runs(items):
+    """The runs whose reports are among the items, by their names: ', of 2 runs: "wide" (r0123456789a), r123456789ab'."""
+    reports = [item for item in items if item.stage == "report"]
+    names = [f'"{item.name}" ({item.version})' if item.name else item.version for item in reports]
+    return f", of {len(names)} run{'s' if len(names) != 1 else ''}: {some(names)}" if names else ""
+
+
+def some(names):
+    """Names in one line, the first ten of many."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _remove(item):
@@ -181,8 +220,9 @@ def _remove(item):
             return error.strerror
     try:
         shutil.rmtree(aside)
-    except OSError as error:
-        return f"only a part of it could be removed ({error.strerror}); the rest is {aside}"
+    except (OSError, RecursionError) as error:
+        fault = error.strerror if isinstance(error, OSError) else "folders nested too deep"
+        return f"only a part of it could be removed ({fault}); the rest is {aside}"
     return ""
 
 

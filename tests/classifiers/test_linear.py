@@ -74,6 +74,7 @@ def test_constant_features_have_no_effect():
     assert np.mean(linear.predict(linear.fit(features, labels, 1), others) == right) > 0.5
     nothing = linear.fit(np.ones((100, 5), np.float32), labels[:100], 1)
     assert set(linear.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)
+    assert len(set(nothing.validation.values())) == 1 and nothing.strength == max(linear.STRENGTHS)   # of equals the largest
 
 
 def test_the_saved_arrays_are_all_that_predictions_need(tmp_path):

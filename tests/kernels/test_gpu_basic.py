@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import references
+import sparse_memory
 from compiled import compiled
 from cuda_emulator import KERNELS, check, load
 from kernel_checks import (
@@ -84,13 +85,13 @@ class Build:
         return name
 
 
-def step(operation, reads, writes, **attributes):
-    """Run a step, whose arrays are given by role, as the rung launches it, every access watched."""
+def step(operation, reads, writes, run=check, **attributes):
+    """Run a step, whose arrays are given by role, as the rung launches it, every access watched unless by another `run`."""
     arrays = {**reads, **writes}
     one = Step(operation, "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
     for launch in gpu_basic.LAUNCHES[operation](one, Build(arrays)):
         arguments = [arrays[argument] if isinstance(argument, str) else argument for argument in launch.arguments]
-        check(load(KERNELS / launch.source).get_function(launch.entry), launch.grid, launch.block, arguments)
+        run(load(KERNELS / launch.source).get_function(launch.entry), launch.grid, launch.block, arguments)
 
 
 # ---- sums of products
@@ -875,6 +876,23 @@ def test_load_jittered_batch_is_the_definition_to_the_last_bit(dtype):
     step("load_jittered_batch", {"images": images, "permutation": permutation, "counters": counters(9, 3), "scale": scale,
                                  "offset": offset, "augmentation": augmentation, "jitter": jitter}, {"batch": x})
     assert np.array_equal(x, references.load_jittered_batch(images, permutation[3:11], scale, offset, augmentation, jitter))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("operation, more", [
+    ("load_batch", {}), ("load_augmented_batch", {"augmentation": np.zeros((8, 3), np.int32)}),
+    ("load_jittered_batch", {"augmentation": np.zeros((8, 3), np.int32),
+                             "jitter": np.tile(np.array([1, 0, 1, 1, 1], np.float32), (8, 1))})])
+def test_a_data_set_may_have_more_values_than_32_bits_count(operation, more, dtype):
+    images, permutation, scale, offset = dataset(1, dtype)
+    first = 2 ** 32 // images[0].size + 1
+    all_images = sparse_memory.zeros((first + len(images), *images.shape[1:]), dtype)
+    all_images[first:] = images
+    x = poisoned((8, 5, 7, 3))
+    step(operation, {"images": all_images, "permutation": permutation + first, "counters": counters(9, 3), "scale": scale,
+                     "offset": offset, **more}, {"batch": x}, run=lambda kernel, *launch: kernel(*launch),
+         **({} if more else {"flip": 0}))
+    assert np.array_equal(x, references.load_batch(images, permutation[3:11], scale, offset, False))
 
 
 # ---- every file

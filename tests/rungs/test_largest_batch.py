@@ -5,7 +5,6 @@ results are those of the same launch in the plan of these images alone.
 """
 
 import itertools
-import mmap
 import re
 import shutil
 
@@ -14,6 +13,7 @@ import pytest
 
 import emulator_executor
 import plan_checks
+import sparse_memory
 import zoo
 from ladder.errors import UserError
 from ladder.network.optimizers import Optimizer
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Deb
 
 RUNGS = [name for name, variant in VARIANTS.items() if variant.executor == "cuda" and variant.role != "lesson"]
 IMAGES = 3   # that hold values
-MAP_NORESERVE = 0x4000   # not in Python's mmap before 3.13
-BEYOND = 9 << 30   # bytes on either side of an array: what an index that overflowed reaches, too
 # Kernels whose results depend on the place in the batch, or its size.
 OF_THE_BATCH = {"dropout_forward", "sample_forward", "cross_entropy_rows", "batchnorm_input_grad", "lasting_images"}
 IN_PLACE = {"add_bias"}   # kernels that read what they write
@@ -44,24 +42,18 @@ def largest(network, rung):
     return made_for(network, rung, most - (most - IMAGES) % 8)   # chunks of slabs are swapped by the pixel's number, modulo 8
 
 
-class Sparse:
-    """An array whose values are 0 except for those of its last images, and that takes memory only for these."""
-
-    def __init__(self, buffer, batch):
-        size = buffer.bytes + 2 * BEYOND
-        self.memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-        bytes_of_all = np.frombuffer(self.memory, np.uint8)
-        self.array = bytes_of_all[BEYOND:BEYOND + buffer.bytes].view(buffer.dtype).reshape(buffer.shape)
-        self.last = self.array[(slice(None),) * buffer.shape.index(batch) + (slice(-IMAGES, None),)]
+def last_images(array, batch):
+    """The part of an array of a batch that belongs to its last images."""
+    return array[(slice(None),) * array.shape.index(batch) + (slice(-IMAGES, None),)]
 
 
 def at_the_end(name, small, buffer, batch):
     """The array of a launch at the largest batch, and its part to compare; small: the values of the same buffer."""
     if batch not in buffer.shape:
         return small.copy(), None
-    sparse = Sparse(buffer, batch)
-    sparse.last[...] = small + (batch - IMAGES if name == "permutation" else 0)
-    return sparse.array, sparse.last
+    array = sparse_memory.zeros(buffer.shape, buffer.dtype)
+    last_images(array, batch)[...] = small + (batch - IMAGES if name == "permutation" else 0)
+    return array, last_images(array, batch)
 
 
 def check_last_blocks(launch, made, small_launch, arrays):

@@ -489,7 +489,7 @@ def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, p
 
     passed = dense * mask * (maps > 0)
     dx, dweight, dbias = empty(*x.shape), empty(*weight.shape), empty(filters)
-    call(executor, "winner_conv2d_backward", x=x, value=value, place=place, dvalue=dvalue, dweight=dweight, dbias=dbias,
+    call(executor, "winner_conv2d_backward", x=x, place=place, dvalue=dvalue, dweight=dweight, dbias=dbias,
          padding=padding, weight=weight, dx=dx)
     assert np.allclose(dweight, references.conv2d_weight_grad(x, passed, padding, kernel), rtol=1e-10, atol=1e-11)
     assert np.allclose(dbias, passed.sum(axis=(0, 1, 2)), rtol=1e-10, atol=1e-11)

@@ -87,7 +87,7 @@ def winner_block(build, group):
         build.step("winner_decode_backward", (decode,), {**code, "weight": decode_weight, "dy": build.gradient(y)},
                    {"dvalue": dvalue, **weight_gradients(build, decode)}, flop=2 * products, **outside)
         more = ({"weight": weight}, {"dx": build.gradient_part(x)}) if build.wants_gradient(x) else ({}, {})
-        build.step("winner_conv2d_backward", group, {"x": x, **code, "dvalue": dvalue, **more[0]},
+        build.step("winner_conv2d_backward", group, {"x": x, "place": code["place"], "dvalue": dvalue, **more[0]},
                    {**weight_gradients(build, conv), **more[1]}, flop=2 * winners * conv.macs // (height * width), **inside)
 
     return backward

@@ -80,9 +80,12 @@ def winner_conv2d_forward(executor, x, weight, bias, value, place, padding, imag
     value *= lasting[:, None]
 
 
-def winner_conv2d_backward(executor, x, value, place, dvalue, dweight, dbias, padding, weight=None, dx=None):
-    """Gradients of winner_conv2d_forward; dx only where it is asked for, with the weight."""
-    passed = np.where(value > 0, dvalue, 0).reshape(len(x), -1)
+def winner_conv2d_backward(executor, x, place, dvalue, dweight, dbias, padding, weight=None, dx=None):
+    """Gradients of winner_conv2d_forward; dx only where it is asked for, with the weight.
+
+    dvalue: as of winner_decode_backward, 0 where the ReLU or the choice of images made the value 0.
+    """
+    passed = dvalue.reshape(len(x), -1)
     corner = _corner(place, x.shape[2] + 2 * padding - dweight.shape[1] + 1, -padding)
     _filter_gradient(executor, passed, corner, x, dweight)
     dbias[...] = passed.reshape(-1, len(dweight)).sum(axis=0)
@@ -97,6 +100,7 @@ def winner_decode_forward(executor, value, place, weight, bias, y, padding, widt
 
 
 def winner_decode_backward(executor, value, place, weight, dy, dvalue, dweight, dbias, padding, width):
+    """Gradients of winner_decode_forward; dvalue is 0 where the value is."""
     patches = _patches(weight)
     corner = _corner(place, width, padding - weight.shape[1] + 1)
     flat, dflat, rows, columns = value.reshape(len(dy), -1), dvalue.reshape(len(dy), -1), *corner

@@ -29,6 +29,10 @@ wildcard_constraints:
     version=VERSIONS,
 
 
+# The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
+shell.prefix("set -euo pipefail; trap : TERM; ")
+
+
 # Targets, by name; the first is the default.
 
 
@@ -80,9 +84,8 @@ rule stage:
         threads=stage_threads,
     message:
         "{params.role} {wildcards.version}: {params.why}"
-    # The trap: a signal to all processes of a command ends the script, and this shell has to tell which one it was.
     shell:
-        "trap : TERM; python3 {params.script} --job {params.job} {params.options} {params.remake}"
+        "python3 {params.script} --job {params.job} {params.options} {params.remake}"
         " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?; [ $status -le 128 ] ||"
         ' [ $status = 130 ] || echo killed $status {params.script} >> "$LADDER_ERRORS"; exit $status; }}'
 

@@ -3,7 +3,6 @@ import ast
 import pytest
 
 from ladder import sources
-from ladder.errors import UserError
 
 
 @pytest.fixture
@@ -52,16 +51,6 @@ def test_the_libraries_are_the_modules_outside_the_project_that_the_files_themse
     paths = [f"workflow/scripts/{name}" for name in ("lazy.py", "lib/second.py", "lib/first.py")]
     assert sources.libraries([*paths, "kernels/a.cu"]) == {"lib", "numpy"}
     assert sources.libraries(paths[:1]) == {"lib"}
-
-
-def test_a_digest_is_of_the_content(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "ROOT", tmp_path)
-    (tmp_path / "a.py").write_text("x = 1\n")
-    (tmp_path / "b.py").write_text("x = 1\n")
-    (tmp_path / "c.py").write_text("x = 2\n")
-    assert sources.digest("a.py") == sources.digest("b.py") != sources.digest("c.py")
-    with pytest.raises(UserError, match="missing.py is missing"):
-        sources.digest("missing.py")
 
 
 def test_the_neutral_files_exist():

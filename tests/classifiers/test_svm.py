@@ -20,7 +20,7 @@ from ladder import progress, sources
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, kernel_functions, svm
 from ladder.errors import UserError
-from ladder.store import artifacts, scores
+from ladder.store import artifacts, programs, scores
 
 IMAGES, DIGITS = sklearn.datasets.load_digits(return_X_y=True)
 TRAIN, TRAIN_LABELS = IMAGES[:600].astype(np.float32), DIGITS[:600].astype(np.uint8)
@@ -401,7 +401,7 @@ def run_stage(tmp_path):
     def run(**params):
         script = sources.SCRIPTS / "fit_svm.py"
         params = {"backend": "sklearn", "kernel": "rbf", "C": 10.0, "gamma": "scale", **params}
-        digests = {path: sources.digest(path) for path in sources.closure(script)}
+        digests = {path: programs.digest(path) for path in sources.closure(script)}
         spec = {"stage": "svm", "params": params, "sources": digests, "parents": {}}
         inputs = {name: str(tmp_path / name) for name in ("data", "features")}
         (tmp_path / "job.json").write_text(json.dumps({"spec": spec, "inputs": inputs}))

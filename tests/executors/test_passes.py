@@ -52,7 +52,6 @@ def test_the_sequential_rung_counts_each_step_once(monkeypatch):
     run = start(LENET, "cpu_sequential")
     clock = iter(range(10 ** 6))
     monkeypatch.setattr(sequential.time, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(sequential, "_compilations", lambda operation: 0)
     finish(run)
     steps = [step.pass_ for step in run.plan.steps]
     assert run.executor.passes == {name: 9 * steps.count(name) for name in PASSES}

@@ -24,8 +24,8 @@ KEYS = ["name", "tags", "verdict", "dataset", "holdout", "network", "variant", "
         "loss_change", "reconstruction_loss", "seconds_by_pass", "answered_by", "images_per_decision", "test_loss",
         "test_accuracy", "accuracy_interval", "controls",
         "control_accuracy", "raw_pixel_accuracy", "per_class", "confusion", "reference", "layer_movement", "seconds",
-        "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation", "test_scores",
-        "program", "reproduce", "targets"]
+        "seconds_compiling", "images_per_second", "peak_memory_bytes", "svm", "weights", "evaluations", "seeds", "ablation",
+        "test_scores", "program", "reproduce", "targets"]
 PARAMS = {"variant": "cpu", "seed": 1}   # of a report
 SECTIONS = ["result", "run", "data", "training", "filters", "classes", "time", "network", "artifacts", "settings"]
 
@@ -535,6 +535,20 @@ def test_the_targets_are_told_with_what_was_reached(digits):
     assert "reference.largestat most 0.0001not measurednot met" in text
     without_any = report.summary(digits, "r0123456789e", PARAMS)
     assert without_any["targets"] == [] and "Targets" not in text_of(report.page(digits, without_any))
+
+
+def test_compiling_is_told_beside_the_times_where_it_took_a_second(digits):
+    numbers = report.summary(digits, "r0123456789e", PARAMS)
+    assert numbers["seconds_compiling"] < 1 and "Compiling for this machine" not in text_of(report.page(digits, numbers))
+    manifest = digits["train"].manifest
+    try:
+        manifest["seconds_compiling"] = 38.2
+        numbers = report.summary(digits, "r0123456789e", PARAMS)
+    finally:
+        manifest["seconds_compiling"] = 0.0
+    assert numbers["seconds_compiling"] == 38.2
+    text = text_of(report.page(digits, numbers)).replace("\u202f", " ").replace("\xa0", " ")
+    assert "Compiling for this machine took 38 s more" in text
 
 
 def test_another_rungs_training_is_compared_weight_by_weight(digits, tmp_path):

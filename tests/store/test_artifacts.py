@@ -12,6 +12,7 @@ import pytest
 
 import manifest_files
 from ladder.errors import UserError
+from ladder.machine import compiling
 from ladder.sources import SCRIPTS
 from ladder.store import artifacts, disk
 
@@ -188,3 +189,14 @@ def test_a_forced_artifact_starts_in_an_empty_folder_and_a_finished_one_keeps_on
     assert make() == [".lock", "checkpoint", "weights.json"], "an interrupted run resumes from its checkpoint"
     (tmp_path / "t1/checkpoint").write_text("step 5")
     assert make(remake=True) == [".lock"]
+
+
+def test_the_time_of_an_artifact_is_that_of_its_work_and_compiling_stands_by_itself(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with artifacts.making(tmp_path / "t0123456789a", SPEC) as work:
+        now[0] += 2.0
+        with compiling.counted():
+            now[0] += 30.0
+    manifest = artifacts.Artifact(tmp_path / "t0123456789a").manifest
+    assert (manifest["seconds"], manifest["seconds_compiling"]) == (2.0, 30.0) == (work.seconds, work.seconds_compiling)

@@ -10,7 +10,7 @@ from ladder import progress
 from ladder.errors import UserError
 from ladder.machine import driver
 from ladder.sources import ROOT
-from ladder.store import first_use
+from ladder.store import first_use, programs
 
 
 @pytest.fixture
@@ -121,6 +121,6 @@ def test_the_key_of_a_machine_is_its_gpu_driver_and_packages(monkeypatch):
 def test_the_key_of_the_program_changes_with_any_file_that_it_is_made_of(monkeypatch):
     module, kernel = "ladder.errors", "kernels/gpu_basic/relu.cu"
     before = first_use.code(module), first_use.code(module, {kernel})
-    monkeypatch.setattr(first_use, "digest", lambda path, right=first_use.digest: "other" if path == kernel else right(path))
+    monkeypatch.setattr(programs, "digest", lambda path, right=programs.digest: "other" if path == kernel else right(path))
     assert first_use.code(module) == before[0] and first_use.code(module, {kernel}) != before[1]
     assert os.path.exists(ROOT / kernel)

@@ -70,7 +70,6 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
         right(x, dy, dweight, *attributes, **more)
         dweight *= np.float32(1.01)
 
-    wrong.signatures = ()
     monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_weight_grad", wrong)
     found = small_comparison.compare(NETWORK, ["cpu", "cpu_sequential"])
     assert [rung["passed"] for rung in found["rungs"]] == [True, False] and found["fastest"] == {"float32": "cpu"}
@@ -79,8 +78,7 @@ def test_a_rung_that_trains_something_else_fails_and_is_not_the_fastest(monkeypa
 
 
 def test_a_rung_that_gives_nan_fails(monkeypatch):
-    monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", bias := type("", (), {"signatures": ()})())
-    type(bias).__call__ = lambda self, dy, dbias: dbias.fill(np.nan)
+    monkeypatch.setitem(numba_executor.OPERATIONS, "conv2d_bias_grad", lambda dy, dbias: dbias.fill(np.nan))
     found = small_comparison.compare(NETWORK, ["cpu_sequential"])
     assert not found["rungs"][0]["passed"] and found["fastest"] == {}
 

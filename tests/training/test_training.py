@@ -11,6 +11,7 @@ from ladder.arithmetic.multipliers import MULTIPLIERS, PRECISIONS, ByDirection
 from ladder.data import normalization
 from ladder.errors import UserError
 from ladder.executors import create as executors
+from ladder.machine import compiling
 from ladder.network import layers, networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.training import plan, training
@@ -71,13 +72,42 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_images_the_last_partial_batch
     assert run.losses[0] == pytest.approx(one_batch.losses[0], rel=1e-6)
 
 
-def test_the_time_estimate_excludes_the_first_step(monkeypatch, caplog):
+PREPARED = {"adam": {}, "all batches whole": {"images": IMAGES[:8]}, "plain loops": {"variant": "cpu_sequential"},
+            "augmented": {"augmentation": plan.Augmentation(flip=True, crop=1), "optimizer": Optimizer("momentum", 0.9)}}
+
+
+@pytest.mark.parametrize("changes", PREPARED.values(), ids=PREPARED)
+def test_a_prepared_training_compiles_nothing_more_and_ends_in_the_same_bytes(changes, monkeypatch):
+    plain, run, prepared = finish(start(**changes)), start(**changes), []
+    prepare = run.executor.prepare
+    monkeypatch.setattr(run.executor, "prepare", lambda *bound: (prepared.append(bound), prepare(*bound)))
+    run.prepare()
+    tails = [run._tail] if run._tail else []
+    assert prepared == [(run.plan, run._arrays), *tails] and run.executor.seconds == run.executor.passes == {} and run.step == 0
+    compiled = compiling.seconds()
+    finish(run)
+    assert compiling.seconds() == compiled
+    assert run.losses == plain.losses and all(np.array_equal(run.values[name], value) for name, value in plain.values.items())
+
+
+def test_a_training_that_is_prepared_after_an_interruption_goes_on_from_there(tmp_path):
+    plain, first, second = finish(start()), start(), start()
+    first.run_epoch()
+    first.save(tmp_path / "checkpoint.safetensors")
+    assert second.restore(tmp_path / "checkpoint.safetensors")
+    second.prepare()
+    assert second.seconds == first.seconds and second.executor.seconds == first.executor.seconds
+    finish(second)
+    assert second.losses == plain.losses
+    assert all(np.array_equal(second.values[name], value) for name, value in plain.values.items())
+
+
+def test_the_time_of_all_steps_is_estimated_from_the_first_ones(monkeypatch, caplog):
     clock, run = [0.0], start(batch_size=2)
-    steps, run_step = [], run.executor.run
+    run_step = run.executor.run
 
     def slow(*bound):
-        clock[0] += 2.0 if steps else 1000.0   # the first one compiles
-        steps.append(bound)
+        clock[0] += 2.0
         run_step(*bound)
 
     monkeypatch.setattr(run.executor, "run", slow)

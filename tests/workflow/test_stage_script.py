@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ladder import sources
-from ladder.store import artifacts, shorter
+from ladder.store import artifacts, programs, shorter
 
 NAME = "workflow/scripts/script.py"
 SCRIPT = """
@@ -46,7 +46,8 @@ def call(tmp_path):
     script.write_text(SCRIPT)
 
     def call(params, *arguments, inputs=None, declared=None, output="d1", **more):
-        digests = {NAME: hashlib.sha256(script.read_bytes()).hexdigest()[:16]} if declared is None else declared
+        text = programs.tree(script.read_bytes())
+        digests = {NAME: hashlib.sha256(text.encode()).hexdigest()[:16]} if declared is None else declared
         spec = {"stage": "data", "params": params, "sources": digests, "parents": {}, **more}
         job = tmp_path / f"{output}.json"
         job.write_text(json.dumps({"spec": spec, "inputs": inputs or {}}))

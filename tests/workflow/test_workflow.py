@@ -251,7 +251,10 @@ def test_other_versions_of_libraries_are_said_and_count_if_strict(fresh, tmp_pat
 
 
 def test_an_edited_module_reruns_the_stages_that_import_it(project):
-    project.edit("workflow/scripts/ladder/training/training.py", "# a remark\n")
+    module = "workflow/scripts/ladder/training/training.py"
+    project.edit(module, "\n\n# a remark\n")
+    assert "Nothing to be done" in project.snakemake()
+    project.edit(module, "EDITED = True\n")
     dry = reasons(project.snakemake("-n"))
     assert dry["train"] == "workflow/scripts/ladder/training/training.py changed"
     assert "parent train changed" in dry["features"]

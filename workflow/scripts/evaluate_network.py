@@ -13,6 +13,7 @@ import numpy as np
 from ladder import progress
 from ladder.classifiers import metrics, scoring
 from ladder.data.normalization import Statistics
+from ladder.machine import compiling
 from ladder.training.inference import Inference
 from ladder.workflow import stage_script
 
@@ -20,6 +21,8 @@ from ladder.workflow import stage_script
 def make(work, inputs, params, options):
     model = Inference.load(params, inputs["weights"], Statistics.load(inputs["normalized"]), work.threads, options)
     images, labels = inputs["normalized"].array("test.npy"), np.asarray(inputs["data"].array("test_labels.npy"))
+    with compiling.shown():
+        model.prepare(images)
     started = time.perf_counter()
     outputs = classify(model, images, params["classes"])
     seconds = time.perf_counter() - started

@@ -45,6 +45,8 @@ def make(work, inputs, params, options):
     with contextlib.ExitStack() as stack:
         train_out, test_out = ([stack.enter_context(work.new_array(f"{name}{part}.npy", (len(images), dimensions), np.float32))
                                 for part in parts] for name, images in (("train", train), ("test", test)))
+        for images in (train, test):
+            features.prepare(encoder, images, recipe, library)
         started = time.monotonic()
         features.extract(encoder, train, recipe, train_out, "features of training images", library)
         features.extract(encoder, test, recipe, test_out, "features of test images", library)

@@ -33,6 +33,7 @@ def make(work, inputs, params, options):
     log.info("%d feature vectors of %d values of shifted images: %s on disk", count, written,
              progress.size(4 * count * written))
 
+    features.prepare(encoder, shifts.Shifted(images, offsets[0]), recipe, library)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         outs = [stack.enter_context(work.new_array(name, (len(offsets), len(images), dimensions), np.float32))

@@ -26,6 +26,7 @@ import numpy as np
 
 from ladder.arithmetic import multipliers, randomness
 from ladder.data.normalization import Statistics
+from ladder.machine import compiling
 from ladder.network import networks, weights
 from ladder.network.optimizers import Optimizer
 from ladder.progress import duration, log, size
@@ -54,9 +55,12 @@ def make(work, inputs, params, options):
     for name, part in phases(network, params, options["multiplier"])[len(parts):]:
         part = dataclasses.replace(part, recompute=options["recompute"] == "True")
         held_out = held_out_images(part, inputs, params, *common) if "patience" in params else None
-        run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
         checkpoint = work.folder / f"checkpoint{name}.safetensors"
-        begin(run, work, checkpoint, earlier)
+        with compiling.shown():
+            run = training.Training(part, images, statistics, values, *common[1:], labels, held_out)
+            begin(run, work, checkpoint, earlier)
+            if not run.done:
+                run.prepare()
         if part.recompute:
             log.info("%s", recomputed(run))
         train(run, checkpoint, int(options["monitor"]))

@@ -68,7 +68,7 @@ def test_scratch_counts_as_workspace_and_is_shared_by_the_operations():
 
 
 def test_the_type_of_a_task_changes_with_the_sources_of_what_is_compiled():
-    from ladder import sources
+    from ladder.store import programs
     folder = "workflow/scripts/ladder/executors/cpu"
     (name,) = [name for name in tasks.TASK.names if name.startswith("sources_")]
-    assert name.split("_")[1:] == [sources.digest(f"{folder}/{file}.py") for file in ("loops", "products", "tasks")]
+    assert name.split("_")[1:] == [programs.digest(f"{folder}/{file}.py") for file in ("loops", "products", "tasks")]

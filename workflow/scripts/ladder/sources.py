@@ -1,13 +1,10 @@
-"""The project's Python files that a script imports, read from its import statements, and digests of their content."""
+"""The project's Python files that a script imports, read from its import statements."""
 
 import ast
 import functools
-import hashlib
 import pathlib
 import re
 import sys
-
-from ladder.errors import UserError
 
 DOCSTRING = re.compile(r'"""[\s\S]*?"""')
 IMPORT = re.compile(r"^[ \t]*(?:import [^\n;]+|from [\w.]+ import (?:\((?:[^)#]|#[^\n]*)*\)|[^\n;(]+))", re.MULTILINE)
@@ -15,16 +12,15 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = SCRIPTS.parents[1]
 
 # The frame around the work: none of these files can change a byte of an artifact's data. A download is verified by its
-# checksum; executors, variants and backends choose modules, which count
-# themselves; a check before the first use decides only whether a rung runs; the record of scores is not part of an artifact; a
-# training that goes on from a shorter one ends in the bytes of one that does not; a file that a user names is read whole or
-# refused.
+# checksum; executors, variants and backends choose modules, which count themselves; a check before the first use decides only
+# whether a rung runs; the record of scores is not part of an artifact; a training that goes on from a shorter one ends in the
+# bytes of one that does not; a file that a user names is read whole or refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "classifiers/backends", "command", "data/download", "errors", "executors/create", "files", "machine/driver",
-    "machine/gpu_errors", "machine/gpus", "machine/libraries", "machine/processes", "machine/program", "machine/readers",
-    "machine/runtime", "machine/worker", "progress", "rungs/counted", "rungs/variants", "sources", "store/artifacts",
-    "store/cache", "store/disk", "store/first_use", "store/manifests", "store/scores", "store/shorter", "training/first_use",
-    "workflow/stage_script"))
+    "classifiers/backends", "command", "data/download", "errors", "executors/create", "files", "machine/compiling",
+    "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries", "machine/processes", "machine/program",
+    "machine/readers", "machine/runtime", "machine/worker", "progress", "rungs/counted", "rungs/variants", "sources",
+    "store/artifacts", "store/cache", "store/disk", "store/first_use", "store/manifests", "store/programs", "store/scores",
+    "store/shorter", "training/first_use", "workflow/stage_script"))
 
 
 def that_count(files):
@@ -57,15 +53,6 @@ def loaded():
     folders = {folder: folder.resolve() for folder in {file.parent for file in files}}   # a tenth as many as files
     return {(folders[file.parent] / file.name).relative_to(ROOT).as_posix() for file in files
             if folders[file.parent].is_relative_to(SCRIPTS)}
-
-
-@functools.cache
-def digest(path):
-    """16 hex digits of the sha256 of a source file; `path` is relative to the root. Raises UserError where it is missing."""
-    try:
-        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()[:16]
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing, but a stage is made with it") from None
 
 
 @functools.cache

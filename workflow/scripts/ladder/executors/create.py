@@ -5,6 +5,8 @@ Interface of an executor:
     allocate(plan, placed)   {name: array} for all buffers of a plan: those in `placed`, the others new and zero; with several
                              plans over the same placed arrays, call it for the largest batch first
     run(plan, arrays)        run the steps once, in order, after those of `plan.first`, which only plans of GPU rungs have
+    prepare(plan, arrays)    run the steps once, and make ready what run_many will need: after that nothing is compiled. Used
+                             before the clock starts; the caller puts back what the run has changed
     run_many(plan, arrays, count)   the same as `count` runs, with `plan.first` once; on a GPU recorded once and replayed
     together                 runs that one call of run_many should ask for, at most: 1 where the caller can look after each one
     fill(array, values)      overwrite a placed array from the host
@@ -23,6 +25,7 @@ import functools
 import importlib
 import pathlib
 
+from ladder.machine import compiling
 from ladder.rungs.variants import VARIANTS
 from ladder.sources import ROOT, SCRIPTS, closure
 
@@ -36,7 +39,10 @@ def create(variant, threads, data_residency="auto"):
     """An executor for the variant; threads: number of CPU threads; data_residency: see cuda/executor.py."""
     kind = VARIANTS[variant].executor
     module = importlib.import_module(EXECUTORS[kind])
-    return module.Executor(threads, data_residency) if kind == "cuda" else module.Executor(threads)
+    if kind == "cuda":
+        return module.Executor(threads, data_residency)
+    compiling.count_numba()
+    return module.Executor(threads)
 
 
 @functools.cache

@@ -44,12 +44,13 @@ class Executor:
             operation, attributes = OPERATIONS[step.operation], dict(step.attributes)
             if "multiplier" in attributes:
                 attributes["multiplier"] = coded(attributes["multiplier"])
-            known, started = _compilations(operation), time.perf_counter()
+            started = time.perf_counter()
             operation(**operands, **attributes)
-            if _compilations(operation) == known:   # else the time includes Numba's compilation
-                spent = time.perf_counter() - started
-                self.seconds[step.work] = self.seconds.get(step.work, 0.0) + spent
-                self.passes[step.pass_] = self.passes.get(step.pass_, 0.0) + spent
+            spent = time.perf_counter() - started
+            self.seconds[step.work] = self.seconds.get(step.work, 0.0) + spent
+            self.passes[step.pass_] = self.passes.get(step.pass_, 0.0) + spent
+
+    prepare = run
 
     def run_many(self, plan, arrays, count):
         for _ in range(count):
@@ -69,12 +70,6 @@ class Executor:
 
     def synchronize(self):
         pass
-
-
-def _compilations(operation):
-    """Number of Numba's compilations of the operation, or of its compiled loop (see LOOPS)."""
-    loop = LOOPS.get(operation, operation)
-    return 0 if loop is None else len(loop.signatures)
 
 
 compiled = numba.njit(cache=True, error_model="numpy")
@@ -816,5 +811,3 @@ OPERATIONS = {function.__name__: function for function in (
     l1_penalty_backward, sample_forward, sample_backward, lrn_forward, lrn_backward, position_norm_forward,
     position_norm_backward, attention_forward, attention_backward, local_contrast_forward, soft_threshold_forward, mse,
     cross_entropy, sgd_update, momentum_update, rmsprop_update, adam_update, advance)}
-# Operations that Numba does not compile -> the compiled loop inside, if any.
-LOOPS = {dropout_forward: dropout_backward, sample_forward: _spread, draw_augmentation: None, draw_jitter: None}

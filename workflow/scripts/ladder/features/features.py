@@ -26,9 +26,11 @@ from ladder.arithmetic import randomness
 from ladder.arithmetic.arrays import NumPy
 from ladder.errors import NOT_FINITE, RunFailed, UserError
 from ladder.features import polarities
+from ladder.machine import compiling
 
 FILE = "features.safetensors"   # the fitted arrays in a features artifact
-ROWS = 2048      # rows per block; a multiple of inference.BATCH, so all batches but the last are full
+BATCH = 64       # images of inference.Inference
+ROWS = 32 * BATCH   # per block, so all batches but the last are full
 ON_CPU = NumPy()
 CONSTANT = 1e-6  # a standard deviation below this share of the mean is a rounding error
 
@@ -138,6 +140,13 @@ def extract(encoder, images, recipe, outs, label, library=ON_CPU):
         for start, rows in blocks(encoder, images, recipe, library):
             _put(outs, slice(start, start + len(rows)), rows)
             bar.update(len(rows))
+
+
+def prepare(encoder, images, recipe, library=ON_CPU):
+    """Compile what `extract` of these images needs, before a clock starts."""
+    with compiling.shown():
+        for start in {0, len(images) // BATCH * BATCH} - {len(images)}:
+            next(blocks(encoder, images[start:start + BATCH], recipe, library))
 
 
 def odd_part(artifact, name):

@@ -89,6 +89,7 @@ def summary(inputs, version, params=None):
         "reference": report_sections.reference(inputs),
         "layer_movement": train.metrics.get("layer_movement"),
         "seconds": {role: one.manifest["seconds"] for role, one in _made(inputs)},
+        "seconds_compiling": sum(one.manifest.get("seconds_compiling", 0.0) for _, one in _made(inputs)),
         "images_per_second": train.metrics.get("images_per_second"),
         "peak_memory_bytes": {role: one.manifest["peak_memory_bytes"] for role, one in _made(inputs)},
         "svm": _svm(inputs),

@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from ladder import progress
 from ladder.errors import UserError
-from ladder.machine import runtime
+from ladder.machine import compiling, runtime
 from ladder.progress import log
 from ladder.store import manifests
 from ladder.store.disk import replacing, write_atomically
@@ -91,6 +91,7 @@ class Making:
         self.threads = 1
         self.libraries = {}
         self.seconds = 0.0
+        self.seconds_compiling = 0.0   # beside `seconds`
         self.seconds_before = 0.0   # spent on this artifact by interrupted runs
         self._files = {}
 
@@ -139,6 +140,7 @@ class Making:
             "metrics": self.metrics,
             "notes": self.notes,
             "seconds": self.seconds_before + self.seconds,
+            "seconds_compiling": self.seconds_compiling,
             "peak_memory_bytes": runtime.peak_memory_bytes(),
             "machine": runtime.machine(),
             "libraries": self.libraries,
@@ -171,9 +173,10 @@ def making(folder, spec, remake=False):
             (folder / stale).unlink(missing_ok=True)
         if remake:
             _remove_all_but(folder, {LOCK})
-        started = time.monotonic()
+        started, compiled = time.monotonic(), compiling.seconds()
         yield work
-        work.seconds = time.monotonic() - started
+        work.seconds_compiling = compiling.seconds() - compiled
+        work.seconds = time.monotonic() - started - work.seconds_compiling
         publish(folder, work._manifest())
 
 

@@ -17,8 +17,8 @@ from ladder import progress
 from ladder.errors import UserError, one_line
 from ladder.machine import driver, libraries
 from ladder.progress import log
-from ladder.sources import SCRIPTS, closure, digest
-from ladder.store import cache
+from ladder.sources import SCRIPTS, closure
+from ladder.store import cache, programs
 
 SECONDS = 300   # time limit of a check
 MOST_SHOWN = 400   # characters of a reason
@@ -59,7 +59,7 @@ def machine(packages):
 def code(module, *files):
     """The part of a key that describes the program: a digest of the module, of all that it imports, and of other files."""
     paths = sorted(closure(SCRIPTS / f"{module.replace('.', '/')}.py").union(*files))
-    return hashlib.sha256("".join(map(digest, paths)).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(map(programs.digest, paths)).encode()).hexdigest()[:16]
 
 
 def outcome(check, makes=True):

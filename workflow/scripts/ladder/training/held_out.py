@@ -32,6 +32,7 @@ class HeldOut:
     def __init__(self, settings, images, statistics, threads, data_residency="auto", labels=None, patience=0):
         forward = multipliers.ByDirection(forward=settings.multipliers.forward)
         self._inference = Inference(settings.network, settings.variant, {}, statistics, threads, None, data_residency, forward)
+        self._prepared = False   # until the first measurement
         self.images, self.statistics, self.labels, self.patience = images, statistics, labels, patience
         self.steps, self.losses, self.hits, self.best, self.seconds = [], [], [], {}, 0.0
 
@@ -66,8 +67,11 @@ class HeldOut:
 
     def measure(self, values):
         """(mean loss per image, number of correct predictions or None) with these values; the loss is that of the training."""
-        started, total, hits = time.monotonic(), 0.0, None if self.labels is None else 0
         self._inference.use(values)
+        if not self._prepared:
+            self._inference.prepare(self.images)
+            self._prepared = True
+        started, total, hits = time.monotonic(), 0.0, None if self.labels is None else 0
         for start, outputs in self._inference.batches(self.images):
             rows = slice(start, start + len(outputs))
             if self.labels is None:

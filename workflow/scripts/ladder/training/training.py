@@ -128,8 +128,7 @@ class Training:
         order = randomness.generator(self.settings.seed, randomness.SHUFFLE, epoch).permutation(len(self.images))
         self.executor.fill(self._shared["permutation"], order)
         self.executor.fill(self._shared["counters"], [self.step, begun * self.settings.batch_size, begun])
-        looked = saved = time.monotonic()
-        warm = None
+        started = looked = saved = time.monotonic()
         with progress.bar(total=int(self._sizes(slice(self.step, last)).sum()), unit=" images",
                           label=f"epoch {epoch + 1}/{self.epochs}") as bar:
             done = self.step
@@ -138,12 +137,9 @@ class Training:
                 self.executor.run_many(*bound, following - done)
                 bar.update((following - done) * bound[0].batch)
                 done = following
-                if done == 1:   # this step includes compilation
+                if done == ESTIMATE_AFTER and not begun:
                     self.executor.synchronize()
-                    warm = time.monotonic()
-                if done == ESTIMATE_AFTER and warm:
-                    self.executor.synchronize()
-                    self._estimate((time.monotonic() - warm) / (done - 1))
+                    self._estimate((time.monotonic() - started) / done)
                 if done % LOOK_EVERY == 0 or done == last or (monitor and done % monitor == 0):
                     self._look(done)
                     now = time.monotonic()
@@ -158,6 +154,17 @@ class Training:
             self._passes.append(dict(self.executor.passes))
         if self.held_out:
             self.held_out.end_epoch(self.step, self.values)
+
+    def prepare(self):
+        """Run each plan once and put back what that changed: after that no step compiles anything or touches new memory."""
+        state = {name: np.array(values) for name, values in self._fetch(self._state).items()}
+        seconds, passes = dict(self.executor.seconds), dict(self.executor.passes)
+        for bound in filter(None, ((self.plan, self._arrays), self._tail)):
+            self.executor.fill(self._shared["counters"], np.zeros(3, np.int64))
+            self.executor.prepare(*bound)
+        for name, values in state.items():
+            self.executor.fill(self._shared[name], values)
+        self.executor.seconds, self.executor.passes = seconds, passes
 
     def save(self, path):
         """Write a checkpoint to `path` (safetensors), atomically."""
@@ -219,7 +226,7 @@ class Training:
         """The step before which the executor returns: to look at the losses or the clock, or for a batch of another size."""
         per_epoch = self.length.steps_per_epoch
         looks = [done // every * every + every for every in (LOOK_EVERY, monitor) if every]
-        stops = [1, ESTIMATE_AFTER, *looks, done + self.executor.together, -(-last // per_epoch) * per_epoch - 1, last]
+        stops = [ESTIMATE_AFTER, *looks, done + self.executor.together, -(-last // per_epoch) * per_epoch - 1, last]
         return min(stop for stop in stops if stop > done)
 
     def _bind(self, batch):

@@ -33,7 +33,7 @@ from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
-from ladder.store import artifacts, shorter
+from ladder.store import artifacts, programs, shorter
 from ladder.training import first_use
 
 KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
@@ -94,7 +94,7 @@ def _make(make, arguments, takes_failed):
 
 def _check_plan(spec):
     """Check that sources and counted libraries are as they were planned; returns package -> version of the libraries here."""
-    changed = [path for path, digest in spec["sources"].items() if sources.digest(path) != digest]
+    changed = [path for path, digest in spec["sources"].items() if programs.digest(path) != digest]
     if changed:
         raise UserError(f"{', '.join(changed)} changed after this run was planned; run it again")
     installed = libraries.installed(spec["sources"])

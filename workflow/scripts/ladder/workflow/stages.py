@@ -20,7 +20,7 @@ from ladder.machine import libraries
 from ladder.network import networks
 from ladder.rungs import counted
 from ladder.sources import ROOT, closure
-from ladder.store import lineage, manifests
+from ladder.store import lineage, manifests, programs
 from ladder.store.versions import canonical, version
 from ladder.workflow import network_files
 
@@ -375,7 +375,7 @@ def _keyed(role, stage, params, strict=False, **parents):
     return Keyed(role, {
         "stage": stage,
         "params": params,
-        "sources": {path: sources.digest(path) for path in files},
+        "sources": {path: programs.digest(path) for path in files},
         **({"libraries": libraries.installed(files)} if strict else {}),
         "parents": {name: parent.version for name, parent in parents.items()},
     }, parents)

@@ -89,6 +89,8 @@ class Executor:
                 last = now
         self._collect_seconds()
 
+    prepare = run
+
     def run_many(self, plan, arrays, count):
         for _ in range(count):
             self.run(plan, arrays)

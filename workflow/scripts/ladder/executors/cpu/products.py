@@ -19,6 +19,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ladder.machine import compiling
+
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 # Bytes of a vector register, and the most rows of a tile for each number of vectors per row: a tile, a row of the right factor
 # and a number of the left one together fill the registers.
@@ -46,7 +48,8 @@ def address_of_product(dtype):
     It is compiled by itself, because Numba would compile it again with every function that calls it, for seconds each time.
     """
     like = numba.from_dtype(np.dtype(dtype))
-    made = numba.cfunc(types.void(*[types.int64] * 13, like), cache=True, error_model="numpy")(_product)
+    with compiling.counted():
+        made = numba.cfunc(types.void(*[types.int64] * 13, like), cache=True, error_model="numpy")(_product)
     _KEPT.append(made)
     return made.address
 

@@ -15,9 +15,10 @@ import numba
 import numpy as np
 from numba import types
 
-from ladder import sources
 from ladder.executors.cpu import loops
 from ladder.executors.cpu.products import Rows, Strided, add_run, bytes_of, compiled, pointer, product
+from ladder.machine import compiling
+from ladder.store import programs
 
 ADDRESSES = ("x", "y", "dx", "dy", "weight", "bias", "index", "dweights", "dbiases", "mean", "inverse", "running_mean",
              "running_var", "square", "images", "labels", "permutation", "counters", "scale", "offset", "rates", "losses",
@@ -28,7 +29,7 @@ FLAGS = ("relu", "pool")
 NUMBERS = ("weight_decay", "clip", "momentum", "decay", "epsilon")
 # Numba's cache of a compiled function knows the file of that function, not the files of those that it calls. The functions here
 # have a task as argument, whose type has the digests of these sources in its name.
-_SOURCES = "_".join(sources.digest(f"workflow/scripts/ladder/executors/cpu/{name}.py")
+_SOURCES = "_".join(programs.digest(f"workflow/scripts/ladder/executors/cpu/{name}.py")
                     for name in ("loops", "products", "tasks"))
 TASK = np.dtype([*((name, np.int64) for name in ("product", *ADDRESSES, *SIZES, *FLAGS)),
                  *((name, np.float64) for name in NUMBERS), (f"sources_{_SOURCES}", np.int64)])
@@ -41,7 +42,8 @@ def address(function, dtype):
     """Address of the compiled form of a function below, for arrays of this type; see products.address_of_product."""
     like = numba.from_dtype(np.dtype(dtype))
     kind = types.void(types.CPointer(numba.from_dtype(TASK)), types.int64, types.int64, like)
-    made = numba.cfunc(kind, cache=True, error_model="numpy")(function)
+    with compiling.counted():
+        made = numba.cfunc(kind, cache=True, error_model="numpy")(function)
     _KEPT.append(made)
     return made.address
 

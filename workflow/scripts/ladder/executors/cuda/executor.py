@@ -24,7 +24,7 @@ from ladder.executors.cuda import nvrtc
 from ladder.executors.cuda.clock import Clock
 from ladder.executors.cuda.launching import Bound, BoundLaunch, BoundStep, Launcher, waits_between_streams
 from ladder.executors.cuda.streaming import Feed
-from ladder.machine import driver
+from ladder.machine import compiling, driver
 from ladder.progress import size
 from ladder.rungs import variants
 from ladder.rungs.patterns import Table
@@ -85,6 +85,11 @@ class Executor:
 
     def run(self, plan, arrays):
         self.run_many(plan, arrays, 1)
+
+    def prepare(self, plan, arrays):
+        self.run(plan, arrays)
+        self._launcher.record(arrays)
+        self.synchronize()
 
     def run_many(self, plan, arrays, count):
         self._launcher.begin(arrays)
@@ -254,7 +259,10 @@ def cubin(source, architecture, defines):
     made_from = [architecture, *options, *defines, _dotted(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{source.parent.name}-{source.stem}-{architecture}-{digest}.cubin"
-    return cache.find(path) or cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
+    if kept := cache.find(path):
+        return kept
+    with compiling.counted():
+        return cache.keep(path, nvrtc.compile_file(source, architecture, defines).cubin)
 
 
 @functools.cache

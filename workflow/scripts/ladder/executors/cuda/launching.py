@@ -9,6 +9,7 @@ Where NVTX is there, ranges name what a profiler sees: "step" and in it "layer: 
 
 import dataclasses
 
+from ladder.machine import compiling
 from ladder.progress import log
 
 RECORDED = 10   # steps of a graph; what is left of a call is made by graphs of one step
@@ -91,6 +92,12 @@ class Launcher:
         self._close()
         return steps
 
+    def record(self, bound):
+        """Record all graphs of a plan before they are needed."""
+        for steps, slot in ((1, 0), (1, 1)) if bound.feed else ((1, 0), (RECORDED, 0)):
+            if not self.refused:
+                self._graph(bound, slot, steps)
+
     def measure(self, bound, slot):
         """Run the plan on one stream; [((category, pass), event before, event after)]."""
         main, bound.ran, marks = self.streams[0], True, []
@@ -113,7 +120,8 @@ class Launcher:
         """The plan's graph of so many steps, recorded now if need be; None, also from now on, where that is refused."""
         if (steps, slot) not in bound.graphs:
             try:
-                bound.graphs[steps, slot] = self._record(bound, slot, steps)
+                with compiling.counted():
+                    bound.graphs[steps, slot] = self._record(bound, slot, steps)
             except RuntimeError as error:   # of the runtime or the driver: all of CuPy's errors are such
                 self.refused = " ".join(str(error.__context__ or error).split())
                 log.info("no CUDA graphs: %s; the launches are queued one by one", self.refused)

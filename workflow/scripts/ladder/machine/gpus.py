@@ -19,8 +19,8 @@ _held = []   # descriptors of lock files, open until the process ends
 def claim():
     """Restrict this process to the first free GPU and hold it until the process ends; call before CUDA is initialised.
 
-    Returns its CUDA name, or None if there is no choice: no GPU, only one, or all of them claimed by other processes; also, with
-    a warning, if no lock can be made.
+    Returns its CUDA name, or None if there is no choice: no GPU, only one, or all of them claimed by other processes; with a
+    warning also where no lock can be made.
     """
     names = _visible()
     try:

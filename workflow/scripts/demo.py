@@ -61,7 +61,7 @@ def read_settings(paths, overrides):
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}: write KEY=VALUE")
-        raw[key] = config.read_yaml(value, f"--config {key}: the value is not YAML")
+        raw[key] = config.read_yaml(value, f"--config {key}", f"--config {key}: the value is not YAML")
     return config.resolve(config.load(raw))
 
 

@@ -71,8 +71,8 @@ def read_file(path):
 def read_yaml(text, where, fault):
     """The value of a text, or of the bytes of one.
 
-    Raises UserError, which begins with `fault` if it is no YAML, and with `where` if a mapping has a key twice, of which readers
-    of YAML take the last.
+    Raises UserError, which begins with `fault` if it is no YAML, and with `where` if a mapping has a key twice, of which
+    readers of YAML take the last.
     """
     try:
         loader = yaml.SafeLoader(text)

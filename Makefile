@@ -10,7 +10,7 @@
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
 # make docs                 docs/configuration.md, from config.yaml and its schema; the parts of docs/climb.md from the source
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
-# make pins                 newest releases into envs/*.txt
+# make pins                 newest releases, with the hashes of their files, into envs/*.txt
 # make clean                everything generated, results included; not the environments
 # PYTHON=python3.12         the interpreter for .venv
 # DEVICE=cpu                no GPU packages on a machine with an NVIDIA GPU
@@ -40,8 +40,6 @@ watch: environment
 environment:
 	@envs/install cpu
 	@if [ "$(DEVICE)" != cpu ] && nvidia-smi -L >/dev/null 2>&1; then \
-	    cmp -s envs/gpu.txt .venv/installed-gpu.txt || \
-	        echo "An NVIDIA GPU answers: its packages are several GB (make report DEVICE=cpu leaves them out)"; \
 	    envs/install gpu || echo "The GPU set could not be installed; going on with the CPU"; \
 	fi
 
@@ -67,14 +65,15 @@ test-environment:
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null || \
 	    echo "Chromium is not here (Debian package: chromium); tests that need it are skipped"
 
-# On Linux pip installs PyTorch with CUDA, several GB; with PyTorch's index of CPU builds as PIP_INDEX_URL, a small build.
 benchmark: environment pytorch
 	.venv/bin/python benchmarks/cpu.py --torch-python .venv-benchmark/bin/python
 
+# A build of the pinned version that is there already stays, such as one for the CPU alone from PyTorch's own index.
+TORCH = $(shell sed -n 's/^torch==\([^ ]*\).*/\1/p' envs/benchmark.txt)
 pytorch:
 	@test -x .venv-benchmark/bin/python || $(PYTHON) -m venv .venv-benchmark
-	@.venv-benchmark/bin/python -c "import torch" 2>/dev/null || echo "installing PyTorch into .venv-benchmark (several GB on Linux)"
-	@.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r envs/benchmark.txt
+	@.venv-benchmark/bin/python -c "import numpy, torch; exit(torch.__version__.partition('+')[0] != '$(TORCH)')" \
+	    2>/dev/null || .venv-benchmark/bin/python envs/bring.py benchmark
 
 gpu-check: gpu-environment
 	@$(MAKE) --no-print-directory pytorch || echo "PyTorch could not be installed; the rungs are measured without it"
@@ -86,7 +85,6 @@ profile: gpu-environment
 gpu-environment:
 	@nvidia-smi -L >/dev/null 2>&1 || \
 	    { echo "this needs an NVIDIA GPU and its driver, and nvidia-smi does not answer here"; exit 1; }
-	@cmp -s envs/gpu.txt .venv/installed-gpu.txt || echo "the packages for a GPU are several GB"
 	@envs/install cpu gpu
 
 records: environment
@@ -102,10 +100,12 @@ docs:
 pictures: environment
 	.venv/bin/python docs/pictures.py $(if $(CONFIG),--config $(CONFIG))
 
-pins: test-environment
-	.venv/bin/python envs/pins.py cpu
-	.venv/bin/python envs/pins.py test gpu demo figures slurm cluster
-	.venv/bin/python envs/pins.py kernels
+pins:
+	@test -x .venv-pins/bin/python || $(PYTHON) -m venv .venv-pins
+	@.venv-pins/bin/python envs/bring.py pins
+	.venv-pins/bin/python envs/pins.py cpu pins
+	.venv-pins/bin/python envs/pins.py test gpu demo figures cluster kernels benchmark
+	.venv-pins/bin/python envs/pins.py slurm
 
 clean:
 	rm -rf results logs .snakemake .pytest_cache .ruff_cache

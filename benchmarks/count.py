@@ -88,7 +88,7 @@ def write(record):
     rungs = [f"  {json.dumps(rung)}: {json.dumps(row)}" for rung, row in record["rungs"].items()]
     text = '{"launches": {\n' + ",\n".join(lines) + '\n}, "rungs": {\n' + ",\n".join(rungs) + "\n}}\n"
     temporary = counted.RECORD.with_suffix(".tmp")
-    temporary.write_text(text)
+    temporary.write_text(text, "utf-8")
     os.replace(temporary, counted.RECORD)
 
 

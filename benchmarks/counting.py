@@ -53,7 +53,7 @@ def key(launch, made):
 def _text(source):
     """The text of a file and its headers, without comments, which change nothing."""
     files = sorted(cuda_emulator.with_headers(cuda_emulator.KERNELS / source))
-    return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text()).split()) for path in files)
+    return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)
 
 
 def count_plan(made, known):

@@ -72,7 +72,7 @@ def main():
                       f"{row['fastest_ms']:>12.2f}-{row['slowest_ms']:<9.2f}{row['ladder_is_faster_by']:>7.2f}"
                       f"{row['images_per_second']:>10.0f}")
     if arguments.out:
-        arguments.out.write_text(json.dumps(record, indent=1) + "\n")
+        arguments.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def rows(case, arguments):

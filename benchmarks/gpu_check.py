@@ -76,7 +76,7 @@ def write(out, record):
     """The paths of the page and of the file to send in, after writing both."""
     card = re.sub(r"[^A-Za-z0-9]+", "-", record.data["machine"]["gpu"]).strip("-")
     page, sent = out / "index.html", out / f"{card}-{record.data['made'][:10]}.json"
-    page.write_text(gpu_page.page(record.data))
+    page.write_text(gpu_page.page(record.data), "utf-8")
     shutil.copyfile(record.path, sent)
     return page, sent
 

@@ -49,7 +49,7 @@ def run(preset, part, config):
     status = subprocess.run([sys.executable, "-m", *command(preset, part, config)], cwd=ROOT, check=False).returncode
     if status:
         sys.exit(status)
-    summary = json.loads((ROOT / "results/summary.json").read_text())
+    summary = json.loads((ROOT / "results/summary.json").read_text("utf-8"))
     kept = [setting for setting in config if not setting.split("=")[0].endswith("_urls")]
     return {"command": command(preset, part, kept), "made": time.strftime("%Y-%m-%d", time.gmtime()), **started,
             "machine": {key: value for key, value in runtime.machine().items() if key in MACHINE},
@@ -65,7 +65,8 @@ def command(preset, part, config):
 def keep(preset, part, made):
     """Put a part into the record of a preset; the other one stays."""
     path = FOLDER / f"{preset}.json"
-    found = json.loads(path.read_text()) if path.exists() else {"kind": "preset", "preset": preset, **dict.fromkeys(PARTS)}
+    empty = {"kind": "preset", "preset": preset, **dict.fromkeys(PARTS)}
+    found = json.loads(path.read_text("utf-8")) if path.exists() else empty
     FOLDER.mkdir(exist_ok=True)
     Record(path, scrubbed({**found, part: made})).save()
 

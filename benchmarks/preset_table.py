@@ -38,15 +38,15 @@ def main():
     parser.add_argument("--check", action="store_true", help="only say whether the tables are up to date")
     check = parser.parse_args().check
     for path, wanted in wanted_texts(records()).items():
-        if check and path.read_text() != wanted:
+        if check and path.read_text("utf-8") != wanted:
             sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/preset_table.py")
         if not check:
-            path.write_text(wanted)
+            path.write_text(wanted, "utf-8")
 
 
 def records(folder=HERE / "presets"):
     """The records, by data set and from the most accurate to the least."""
-    found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    found = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
     return sorted(found, key=lambda one: (one["whole"]["summary"]["dataset"], -answer(one["whole"])[1], one["preset"]))
 
 
@@ -55,7 +55,7 @@ def wanted_texts(found):
     rows = {head: [row for one in found for row in make(one)] for head, make in LONG.items()}
     tables = {"README.md": [(SHORT, *(short_row(one) for one in found))],
               "docs/results.md": [(head, *made) for head, made in rows.items() if made]}
-    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text(), markdown(made), BEGIN)
+    return {HERE.parent / name: table.with_table((HERE.parent / name).read_text("utf-8"), markdown(made), BEGIN)
             for name, made in tables.items()}
 
 
@@ -132,7 +132,7 @@ def changed(record):
     if not whole or not seeds:
         return ""
     keys = sorted({*whole, *seeds}.difference(OF_A_PART))
-    default = yaml.safe_load((HERE.parent / "config.yaml").read_text())   # of a key that is younger than a record
+    default = yaml.safe_load((HERE.parent / "config.yaml").read_text("utf-8"))   # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
     told = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
     now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))   # no setting tells the parts

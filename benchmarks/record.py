@@ -55,7 +55,7 @@ class Record:
 
     def save(self):
         temporary = self.path.with_name(f".{self.path.name}.new")
-        temporary.write_text(json.dumps(self.data, indent=1, default=float) + "\n")
+        temporary.write_text(json.dumps(self.data, indent=1, default=float) + "\n", "utf-8")
         temporary.replace(self.path)
 
 
@@ -85,7 +85,7 @@ def scrubbed(value):
 def _kept(path, new):
     """(the record at `path` if it can be continued else None, why not or '')."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text("utf-8"))
         if found["sources"] != new["sources"]:
             return None, "of other sources"
         other = [name for name in SAME if found["machine"][name] != json.loads(json.dumps(new["machine"][name]))]

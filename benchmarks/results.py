@@ -22,7 +22,7 @@ def records(folder=RECORDS):
 def read(path):
     """The record at `path`; see `records`."""
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text("utf-8"))
         known = record["kind"] == "gpu" and isinstance(record["made"], str) and isinstance(record["sections"], dict)
         known = known and isinstance(record["machine"]["gpu"], str)
     except (ValueError, KeyError, TypeError):

@@ -48,16 +48,16 @@ def main():
     except UserError as error:
         sys.exit(str(error))
     for path, wanted in texts.items():
-        if arguments.check and path.read_text() != wanted:
+        if arguments.check and path.read_text("utf-8") != wanted:
             sys.exit(f"{path.relative_to(HERE.parent)} is out of date; run: python benchmarks/table.py")
         if not arguments.check:
-            path.write_text(wanted)
+            path.write_text(wanted, "utf-8")
 
 
 def wanted_texts(records):
     """{document: its text with the tables of these records, newest first}."""
     tables = {"kernels/README.md": table(records[0] if records else {}), "docs/results.md": cards(results.by_card(records))}
-    return {HERE.parent / name: with_table((HERE.parent / name).read_text(), made) for name, made in tables.items()}
+    return {HERE.parent / name: with_table((HERE.parent / name).read_text("utf-8"), made) for name, made in tables.items()}
 
 
 def with_table(text, made, marker=BEGIN):

@@ -55,7 +55,7 @@ def page():
     record = counted.read()
     makers = {"lines": lines, "counts": lambda rung: counts(rung, record)}
     return re.sub(r"(<!-- (lines|counts): (\w+) -->\n).*?(<!-- end -->)",
-                  lambda found: found[1] + makers[found[2]](found[3]) + found[4], PAGE.read_text(), flags=re.S)
+                  lambda found: found[1] + makers[found[2]](found[3]) + found[4], PAGE.read_text("utf-8"), flags=re.S)
 
 
 def lines(rung):
@@ -71,7 +71,7 @@ def lines(rung):
 
 def part(path, name):
     """The function `name` of a Python or CUDA file without the comment before it; raises ValueError if there is none."""
-    text = path.read_text()
+    text = path.read_text("utf-8")
     if path.suffix == ".py":
         found = re.search(rf"^def {name}\(.*?(?=^\S|\Z)", text, re.M | re.S)
     else:   # from the line after a blank one or a comment to the brace that closes it

@@ -40,7 +40,7 @@ with one line that names it and the nearest right one.
 
 def page():
     """The text of docs/configuration.md."""
-    text = (ROOT / "config.yaml").read_text()
+    text = (ROOT / "config.yaml").read_text("utf-8")
     defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
     documented = [name for name in rules["variant"]["enum"] if name == "auto" or variants.VARIANTS[name].role != "own"]
     rules = {**rules, "variant": {**rules["variant"], "enum": documented},
@@ -87,8 +87,8 @@ def write(path, made, description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     if not parser.parse_args().check:
-        path.write_text(made)
-    elif not path.exists() or path.read_text() != made:
+        path.write_text(made, "utf-8")
+    elif not path.exists() or path.read_text("utf-8") != made:
         sys.exit(f"docs/{path.name} is not up to date: run `make docs`")
 
 

@@ -1,35 +1,35 @@
-"""Write the pinned requirements, and the conda environments with the same packages, from the direct dependencies.
+"""Write requirements with versions and hashes, and conda environments with the same packages, from the direct dependencies.
 
-Usage: python envs/pins.py NAME...   with envs/NAME.in for each; resolves for this Python, and installs nothing.
+Usage: .venv-pins/bin/python envs/pins.py NAME...   with envs/NAME.in for each; takes the newest releases for every Python from
+3.11 on and every machine, and installs nothing.
 """
 
-import json
 import pathlib
 import subprocess
 import sys
 
 ENVS = pathlib.Path(__file__).parent
-# scikit-learn-intelex and its dependencies, which have no other builds.
-LINUX_X86 = {"scikit-learn-intelex", "daal", "tbb", "tcmlib"}
-MARKER = '; sys_platform == "linux" and platform_machine == "x86_64"'
+UV = pathlib.Path(sys.executable).parent / "uv"
+APART = ("benchmark", "pins")   # environments of make's own, in which no rule runs
+OPTIONS = ["--universal", "--fork-strategy", "fewest", "--python-version", "3.11", "--upgrade", "--generate-hashes",
+           "--no-annotate", "--no-header", "--quiet"]
 
 
 def main(names):
     for name in names:
-        lines = [f"{package}=={version}{MARKER if package.lower() in LINUX_X86 else ''}" for package, version in resolve(name)]
-        head = f"# Made by envs/pins.py from envs/{name}.in."
-        (ENVS / f"{name}.txt").write_text("\n".join([head, *lines, ""]))
-        (ENVS / f"{name}.yaml").write_text("\n".join([
-            head, "channels: [conda-forge]", "dependencies:", "  - python=3.11", "  - pip", "  - pip:",
-            *(f"      - {json.dumps(line)}" for line in lines), ""]))
+        pins = subprocess.run([UV, "pip", "compile", *OPTIONS, f"{name}.in"], cwd=ENVS, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+        head = f"# Made by `make pins` from envs/{name}.in.\n"
+        (ENVS / f"{name}.txt").write_text(head + pins, "utf-8")
+        if name not in APART:
+            (ENVS / f"{name}.yaml").write_text(head + environment(pins), "utf-8")
 
 
-def resolve(name):
-    """(package, version) pairs that pip would install for envs/NAME.in, sorted."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    report = subprocess.run([*command, "-r", ENVS / f"{name}.in"], check=True, stdout=subprocess.PIPE).stdout
-    found = [(item["metadata"]["name"], item["metadata"]["version"]) for item in json.loads(report)["install"]]
-    return sorted(found, key=lambda pair: pair[0].lower())
+def environment(pins):
+    """The text of a conda environment with these requirements: each is one item, which YAML folds to one line."""
+    lines = [line.removesuffix(" \\") for line in pins.splitlines()]
+    items = [f"    {line}" if line.startswith(" ") else f"      - {line}" for line in lines]
+    return "\n".join(["channels: [conda-forge]", "dependencies:", "  - python=3.11", "  - pip", "  - pip:", *items, ""])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from ladder.workflow import stages
 flask = pytest.importorskip("flask", reason="Flask is not installed (envs/demo.txt)")
 
 import demo  # noqa: E402
-from ladder.demo import server  # noqa: E402
+from ladder.demo import local, server  # noqa: E402
 
 KIND = {"Content-Type": "application/octet-stream"}
 
@@ -42,7 +42,7 @@ def client(app):
 @pytest.fixture(scope="module")
 def address(app):
     """The address of the application behind its real server."""
-    with server.listen(0) as listening:
+    with local.listen(0, "make demo") as listening:
         site = server.create_server(app, listening)
         threading.Thread(target=site.run, daemon=True).start()
         yield "http://{}:{}".format(*listening.getsockname())
@@ -75,7 +75,7 @@ def test_a_picture_is_answered_over_http(address, picture):
 
 
 def test_it_listens_on_this_machine_alone():
-    with server.listen(0) as listening:
+    with local.listen(0, "make demo") as listening:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
         with socket.socket() as elsewhere:   # it does not listen on another address of this machine
@@ -173,8 +173,8 @@ def test_a_client_that_asks_before_it_sends_too_much_is_refused_before(connect):
 
 
 def test_connections_that_never_finish_their_requests_keep_no_picture_waiting_and_are_closed(app, picture, monkeypatch):
-    monkeypatch.setattr(server, "SECONDS", 2)
-    with server.listen(0) as listening, contextlib.ExitStack() as stack:
+    monkeypatch.setattr(local, "SECONDS", 2)
+    with local.listen(0, "make demo") as listening, contextlib.ExitStack() as stack:
         site = server.create_server(app, listening)
         threading.Thread(target=site.run, daemon=True).start()
         begun = time.monotonic()
@@ -202,10 +202,10 @@ def test_nothing_is_written(address, picture, tmp_path, monkeypatch):
 
 
 def test_a_port_that_is_taken_is_one_line_that_names_another():
-    with server.listen(0) as listening:
+    with local.listen(0, "make demo") as listening:
         port = listening.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port} is in use by another program.*PORT={port + 1}"):
-            server.listen(port)
+        with pytest.raises(UserError, match=f"port {port} is in use by another program.*make demo PORT={port + 1}"):
+            local.listen(port, "make demo")
 
 
 # The script.

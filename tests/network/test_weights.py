@@ -170,6 +170,11 @@ def test_movement_is_relative_to_the_initial_weights_and_omits_biases():
     assert weights.movement(before, after) == {"a": pytest.approx(0.1)}
 
 
+def test_the_movement_to_large_weights_is_a_number():
+    before, after = ({"a.weight": np.full((2, 2), value, np.float32)} for value in (1, 1e30))
+    assert weights.movement(before, after) == {"a": pytest.approx(1e30)}
+
+
 def compare(*arguments):
     return subprocess.run([sys.executable, "workflow/scripts/compare_weights.py", *map(str, arguments)],
                           capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 import builtins
 import collections
+import json
 import os
 import pathlib
 import re
@@ -113,6 +114,33 @@ def test_a_report_whose_ancestors_are_gone_still_has_its_line(results, whole):
         shutil.rmtree(results / stage)
     assert [row.fault for row in history.rows(results)] == [""] * 4
     assert "97.2 %" in text_of(page_of(results))
+
+
+def change_summary(folder, change):
+    """Change the summary of a report, and its manifest with it."""
+    path = folder / "summary.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    manifest_files.rewrite(folder)
+
+
+def test_a_run_without_a_number_for_any_epoch_has_its_line(results, whole):
+    folder = results / "report" / whole[1][1].version   # the latest
+    change_summary(folder, lambda of: of | {"loss": [], "accuracy": [], "divergence": []})
+    context = history.context(history.rows(results), results, results / "history.html", make_history.defaults())
+    assert context["rows"][0]["loss"]["text"] == "" and "training loss" not in context["rows"][0]["metrics"]
+    assert not context["rows"][0]["fault"] and "97.2 %" in text_of(page_of(results))
+    assert f'href="report/{folder.name}/report.html"' in index.page(results)
+
+
+@pytest.mark.parametrize("change, part", [
+    (lambda of: {}, "dataset"), (lambda of: [], "dataset"), (lambda of: of | {"network": None}, "network"),
+    (lambda of: of | {"loss": 0.5}, "loss"), (lambda of: {key: of[key] for key in of if key != "seconds"}, "seconds")])
+def test_a_summary_of_another_release_is_named_so_and_is_not_the_latest_run(results, whole, change, part):
+    folder = results / "report" / whole[1][1].version
+    change_summary(folder, change)
+    assert history.rows(results)[0].fault == f"made by another release: its summary has no {part}"
+    assert "1 of them is unfinished, failed or damaged" in text_of(page_of(results))
+    assert folder.name not in index.page(results) and "The latest of 3 runs:" in text_of(index.page(results))
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty"])

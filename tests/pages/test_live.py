@@ -72,6 +72,21 @@ def test_a_checkpoint_gives_the_steps_that_are_done_and_no_more(folders):
     assert live.state(*folders)["steps"] == [10]   # the log's
 
 
+def test_losses_that_are_not_finite_are_json(folders):
+    (folders[1] / "train/t0.log").write_text(
+        "10:00:01 step: 10, loss: nan\n10:00:02 epoch 1/2  loss nan  hold-out loss inf  1.2 s  1,351 images/s\n"
+        "10:00:03 step: 20, loss: 1e")
+    found = live.state(*folders)
+    assert (found["steps"], found["losses"]) == ([10, 20], [None, 1])   # the second is still being written
+    assert (found["epochs"][0]["loss"], found["epochs"][0]["held_out_loss"]) == ("nan", "inf")
+    artifacts.save_tensors(folders[0] / "train/t0/history.safetensors", {
+        "losses": np.array([0.5, np.inf, np.nan]), "held_out_steps": np.array([1, 3]),
+        "held_out_losses": np.array([0.5, np.nan])})
+    found = live.state(*folders)
+    assert found["losses"] == [0.5, None, None] and found["held_out"] == {"steps": [1, 3], "losses": [0.5, None]}
+    json.dumps(found, allow_nan=False)
+
+
 def test_the_training_that_wrote_last_is_shown_and_long_curves_are_thinned(folders):
     (folders[0] / "train/t1").mkdir()
     for name, seconds in (("t1", 100), ("t0", 50)):

@@ -32,6 +32,31 @@ def test_a_preset_is_valid(raw, preset):
     assert config.load(raw | overrides).keys() == raw.keys()
 
 
+@pytest.mark.parametrize("text, words", [
+    ("epochs: 3\nname: a\nepochs: 4\n", "the key 'epochs' is there twice, in lines 1 and 3; remove one of them"),
+    ("search:\n  budget: 3\n  keys: {seed: [1, 2], seed: [3]}\n", "the key 'seed' is there twice, in line 3; remove"),
+    ("compare:\n- seed: 1\n  'seed': 2\n", "the key 'seed' is there twice, in lines 2 and 3"),
+    ('{"epochs": 1,\n "epochs": 1}', "the key 'epochs' is there twice, in lines 1 and 2"),
+    ("? [a, b]\n: &loop {seed: 1, again: *loop, seed: 2}\n", "the key 'seed' is there twice, in line 2"),
+])
+def test_a_key_that_is_twice_in_a_file_is_refused_with_its_lines(tmp_path, text, words):
+    (tmp_path / "over.yaml").write_text(text)
+    with pytest.raises(UserError) as fault:
+        config.read_file(tmp_path / "over.yaml")
+    assert str(fault.value).startswith(f"{tmp_path / 'over.yaml'}: {words}")
+
+
+@pytest.mark.parametrize("text, value", [
+    ("", {}), ("compare: [{seed: 1}, {seed: 2}]", {"compare": [{"seed": 1}, {"seed": 2}]}),
+    ("1: a\n'1': b", {1: "a", "1": "b"}),
+    ("base: &base {seed: 1, epochs: 2}\nrun: {<<: *base, seed: 3}",
+     {"base": {"seed": 1, "epochs": 2}, "run": {"seed": 3, "epochs": 2}}),
+])
+def test_keys_of_different_mappings_are_no_repetition(tmp_path, text, value):
+    (tmp_path / "over.yaml").write_text(text)
+    assert config.read_file(tmp_path / "over.yaml") == value
+
+
 VARIANTS = "variant", "features_variant", "reference_variant"   # whose choices kernels/README.md describes
 
 

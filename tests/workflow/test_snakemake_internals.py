@@ -19,7 +19,7 @@ def look(wildcards):
     print("seen", sorted(map(str, workflow.dag_settings.targets or [])), sorted(map(str, workflow.dag_settings.forcerun)),
           bool(workflow.dag_settings.forcetargets), bool(workflow.dag_settings.forceall),
           workflow.resource_settings.nodes, workflow.cores, workflow.dryrun,
-          dict(workflow.config_settings.overwrite_config), sep="|")
+          dict(workflow.config_settings.overwrite_config), list(map(str, workflow.config_settings.configfiles)), sep="|")
     return []
 
 rule page:
@@ -37,7 +37,7 @@ rule other:
         "touch {output}"
 """
 NAMES = ("dag_settings.targets", "dag_settings.forcerun", "dag_settings.forcetargets", "dag_settings.forceall",
-         "resource_settings.nodes", "cores", "dryrun", "config_settings.overwrite_config")
+         "resource_settings.nodes", "cores", "dryrun", "config_settings.overwrite_config", "config_settings.configfiles")
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +80,11 @@ def test_a_dry_run_is_in_workflow_dryrun(seen):
     assert seen("page.html")["dryrun"] is True
 
 
-def test_what_overrides_the_configuration_is_in_config_settings_overwrite_config(seen, tmp_path):
+def test_what_overrides_the_configuration_is_in_config_settings(seen, tmp_path):
     (tmp_path / "overrides.yaml").write_text("here: {}")
     values = seen("page.html", "--configfile", str(tmp_path / "overrides.yaml"), "--config", "there={}")
     assert values["config_settings.overwrite_config"] == {"here": {}, "there": {}}
+    assert values["config_settings.configfiles"] == [str(tmp_path / "overrides.yaml")]
 
 
 def test_jobs_of_a_cluster_are_counted_in_resource_settings_nodes():

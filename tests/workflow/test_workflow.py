@@ -525,6 +525,17 @@ def test_a_configuration_that_is_not_utf_8_is_one_line(fresh):
     assert fresh.status == 1 and output.splitlines()[-1].startswith("config.yaml cannot be read as UTF-8 text: 'utf-8' codec")
 
 
+def test_a_key_that_is_twice_in_a_configuration_file_is_one_line(fresh):
+    (fresh.folder / "over.yaml").write_text("epochs: 3\nname: a\nepochs: 4\n")
+    output = fresh.snakemake("-n", "--configfile", "over.yaml")
+    words = "the key 'epochs' is there twice, in lines 1 and 3; remove one of them"
+    assert fresh.status == 1 and output.splitlines()[-1] == f"{fresh.folder / 'over.yaml'}: {words}"
+    with open(fresh.folder / "config.yaml", "a") as file:
+        file.write("epochs: 4\n")
+    output = fresh.snakemake("-n")
+    assert fresh.status == 1 and output.splitlines()[-1].startswith("config.yaml: the key 'epochs' is there twice, in lines ")
+
+
 def test_a_stage_that_was_killed_is_named_in_the_last_line_and_made_by_the_same_command(fresh):
     output = fresh.snakemake(DIE="normalized")
     assert fresh.status != 0 and "Traceback" not in output

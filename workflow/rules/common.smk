@@ -112,6 +112,11 @@ def overridden():
     return workflow.config_settings.overwrite_config
 
 
+def configuration_files():
+    """The files that the configuration comes from, which Snakemake has read: of a key that is twice in one it takes the last."""
+    return ["config.yaml", *workflow.config_settings.configfiles]
+
+
 def dry_run():
     return workflow.dryrun
 
@@ -119,6 +124,8 @@ def dry_run():
 def load_settings():
     """(settings, chain) of the active configuration, then of every entry of its lists that can run on this machine; the search.Plan."""
     try:
+        for file in configuration_files():
+            configuration.read_file(file)
         configuration.check_overrides(overridden())
         loaded = configuration.load(config)
         settings = configuration.resolve(loaded)

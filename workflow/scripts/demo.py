@@ -10,6 +10,7 @@ import shlex
 import sys
 
 from ladder import RELEASED, progress
+from ladder.demo import local
 from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
@@ -43,7 +44,7 @@ def serve(arguments):
     from ladder.demo.predictor import Predictor
 
     runtime.set_threads(settings["threads"])
-    with server.listen(arguments.port) as listening:   # before the model is loaded, which can take long
+    with local.listen(arguments.port, "make demo") as listening:   # before the model is loaded, which can take long
         app = server.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
                                           settings["test_multiplier"]))
         site = server.create_server(app, listening)
@@ -60,7 +61,7 @@ def read_settings(paths, overrides):
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}: write KEY=VALUE")
-        raw[key] = config.read_yaml(value, f"--config {key}: the value is not YAML")
+        raw[key] = config.read_yaml(value, f"--config {key}", f"--config {key}: the value is not YAML")
     return config.resolve(config.load(raw))
 
 
@@ -87,16 +88,10 @@ def options(files, overrides):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=port, default=8000, help="0: any free port (default: %(default)s)")
+    parser.add_argument("--port", type=local.port, default=8000, help="0: any free port (default: %(default)s)")
     parser.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="overrides, such as presets/*.yaml")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
     return parser.parse_args()
-
-
-def port(text):
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text} is not a port; choose a number from 0 to 65535")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ names are refused (which also prevents DNS rebinding), and cannot make it work: 
 which a browser sends across sites only with a CORS permission, and this site never gives one.
 """
 
-import errno
-import socket
 import threading
 
 import flask
@@ -16,27 +14,20 @@ import waitress.server
 import waitress.utilities
 
 from ladder.data import pictures
+from ladder.demo import local
 from ladder.errors import UserError
 from ladder.pages import predictions, templates
 from ladder.progress import size
 
-HOST = "127.0.0.1"
-NAMES = [HOST, "localhost"]   # allowed in the Host header
 LONGEST_NAME = 200
-SECONDS = 20        # for a request to arrive, and for a connection to stay open without one
-CONNECTIONS = 500   # at a time; select() cannot watch more than 1024 files
 KIND = "application/octet-stream"
-HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'none'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
-}
 
 
 def create_app(predictor):
     """The WSGI application of a predictor.Predictor: GET / is the page; POST /answer?name=NAME with the bytes of a picture
     returns the HTML of its prediction; errors are a line of text."""
     app = flask.Flask(__name__, static_folder=None)
-    app.config |= {"TRUSTED_HOSTS": NAMES, "MAX_CONTENT_LENGTH": pictures.MOST_BYTES}
+    app.config |= {"TRUSTED_HOSTS": local.NAMES, "MAX_CONTENT_LENGTH": pictures.MOST_BYTES}
     one_at_a_time = threading.Lock()   # the model has one set of buffers, and a large picture takes much memory
 
     @app.get("/")
@@ -65,7 +56,7 @@ def create_app(predictor):
 
     @app.after_request
     def add_headers(response):
-        response.headers.update(HEADERS)
+        response.headers.update(local.HEADERS)
         return response
 
     return app
@@ -77,18 +68,6 @@ def _one_line(text):
 
 def _text(words, status):
     return flask.Response(words, status, mimetype="text/plain")
-
-
-def listen(port):
-    """A socket that listens on 127.0.0.1; port 0: any free port. Raises UserError if the port is not available."""
-    try:
-        return socket.create_server((HOST, port))
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        why = "in use by another program" if error.errno == errno.EADDRINUSE else "reserved for privileged programs"
-        raise UserError(f"port {port} is {why}; choose another: make demo PORT={port + 1 if 1024 <= port < 65535 else 8001} "
-                        "(PORT=0 selects any free port)") from error
 
 
 class _Parser(waitress.parser.HTTPRequestParser):
@@ -110,7 +89,7 @@ class _Parser(waitress.parser.HTTPRequestParser):
 
 
 class _Channel(waitress.channel.HTTPChannel):
-    """A connection on which only the beginning of a request is activity: the server closes it SECONDS after its last one."""
+    """A connection on which only the beginning of a request is activity: it is closed local.SECONDS after its last one."""
 
     parser_class = _Parser
 
@@ -122,9 +101,9 @@ class _Channel(waitress.channel.HTTPChannel):
 
 
 def create_server(app, listening):
-    """A server of the application on a socket of `listen`; its run() serves."""
+    """A server of the application on a socket of `local.listen`; its run() serves."""
     site = waitress.server.create_server(
-        app, sockets=[listening], connection_limit=CONNECTIONS, channel_timeout=SECONDS, cleanup_interval=1,
+        app, sockets=[listening], connection_limit=local.CONNECTIONS, channel_timeout=local.SECONDS, cleanup_interval=1,
         max_request_body_size=pictures.MOST_BYTES + 1,   # the first that is refused
         inbuf_overflow=2 * pictures.MOST_BYTES, outbuf_overflow=2 * pictures.MOST_BYTES)   # no temporary files
     site.channel_class = _Channel

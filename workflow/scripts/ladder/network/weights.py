@@ -158,7 +158,10 @@ def named(values, network):
 
 def movement(before, after):
     """Layer -> |after - before| / |before| over the layer's weights; tensors that start at zero, e.g. biases, are omitted."""
-    return {name.removesuffix(".weight"): float(np.linalg.norm(after[name] - before[name]) / np.linalg.norm(before[name]))
+    def norm(values):
+        return float(np.linalg.norm(values.astype(np.float64)))   # whose squares are finite
+
+    return {name.removesuffix(".weight"): norm(after[name] - before[name]) / norm(before[name])
             for name in before if name.endswith(".weight") and before[name].any()}
 
 

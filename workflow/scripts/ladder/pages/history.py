@@ -14,7 +14,8 @@ COLUMNS = {"dataset", "network", "variant"}
 RESOLVED = ("auto", "all", "same")   # values that stand for others
 # Settings that a report does not keep in the form that the configuration has.
 UNSAID = {"features_concatenate", "initial_weights", "multiplier_identity", "test_multiplier_identity"}
-SUMMARY = COLUMNS | {"loss", "seconds"}   # the parts of a summary that the page cannot do without
+# The parts of a summary that pages cannot do without, and their types.
+SUMMARY = {**dict.fromkeys(sorted(COLUMNS), str), "loss": list | None, "seconds": dict}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +59,16 @@ def _row(store, folder):
     except manifests.Damaged as damage:
         return Row(version, fault=f"damaged: {damage.brief}", **known)
     summary = json.loads((folder / "summary.json").read_text("utf-8"))
-    if missing := SUMMARY - summary.keys():
-        return Row(version, fault=f"made by another release: its summary has no {sorted(missing)[0]}", **known)
+    if fault := fault_of(summary):
+        return Row(version, fault=fault, **known)
     return Row(version, summary=summary, **known)
+
+
+def fault_of(summary):
+    """Why the summary of a whole report cannot be shown, in words; '' for one of this release."""
+    given = summary if isinstance(summary, dict) else {}
+    missing = [part for part, kind in SUMMARY.items() if not isinstance(given.get(part, ...), kind)]
+    return f"made by another release: its summary has no {missing[0]}" if missing else ""
 
 
 def _tags(params):
@@ -166,7 +174,7 @@ def _notes(summary):
 
 def _last(losses):
     """The loss of the last epoch; None if nothing was trained."""
-    return None if losses is None else losses[-1]
+    return losses[-1] if losses else None
 
 
 def _loss(value):

@@ -9,7 +9,7 @@ import pathlib
 import time
 
 from ladder.errors import UserError
-from ladder.pages import intervals, templates
+from ladder.pages import history, intervals, templates
 from ladder.store import artifacts, lineage
 
 NAME = "index.html"
@@ -40,8 +40,9 @@ def runs(results):
             continue
         try:
             report = artifacts.Artifact(folder)
-            if not report.failed:
-                found.append({"version": version, "made": report.manifest["made"], "summary": report.json("summary.json")})
+            summary = None if report.failed else report.json("summary.json")
+            if summary and not history.fault_of(summary):
+                found.append({"version": version, "made": report.manifest["made"], "summary": summary})
         except (UserError, OSError, json.JSONDecodeError):   # unfinished or damaged
             continue
     return sorted(found, key=lambda run: (run["made"], run["version"]))

@@ -14,9 +14,10 @@ import safetensors
 from ladder.pages import charts, templates
 
 POINTS = 400   # maximum of a curve
-SCORES = r"loss ([\d.e+-]+|nan|inf)(?:  accuracy ([\d.]+)%)?"
+NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf)"
+SCORES = rf"loss {NUMBER}(?:  accuracy ([\d.]+)%)?"
 EPOCH = re.compile(rf"epoch (\d+)/(\d+)  {SCORES}(?:  hold-out {SCORES})?.*?([\d.,]+) images/s")
-STEP = re.compile(r"step: (\d+), loss: ([\d.e+-]+)(?:, accuracy: ([\d.]+)%)?")
+STEP = re.compile(rf"step: (\d+), loss: {NUMBER}(?:, accuracy: ([\d.]+)%)?")
 NO_CURVE = {"steps": [], "losses": []}
 
 
@@ -26,7 +27,7 @@ def page():
 
 
 def state(results, logs):
-    """The latest training, JSON-able; None if there is none.
+    """The latest training, JSON-able; None if there is none. A loss that is not finite is None, and in an epoch its name.
 
     {"version", "done", "epochs": [{"epoch", "of", "loss", "accuracy", "held_out_loss", "held_out_accuracy", "speed"}], "steps":
     [step], "losses": means up to it, "accuracies": likewise or None, "held_out": {"steps", "losses"}, "chart": HTML of
@@ -35,15 +36,15 @@ def state(results, logs):
     found = sorted(pathlib.Path(logs, "train").glob("t*.log"), key=lambda path: path.stat().st_mtime)
     if not found:
         return None
-    version, text = found[-1].stem, found[-1].read_text(errors="replace")
+    version, text = found[-1].stem, found[-1].read_text("utf-8", errors="replace")
     folder = pathlib.Path(results, "train", version)
-    epochs = [{"epoch": int(epoch), "of": int(of), "loss": float(loss), "speed": speed, "accuracy": _share(accuracy),
-               "held_out_loss": float(held_out) if held_out else None, "held_out_accuracy": _share(share)}
+    epochs = [{"epoch": int(epoch), "of": int(of), "loss": _loss(loss), "speed": speed, "accuracy": _share(accuracy),
+               "held_out_loss": _loss(held_out) if held_out else None, "held_out_accuracy": _share(share)}
               for epoch, of, loss, accuracy, held_out, share, speed in EPOCH.findall(text)]
     steps, losses, hits, held_out = _history(folder) or _monitored(text)
-    return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps, "losses": losses,
-            "accuracies": hits, "held_out": held_out, "chart": _chart(steps, losses, held_out),
-            "last": text.strip().rpartition("\n")[2]}
+    return {"version": version, "done": (folder / "manifest.json").exists(), "epochs": epochs, "steps": steps,
+            "losses": _finite(losses), "accuracies": hits, "held_out": {**held_out, "losses": _finite(held_out["losses"])},
+            "chart": _chart(steps, losses, held_out), "last": text.strip().rpartition("\n")[2]}
 
 
 def _chart(steps, losses, held_out):
@@ -57,6 +58,15 @@ def _chart(steps, losses, held_out):
         return ""
     y = charts.loss_axis([loss for some in points.values() for _, loss in some], "Loss")
     return templates.render("live_chart.html", {"chart": charts.lines("Training loss", series, y), "held_out": len(series) > 1})
+
+
+def _loss(text):
+    """A loss of the log as a number, or its name there, nan or inf: JSON has no such numbers."""
+    return float(text) if math.isfinite(float(text)) else text
+
+
+def _finite(losses):
+    return [loss if math.isfinite(loss) else None for loss in losses]
 
 
 def _share(percent):

@@ -61,19 +61,50 @@ def load(raw):
 
 
 def read_file(path):
-    """The keys and values in a YAML file; raises UserError with its name if it holds something else."""
-    found = read_yaml(files.read(path, MOST_BYTES), f"{path} is not a YAML file of keys and values")
+    """The keys and values in a YAML file; raises UserError with its name if it holds something else, or a key twice."""
+    found = read_yaml(files.read(path, MOST_BYTES), path, f"{path} is not a YAML file of keys and values")
     if not isinstance(found, dict | None):
         raise UserError(f"{path} is not a YAML file of keys and values: it is a {type(found).__name__}")
     return found or {}
 
 
-def read_yaml(text, fault):
-    """The value of a text, or of the bytes of one; raises UserError, which begins with `fault`, where it is no YAML."""
+def read_yaml(text, where, fault):
+    """The value of a text, or of the bytes of one.
+
+    Raises UserError, which begins with `fault` if it is no YAML, and with `where` if a mapping has a key twice, of which
+    readers of YAML take the last.
+    """
     try:
-        return yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        twice = _key_twice(root)
+        value = None if root is None or twice else loader.construct_document(root)
     except Exception as error:   # PyYAML raises its own errors and, for odd values, encodings and depths, many types of others
         raise UserError(f"{fault}: {' '.join(str(error).split())[:200]}") from error
+    if twice:
+        first, second = (node.start_mark.line + 1 for node in twice)
+        lines = f"in line {first}" if first == second else f"in lines {first} and {second}"
+        raise UserError(f"{where}: the key {excerpt(twice[0].value)} is there twice, {lines}; remove one of them")
+    return value
+
+
+def _key_twice(root):
+    """The two nodes of a key that a mapping in a YAML document has twice; None if there is none."""
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if node in seen or not isinstance(node, yaml.CollectionNode):   # an alias may lead back
+            continue
+        seen.add(node)
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+            continue
+        keys = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and keys.setdefault((key.tag, key.value), key) is not key:
+                return keys[key.tag, key.value], key
+            left.append(value)
+    return None
 
 
 def check_overrides(overridden):

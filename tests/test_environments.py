@@ -1,0 +1,107 @@
+"""The environments: every package has one version and the hashes of its files, and what differs is installed again."""
+
+import re
+import runpy
+import subprocess
+
+import numpy as np
+import pytest
+import yaml
+
+from ladder.sources import ROOT
+
+SETS = sorted((ROOT / "envs").glob("*.txt"))
+APART = {"benchmark", "pins"}   # installed into environments of their own
+PIN = r"(?P<pin>(?P<name>[a-z0-9-]+)==(?P<version>[^ ;]+)(?: ; [^\n]+?)?)(?P<hashes>(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+
+
+def pins(path):
+    """A match of PIN for each package of a set; fails at anything else in the file."""
+    head, text = path.read_text("utf-8").split("\n", 1)
+    assert head == f"# Made by `make pins` from envs/{path.stem}.in."
+    found = list(re.finditer(PIN, text))
+    assert "".join(match[0] for match in found) == text
+    return found
+
+
+@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
+def test_every_package_has_a_version_and_the_hashes_of_its_files(path):
+    names = {match["name"] for match in pins(path)}
+    direct = re.findall(r"^[a-z][a-z0-9-]+", path.with_suffix(".in").read_text("utf-8"), re.M)
+    assert direct and set(direct) <= names
+
+
+def test_there_is_a_set_of_pins_for_every_set_of_direct_dependencies():
+    assert {path.stem for path in SETS} == {path.stem for path in (ROOT / "envs").glob("*.in")}
+
+
+def test_sets_that_share_an_environment_pin_the_same_versions():
+    versions = {}
+    for path in SETS:
+        if path.stem not in APART:
+            for match in pins(path):
+                versions.setdefault(match["name"], set()).add(match["version"])
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in SETS if path.stem not in APART], ids=lambda path: path.stem)
+def test_a_conda_environment_has_the_same_packages_and_hashes(path):
+    *_, packages = yaml.load(path.with_suffix(".yaml").read_text("utf-8"), yaml.CSafeLoader)["dependencies"]
+    assert packages["pip"] == [match["pin"] + match["hashes"].replace(" \\\n   ", "") for match in pins(path)]
+
+
+def test_actions_are_named_by_digest():
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        used = re.findall(r"uses: *(.*)", path.read_text("utf-8"))
+        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in used), used
+
+
+# What envs/install does in the environment.
+
+
+@pytest.fixture
+def bring(tmp_path, monkeypatch):
+    """bring(text) brings this environment to the pins of a text, with a pip that does nothing; returns the status and the
+    arguments of each call of pip."""
+    script = runpy.run_path(str(ROOT / "envs/bring.py"))
+    calls = []
+
+    def pretend(command):
+        calls.append([str(argument) for argument in command[1:]])
+        return subprocess.CompletedProcess(command, 0)
+
+    def bring(text):
+        (tmp_path / "some.txt").write_text(text, "utf-8")
+        return script["main"](["some"]), calls
+
+    monkeypatch.setitem(script["main"].__globals__, "ENVS", tmp_path)
+    monkeypatch.setattr(subprocess, "run", pretend)
+    return bring
+
+
+def pinned(*lines):
+    return "# A comment.\n" + "".join(f"{line} \\\n    --hash=sha256:{'0' * 64}\n" for line in lines)
+
+
+def test_a_package_of_another_version_is_named_and_installed_again_by_its_hashes(bring, capsys, tmp_path):
+    status, calls = bring(pinned("numpy==9.9.9", f"pyyaml=={yaml.__version__}", "not-there==1.0"))
+    assert status == 0
+    assert capsys.readouterr().out == f"installing envs/some.txt: numpy 9.9.9 in place of {np.__version__}, not-there 1.0\n"
+    assert [call[:3] for call in calls] == [["-m", "pip", "install"]]
+    assert "--require-hashes" in calls[0] and calls[0][-2:] == ["-r", str(tmp_path / "some.txt")]
+
+
+def test_many_packages_are_counted(bring, capsys):
+    bring(pinned(*(f"not-there-{number}==1.0" for number in range(20))))
+    assert capsys.readouterr().out == "installing envs/some.txt: 20 packages\n"
+
+
+def test_nothing_is_installed_where_all_is_as_pinned(bring, capsys):
+    there = [f"{name}=={version}" for name, version in (("numpy", np.__version__), ("pyyaml", yaml.__version__))]
+    assert bring(pinned(*there, "windows-only==1.0 ; sys_platform == 'win32'")) == (0, [])
+    assert capsys.readouterr().out == ""
+
+
+def test_the_sets_of_the_tests_are_installed_here_as_they_are_pinned():
+    script = runpy.run_path(str(ROOT / "envs/bring.py"))
+    assert script["differences"](script["pins"]("cpu"), script["installed"]()) == []

@@ -1,4 +1,4 @@
-"""Write requirements with versions and hashes, and conda environments with the same packages, from the direct dependencies.
+"""Write requirements with versions and hashes from the direct dependencies, and the conda environment of the workflow's rules.
 
 Usage: .venv-pins/bin/python envs/pins.py NAME...   with envs/NAME.in for each; takes the newest releases for every Python from
 3.11 on and every machine, and installs nothing.
@@ -10,7 +10,7 @@ import sys
 
 ENVS = pathlib.Path(__file__).parent
 UV = pathlib.Path(sys.executable).parent / "uv"
-APART = ("benchmark", "pins")   # environments of make's own, in which no rule runs
+CONDA = "cpu"   # the set in which `snakemake --sdm conda` runs all rules
 OPTIONS = ["--universal", "--fork-strategy", "fewest", "--python-version", "3.11", "--upgrade", "--generate-hashes",
            "--no-annotate", "--no-header", "--quiet"]
 
@@ -21,7 +21,7 @@ def main(names):
                               stdout=subprocess.PIPE).stdout
         head = f"# Made by `make pins` from envs/{name}.in.\n"
         (ENVS / f"{name}.txt").write_text(head + pins, "utf-8")
-        if name not in APART:
+        if name == CONDA:
             (ENVS / f"{name}.yaml").write_text(head + environment(pins), "utf-8")
 
 

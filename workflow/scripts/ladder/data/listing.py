@@ -13,7 +13,7 @@ import pathlib
 import stat
 import zipfile
 
-from ladder.errors import UserError, excerpt
+from ladder.errors import UserError, excerpt, one_line
 from ladder.files import shown
 from ladder.progress import bar, size
 from ladder.store import cache, disk
@@ -79,7 +79,7 @@ def skipping(skipped, count):
     said = [f"{len(files):,} {kind}, as {shown(files[0][0])} ({files[0][1]})" for kind, files in kinds[:KINDS_SAID]]
     others = sum(len(files) for _, files in kinds[KINDS_SAID:])
     said += [f"{others:,} others"] if others else []
-    return f"skipped {len(skipped):,} of {count:,} files: {'; '.join(said)}"
+    return one_line(f"skipped {len(skipped):,} of {count:,} files: {'; '.join(said)}")
 
 
 def _kind(name):

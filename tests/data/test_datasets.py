@@ -126,6 +126,13 @@ def test_other_members_and_folders_are_passed_over(archive):
     assert len(data.train_labels) == 100
 
 
+@pytest.mark.parametrize("address", [lambda archive: archive, lambda archive: archive.parent])
+def test_the_archive_may_be_a_path_or_in_a_folder(archive, tmp_path, monkeypatch, address):
+    named = write(archive, contents()).rename(archive.with_name(datasets.CIFAR10_FILE))
+    data = datasets.cifar10([str(address(named))], tmp_path / "downloads", hashlib.sha256(named.read_bytes()).hexdigest())
+    assert len(data.train_labels) == 100
+
+
 def test_without_a_checksum_what_the_addresses_give_is_taken_and_kept(archive, tmp_path):
     urls = [write(archive, contents()).as_uri()]
     assert len(datasets.cifar10(urls, tmp_path / "downloads", None).train_labels) == 100
@@ -408,7 +415,28 @@ def test_without_a_network_the_files_that_are_missing_are_named(mnist):
 @pytest.mark.parametrize("count", [0, 1, 3, 5])
 def test_other_than_four_addresses_are_refused(mnist, count):
     message = mnist.fault(["file:///no/such/file"] * count)
-    assert f"mnist_urls has {count} addresses; it needs 4: training images, training labels, test images" in message
+    assert message.startswith(f"mnist_urls has {count} address{'es' if count != 1 else ''}, '{'file:///no' if count else ''}")
+    assert ("; it needs 4: training images, training labels, test images, test labels, in this order, or the path of a folder "
+            "that holds them") in message
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_path_of_a_folder_that_holds_the_files_is_enough(mnist, packed):
+    mnist.urls()
+    for name, data in mnist.files.items() if not packed else ():
+        (mnist.source / name).write_bytes(data)
+        (mnist.source / f"{name}.gz").unlink()
+    mnist.check(mnist.load([str(mnist.source)]))
+
+
+def test_a_folder_without_a_file_of_mnist_and_a_missing_one_are_one_line(mnist):
+    mnist.urls()
+    (mnist.source / "t10k-images-idx3-ubyte.gz").unlink()
+    assert mnist.fault([str(mnist.source)]).startswith(
+        f"cannot get t10k-images-idx3-ubyte.gz ({mnist.source}: the folder has no t10k-images-idx3-ubyte.gz)")
+    assert mnist.fault(["/no/such/folder"]) == (
+        "mnist_urls: there is no /no/such/folder; name the folder that holds the files")
+    assert "it needs 4: training images" in mnist.fault([str(mnist.source / "train-images-idx3-ubyte.gz")])
 
 
 @pytest.mark.parametrize("order, first", [

@@ -2,6 +2,7 @@ import functools
 import hashlib
 import http.server
 import multiprocessing
+import os
 import threading
 
 import numpy as np
@@ -222,7 +223,31 @@ def test_without_a_network_one_line_says_what_to_do(serve, path):
 
 def test_every_mirror_that_failed_is_named(path):
     message = fault(["ftp://a/b", "file:///no/such/file", "file://folder/name", "/plain/path"], path, SHA256)
-    assert message.count("file:///folder/name") == 3 and "No such file" in message
+    assert ("(ftp://a/b: not an http:, https: or file: address, nor a path; file:///no/such/file: No such file or directory; "
+            "file://folder/name: a file of this machine is file:///folder/name, with three slashes; "
+            "/plain/path: there is no /plain/path); put") in message
+
+
+@pytest.mark.parametrize("address", ["{}/a%20b: c#d?.bin", "here/a%20b: c#d?.bin", "~/a%20b: c#d?.bin", "{}", "here", "~"])
+def test_a_path_of_a_file_or_of_the_folder_that_has_it_is_an_address(path, tmp_path, monkeypatch, address):
+    (tmp_path / "here").mkdir()
+    for name in ("a%20b: c#d?.bin", "data.bin"):
+        (tmp_path / "here" / name).write_bytes(DATA)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "here"))
+    download.fetch(["nowhere", address.format(tmp_path / "here")], path, SHA256, len(DATA))
+    assert path.read_bytes() == DATA and (tmp_path / "here/data.bin").exists()
+
+
+def test_a_path_that_does_not_hold_the_file_is_one_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "other.bin").write_bytes(b"other")
+    message = fault(["gone/data.bin", str(tmp_path), "pipe", "~nobody-here/x", "other.bin"], path, SHA256)
+    for words in (f"(gone/data.bin: there is no {tmp_path}/gone/data.bin; ", f"{tmp_path}: the folder has no data.bin; ",
+                  "pipe: a pipe, not a file; ", "~nobody-here/x: there is no ", "; other.bin: its sha256 is "):
+        assert words in message
+    assert (tmp_path / "other.bin").read_bytes() == b"other"
 
 
 def test_an_empty_list_of_mirrors_is_reported(path):

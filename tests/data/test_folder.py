@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -109,6 +110,41 @@ def test_pictures_that_cannot_be_read_are_skipped_and_named(tmp_path):
     assert reasons["a/cut.png"].startswith("damaged or cut short") and reasons["b/bomb.png"].startswith("too large")
     assert reasons["a/text.png"].startswith("not a picture that can be read here")
     assert len(data.train_labels) + len(data.test_labels) == 16
+
+
+def test_tiffs_of_every_depth_are_the_pictures_that_other_formats_are(tmp_path):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+    for number, change in enumerate((lambda grey: grey, lambda grey: grey.astype(np.uint16) * 257,
+                                     lambda grey: (grey / np.float32(255)))):
+        grey = np.asarray(picture_folders.picture(number, (16, 16)).convert("L"))
+        Image.fromarray(change(grey)).save(path / f"a/{number}.tif", compression="tiff_lzw")
+        Image.fromarray(grey).save(path / f"b/{number}.png")
+    picture_folders.picture(9, (16, 16)).save(path / "a/colour.TIFF")
+    picture_folders.picture(9, (16, 16)).save(path / "b/colour.png")
+    data, skipped = load(path, tmp_path)
+    names = [name for part in listing.split(listing.of(str(path)), 0.25).values() for _, name in part]
+    images = dict(zip(names, [*data.train_images, *data.test_images], strict=True))
+    assert not skipped and (images["a/colour.TIFF"] == images["b/colour.png"]).all()
+    assert all((images[f"a/{number}.tif"] == images[f"b/{number}.png"]).all() for number in range(3))
+
+
+def test_one_line_counts_what_is_skipped_and_one_the_pictures_with_more_pages(tmp_path, caplog):
+    path = picture_folders.write(tmp_path / "p", {"a": 4, "b": 4})
+    with caplog.at_level(logging.INFO):
+        load(path, tmp_path)
+    assert caplog.messages == []
+    for name in ("a/1.heic", "a/2.heic", "b/3.HEIC", "notes.txt"):
+        (path / name).write_bytes(b"x")
+    (path / "b/float.tif").write_bytes(b"II*\0")
+    pages = [picture_folders.picture(number) for number in range(3)]
+    pages[0].save(path / "b/pages.tif", save_all=True, append_images=pages[1:])
+    pages[0].save(path / "a/moving.gif", save_all=True, append_images=pages[1:])
+    with caplog.at_level(logging.INFO):
+        load(path, tmp_path)
+    assert caplog.messages == [
+        "skipped 5 of 15 files: 3 .heic, as a/1.heic (no picture by its name); 1 .txt, as notes.txt (not in the folder of a "
+        "class); 1 .tif, as b/float.tif (damaged or cut short (unpack requires a buffer of 4 bytes)); skipped.json names them",
+        "2 pictures have more frames or pages than the first, which is read, as b/pages.tif"]
 
 
 def test_a_class_of_which_nothing_can_be_read_is_one_line(tmp_path):

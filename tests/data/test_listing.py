@@ -1,6 +1,8 @@
 import io
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -70,17 +72,111 @@ def test_what_is_no_picture_is_named_and_skipped(tmp_path, monkeypatch):
         (folder / name).write_bytes(b"" if "empty" in name else b"x")
     os.mkfifo(folder / "dog/pipe.png")
     (folder / "dog/lost.png").symlink_to("nowhere")
-    (folder / "bird").symlink_to(folder / "cat")
-    (folder / "cat/inner").symlink_to(folder / "dog")
+    (folder / "dog/more").symlink_to("/no/such/disk")
     (folder / "cat/large.png").write_bytes(b"x" * 5000)
     monkeypatch.setattr(listing, "MOST_BYTES", 4999)
     found = again(folder)
     assert found.classes == ("cat", "dog") and found.counts("train") == [2, 2]
     assert dict(found.skipped) == {
         "readme.txt": "not in the folder of a class", "cat/notes.md": "no picture by its name",
-        "cat/empty.png": "the file is empty",
+        "cat/empty.png": "the file is empty", "dog/more": "a link that leads nowhere",
         "dog/pipe.png": "not a plain file", "dog/lost.png": "cannot be read: No such file or directory",
         "cat/large.png": "5.0 kB large; 5.0 kB at most"}
+
+
+def test_the_line_about_skipped_files_has_their_number_their_kinds_and_an_example_of_each():
+    heic = [(f"cat/{number}.HEIC", "no picture by its name") for number in range(1200)]
+    empty = [("dog/e.png", "the file is empty"), ("dog/f.png", "not a plain file")]
+    assert listing.skipping([*empty, *heic], 5000) == (
+        "skipped 1,202 of 5,000 files: 1,200 .heic, as cat/0.HEIC (no picture by its name); 2 .png, as dog/e.png (the file is "
+        "empty)")
+    many = [(f"a.{suffix}", "no") for suffix in ("mp4", "txt", "xml", "csv", "json", "", "x" * 40)] + [("a.b/README", "no")]
+    line = listing.skipping(many, 9)
+    assert line.startswith("skipped 8 of 9 files: 3 without a suffix, as a. (no); 1 .mp4, as") and line.endswith("; 2 others")
+
+
+# Links to folders.
+
+@pytest.fixture
+def linked(tmp_path):
+    """A folder with nothing in it, and the function that links a folder of pictures of another disk to a name in it."""
+    (tmp_path / "pets").mkdir()
+
+    def link(name, *counts):
+        disk = tmp_path / "disk" / name
+        picture_folders.write(disk, *counts) if counts else disk.mkdir(parents=True)
+        (tmp_path / "pets" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "pets" / name).symlink_to(disk)
+        return disk
+
+    link.to = tmp_path / "pets"
+    return link
+
+
+def test_linked_parts_and_classes_are_read_as_those_of_the_folder(linked, tmp_path):
+    linked("train", {"a": 2, "b": 1})
+    linked("test", {"a": 1, "b": 1})
+    found = again(linked.to)
+    assert (found.classes, found.counts("train"), found.counts("test")) == (("a", "b"), [2, 1], [1, 1])
+    assert found.files["train"][0] == (0, "train/a/0000.png")
+    copied = shutil.copytree(linked.to, tmp_path / "copied")
+    assert again(copied).digest == found.digest and not (copied / "train").is_symlink()
+    link = tmp_path / "link"
+    link.symlink_to(linked.to)
+    assert again(link).digest == found.digest
+
+
+def test_a_linked_class_and_a_linked_folder_within_a_class_are_read(linked):
+    linked("dog", {"": 2})
+    picture_folders.write(linked.to, {"cat": 1})
+    linked("cat/more", {"": 3, "inner": 1})
+    found = again(linked.to)
+    assert found.classes == ("cat", "dog") and found.counts("train") == [5, 2] and found.skipped == []
+
+
+@pytest.mark.parametrize("name, target, words", [
+    ("cat/loop", "cat", "/pets/cat and .*/pets/cat/loop are the same folder; remove the link to it"),
+    ("cat/loop", ".", "/pets and .*/pets/cat/loop are the same folder"),
+    ("cat/loop", "..", "/pets/cat/loop is a link to .*, a folder that it lies in; remove it$"),
+    ("cat/loop", "/", "/pets/cat/loop is a link to /, a folder that it lies in"),
+    ("bird", "cat", "/pets/bird and .*/pets/cat are the same folder; remove the link"),
+    ("cat/dogs", "dog", "/pets/cat/dogs and .*/pets/dog are the same folder; remove the link"),
+    ("bird", "bird", "/pets/bird is a link to .*bird, which cannot be reached; remove the link, or mount what it leads to"),
+    ("bird", "/no/such/disk", "/pets/bird is a link to /no/such/disk, which cannot be reached"),
+])
+def test_links_that_lead_round_twice_to_a_folder_or_nowhere_are_one_line(tmp_path, name, target, words):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
+    (folder / name).symlink_to(folder / target)
+    message = fault(folder)
+    assert re.search(words, message) and message.startswith("config: folder: ")
+
+
+def test_linked_parts_that_are_the_same_folder_or_lead_round_are_one_line(linked):
+    disk = linked("train", {"a": 2, "b": 2})
+    (linked.to / "test").symlink_to(disk)   # every test picture would be one of training
+    assert "/pets/train and" in fault(linked.to) and "/pets/test are the same folder" in fault(linked.to)
+    (linked.to / "test").unlink()
+    (linked.to / "test").symlink_to(linked.to)
+    assert "are the same folder" in fault(linked.to)
+
+
+def test_links_that_multiply_folders_end_at_once(tmp_path):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2})
+    for number in range(40):   # two ways to each of them, 2^40 in all
+        (folder / f"cat/{number}").mkdir()
+        for name in "ab":
+            (folder / f"cat/{number}/{name}").symlink_to(f"../{number + 1}")
+    assert "are the same folder" in fault(folder)
+
+
+def test_a_folder_without_permission_is_one_line(tmp_path):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 2, "dog/secret": 2})
+    (folder / "dog/secret").chmod(0)
+    program = "import sys; from ladder.data import listing; listing.of(sys.argv[1])"
+    run = subprocess.run([*unprivileged(), sys.executable, "-c", program, str(folder)], capture_output=True, text=True,
+                         env=os.environ | {"PYTHONPATH": str(sources.SCRIPTS), "HOME": str(tmp_path)})
+    (folder / "dog/secret").chmod(0o700)
+    assert run.stderr.splitlines()[-1].endswith("dog/secret: Permission denied") and "config: folder: cannot read" in run.stderr
 
 
 def test_a_picture_without_permission_is_skipped_until_it_has_it(tmp_path):
@@ -112,6 +208,14 @@ def test_a_folder_beside_train_and_test_is_named(tmp_path):
 ])
 def test_what_is_no_data_set_is_one_line(tmp_path, counts, words):
     assert words in fault(picture_folders.write(tmp_path, counts))
+
+
+def test_a_class_without_a_picture_says_what_it_has(tmp_path):
+    folder = picture_folders.write(tmp_path / "pets", {"cat": 2, "dog": 0})
+    for number in range(3):
+        (folder / f"dog/{number}.heic").write_bytes(b"x")
+    assert ("pets/dog has no picture (skipped 3 of 3 files: 3 .heic, as dog/0.heic (no picture by its name)); remove the "
+            "folder, or put pictures of the class into it (.png, ") in fault(folder)
 
 
 def test_a_missing_path_and_another_kind_of_file_are_one_line(tmp_path):

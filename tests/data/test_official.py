@@ -116,8 +116,13 @@ def test_a_file_with_another_content_is_one_line_and_not_kept(small, tmp_path, c
 
 
 def test_a_wrong_number_of_addresses_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="svhn_urls has 1 addresses; it needs 2: training images, test images, in this order"):
+    with pytest.raises(UserError, match="svhn_urls has 1 address, 'file:///a'; it needs 2: training images, test images, in "
+                                        "this order, or the path of a folder that holds them"):
         official.load("svhn", ["file:///a"], tmp_path)
+
+
+def test_the_path_of_a_folder_that_holds_the_files_is_enough(small, tmp_path):
+    np.testing.assert_array_equal(small.load([str(tmp_path)]).test_labels, small.arrays[3])
 
 
 def test_mirrors_of_a_single_file_are_tried_in_order(tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def test_the_first_frame_of_an_animation_is_used_with_a_remark(kind):
     (encoded(Image.fromarray(COLOURS))[:-400], "damaged or cut short"),
     (encoded(Image.fromarray(COLOURS), "JPEG")[:-400], "damaged or cut short"),
     (encoded(Image.fromarray(COLOURS), "WEBP")[:150], "damaged or cut short"),
-    (encoded(Image.fromarray(COLOURS), "TIFF"), "not a picture that can be read here"),
+    (encoded(Image.fromarray(COLOURS), "PPM"), "not a picture that can be read here"),
     (b"\x89PNG\r\n\x1a\n" + bytes(100), "damaged or cut short|not a picture"),
 ])
 def test_an_incomplete_picture_is_refused(data, words):
@@ -296,6 +296,16 @@ def test_a_folders_pictures_are_found_in_order_hidden_ones_apart(folder):
     found, left_out = pictures.find([str(folder)])
     assert [str(path.relative_to(folder)) for path in found] == ["a b – 七.jpg", "b.PNG", "inner/c.webp"]
     assert [path.name for path in left_out] == ["notes.txt"]
+
+
+def test_a_linked_folder_is_searched_and_one_without_end_is_one_line(folder, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/d.tiff").write_bytes(b"x")
+    (folder / "linked").symlink_to(tmp_path / "disk")
+    assert [path.name for path in pictures.find([folder])[0]] == ["a b – 七.jpg", "b.PNG", "c.webp", "d.tiff"]
+    (folder / "inner/loop").symlink_to(folder)
+    with pytest.raises(UserError, match="^predict: .*my pictures and .*inner/loop are the same folder; remove the link to it$"):
+        pictures.find([folder])
 
 
 def test_a_file_that_is_named_counts_whatever_its_name_and_once(folder):

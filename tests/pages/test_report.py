@@ -574,6 +574,12 @@ def test_a_training_that_went_on_from_a_shorter_one_names_it(digits, monkeypatch
     assert "Went onafter step 1,234from t0, whose steps are the first of this training" in text_of(page_of(digits))
 
 
+def test_a_schedule_that_did_not_fit_is_named(digits, monkeypatch):
+    assert "schedule does not fit" not in text_of(page_of(digits))
+    monkeypatch.setitem(digits["train"].metrics, "misfits", ["warmup_steps 150 is too many; the rate rises"])
+    assert "The schedule does not fit: warmup_steps 150 is too many; the rate rises." in text_of(page_of(digits))
+
+
 @pytest.mark.parametrize("code, said", [
     (("latent", 1024, None), "encodes the 3,072 values of an image in 1,024 (latent) and reconstructs it from there. The"),
     (("winners", 1024, 64), "in 1,024 (winners), at most 64 of which are not zero, and reconstructs it from there."),

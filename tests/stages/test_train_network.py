@@ -29,6 +29,7 @@ STEPS = {"schedule": "step", "schedule_step_epochs": 2, "schedule_step_factor": 
 CASES = {   # (params, the key of the length, shorter, longer)
     "epochs": (SMALL, "epochs", 1, 3),
     "steps that end within an epoch": ({**SMALL, **STEPS}, "steps", 4, 8),
+    "a warm-up as long as the shorter one": ({**SMALL, "warmup_steps": 3}, "epochs", 1, 3),
     "labels": (LABELLED, "epochs", 2, 3),
     "sgd": ({**SMALL, "optimizer": "sgd"}, "epochs", 1, 2),
     "hold-out": ({**LABELLED, "patience": 0}, "steps", 4, 9),
@@ -150,10 +151,26 @@ def test_recompute_changes_no_byte_and_says_what_it_saves(train, caplog, params,
 
 
 @pytest.mark.parametrize("changes, kept", [({"schedule": "cosine"}, False), ({"patience": 1, "steps": 4}, False),
-                                           ({"patience": 1, "steps": 3}, True), ({"patience": 0, "steps": 4}, True)])
+                                           ({"patience": 1, "steps": 3}, True), ({"patience": 0, "steps": 4}, True),
+                                           ({"warmup_steps": 3}, False), ({"warmup_steps": 2}, True)])
 def test_only_what_a_longer_training_can_go_on_from_is_kept(train, changes, kept):
     made = train("first", {**SMALL, "steps": 2, **changes})
     assert (shorter.STATE in made.manifest["files"]) == kept
+
+
+def test_the_first_steps_of_a_training_that_the_warm_up_fits_into_are_others_where_it_does_not_fit(train):
+    short, long = (train(f"of {steps}", {**SMALL, "warmup_steps": 8, "steps": steps}) for steps in (7, 8))
+    assert not np.array_equal(*(made.tensors("history.safetensors")["losses"][:7] for made in (short, long)))
+
+
+def test_a_schedule_that_does_not_fit_is_said_and_is_a_metric(train, caplog):
+    with caplog.at_level(logging.INFO):
+        made = train("first", {**SMALL, "warmup_steps": 30, "epochs": 7})
+    assert made.metrics["misfits"] == [
+        "warmup_steps 30 is more than the training has (epochs 7, 21 steps); the learning rate rises over the first 2 steps "
+        "instead"]
+    assert f"{made.metrics['misfits'][0]}\n" in caplog.text
+    assert train("second", {**SMALL, "warmup_steps": 21, "epochs": 7}).metrics["misfits"] == []
 
 
 @pytest.mark.parametrize("optimizer, averages", [("sgd", 0), ("rmsprop", 1), ("adam", 2)])
@@ -173,8 +190,9 @@ def test_a_damaged_shorter_training_is_named_and_not_used(train, caplog):
     assert bytes_of(rest) == bytes_of(whole) and "after_step" not in rest.manifest["notes"]
 
 
-def test_an_interrupted_longer_training_goes_on_from_its_own_checkpoint(train, monkeypatch, caplog):
-    whole, first = train("whole", {**SMALL, "epochs": 4}), train("first", {**SMALL, "epochs": 1})
+@pytest.fixture
+def interrupted(train, monkeypatch):
+    """The function `train` for a training that is interrupted after its second checkpoint; returns the steps of both."""
     save, saved = train_network.training.Training.save, []
 
     def save_and_die(run, path):
@@ -183,9 +201,26 @@ def test_an_interrupted_longer_training_goes_on_from_its_own_checkpoint(train, m
         if len(saved) == 2:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(train_network.training.Training, "save", save_and_die)
-        train("rest", {**SMALL, "epochs": 4}, first.folder)
+    def made(*arguments):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(train_network.training.Training, "save", save_and_die)
+            train(*arguments)
+        return saved
+    return made
+
+
+def test_an_interrupted_training_with_a_shorter_warm_up_than_asked_for_ends_in_the_same_bytes(train, interrupted, caplog):
+    params = {**SMALL, "warmup_steps": 30, "epochs": 7}
+    whole = train("whole", params)
+    assert interrupted("rest", params) == [3, 6]
+    with caplog.at_level(logging.INFO):
+        rest = train("rest", params)
+    assert "resuming after step 6 of 21" in caplog.text and bytes_of(rest) == bytes_of(whole)
+
+
+def test_an_interrupted_longer_training_goes_on_from_its_own_checkpoint(train, interrupted, caplog):
+    whole, first = train("whole", {**SMALL, "epochs": 4}), train("first", {**SMALL, "epochs": 1})
+    saved = interrupted("rest", {**SMALL, "epochs": 4}, first.folder)
     with caplog.at_level(logging.INFO):
         rest = train("rest", {**SMALL, "epochs": 4}, first.folder)
     assert saved == [6, 9] and "resuming after step 9 of 12" in caplog.text

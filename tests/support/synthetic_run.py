@@ -259,6 +259,7 @@ def _training_metrics(network, images, batch, history, sizes):
         "kernels": [{"layer": " + ".join(layers), "kernel": operation} for layers, operation in step.kernels],
         "device": "cpu: Example Processor, 2 threads",
         "parts": [{"steps": steps, "epochs": len(epochs)}],
+        "misfits": [],
     }
 
 

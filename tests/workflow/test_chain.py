@@ -162,9 +162,11 @@ def test_the_users_own_pictures_are_classified(done, tmp_path):
     for row in range(10):
         Image.fromarray(255 - images[row]).save(folder / f"dark – {row}.png")
     (folder / "torn.png").write_bytes(b"\x89PNG")
+    (folder / "film.heic").write_bytes(b"x")
     for _ in range(2):   # made again each time
         status, output = run(project, "results/predictions.html", f"predict={folder}")
         assert status == 0 and "10 pictures classified, 1 skipped" in output, output
+        assert "skipped 2 of 12 files: 1 .png, as " in output and "film.heic (no picture by its name)" in output
     found = json.loads((project / "results/predictions.json").read_text())
     assert [one["class"] for one in found["pictures"]] == [str(digit) for digit in digits[:10]]
     assert [one["nearest"][0]["row"] for one in found["pictures"]] == list(range(10))

@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -115,6 +116,9 @@ def test_a_list_of_runs_is_read_by_its_key_and_its_entries_hold_no_lists(raw):
     ("confirm", "yes", True), ("confirm", "no", False),
     ("svm_gamma", "0.5", 0.5),
     ("svm_gamma", "scale", "scale"), ("features_pool", "4", 4), ("controls", "random", ["random"]), ("svm_C", 10, 10.0),
+    *((key, path, [path]) for key in ("cifar10_urls", "cifar100_urls", "mnist_urls", "fashion_mnist_urls", "svhn_urls")
+      for path in ("/data", "data/a:b", "~/data")),
+    ("mnist_urls", ["/a", "b", "~/c", "file:///d"], ["/a", "b", "~/c", "file:///d"]), ("svhn_urls", ["a", "b"], ["a", "b"]),
     ("cifar10_urls", "file:///here.tar.gz", ["file:///here.tar.gz"]), ("seed", 4294967295, 4294967295),
 ])
 def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
@@ -212,8 +216,11 @@ def test_text_is_read_as_the_type_the_schema_wants(raw, key, text, value):
     ("features_pca", 9000, "features_pca is 9000, but there are 8192 features; at most 8192, or none"),
     ("features_pca", 1433, "1433 training images to fit it to (features_fit_rows); at most 1432"),
     ("initial_weights", "absent.bin", "initial_weights: cannot read absent.bin: No such file"),
-    ("mnist_urls", ["file:///a"], "a list of 4"), ("fashion_mnist_urls", ["file:///a"] * 3, "a list of 4"),
-    ("svhn_urls", ["file:///a"], "a list of 2, each an http, https or file address"),
+    *((key, value, f"{key} is {json.dumps(value)}, but must be a list of {count} http, https or file addresses or paths, or "
+       "the path of a folder") for key, count, value in (
+           ("mnist_urls", 4, ["file:///a"]), ("fashion_mnist_urls", 4, ["/a"] * 3), ("mnist_urls", 4, ["/a"] * 2),
+           ("svhn_urls", 2, ["http://a/b"]), ("svhn_urls", 2, ["/a"] * 3))),
+    ("mnist_urls", ["/a", "/b", "/c", "ftp://d"], "mnist_urls is 'ftp://d', but must be an http, https or file address, or"),
     ("cifar100_urls", ["ftp://x"], "an http, https or file address"), ("dataset", "cifar1000", "did you mean cifar100?"),
     ("dataset", "folder", "dataset is folder, but folder is none; name the folder of your pictures: folder=PATH"),
     ("folder", "", "folder is empty, but must be none, or the path of a folder or of a .npz file"),

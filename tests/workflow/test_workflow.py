@@ -229,6 +229,13 @@ def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_a
     assert reasons(output)["train"] == "epochs 10 -> 20" and words not in output
 
 
+def test_a_schedule_that_does_not_fit_is_said_when_the_training_is_planned(project):
+    words = "warmup_steps 150 is more than the training has (steps 70); the learning rate rises over the first 7 steps instead"
+    output = project.snakemake("-n", "--config", "steps=70")
+    assert output.splitlines().count(words) == 1
+    assert "warmup_steps" not in project.snakemake("-n") and "warmup_steps" not in project.snakemake("-n", "-F")
+
+
 def test_a_key_that_does_not_matter_reruns_nothing(project):
     output = project.snakemake("--config", "momentum=0.5", "schedule_step_epochs=3", "threads=1", "cifar10_sha256=null")
     assert "Nothing to be done" in output

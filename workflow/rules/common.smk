@@ -30,7 +30,7 @@ from ladder.store import (
     shorter as shorter_trainings,
 )
 from ladder.store.versions import canonical
-from ladder.training import first_use
+from ladder.training import first_use, schedules
 from ladder.workflow import (
     array_libraries,
     config as configuration,
@@ -218,6 +218,9 @@ if config["array_library"] == "auto" and any(
     "array_library" in keyed.spec["params"] for keyed in CHAIN.values()
 ):
     say(f"array_library auto: {SETTINGS['array_library']}")
+if "train" in CHAIN and not os.path.exists(CHAIN["train"].manifest):
+    for line in schedules.misfits(SETTINGS, configuration.training_images(SETTINGS)):
+        say(line)
 
 
 def say_other_libraries():

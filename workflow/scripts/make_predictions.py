@@ -9,7 +9,7 @@ import json
 import pathlib
 
 from ladder import progress
-from ladder.data import pictures
+from ladder.data import listing, pictures
 from ladder.demo.predictor import Predictor
 from ladder.errors import UserError
 from ladder.machine import runtime
@@ -34,6 +34,10 @@ def main():
         write(arguments.output, predictor, answered, skipped, [pictures.shown(path) for path in left_out])
     except UserError as error:
         stage_script.end(str(error), 2)
+    others = [(one.name, one.reason) for one in skipped]
+    others += [(pictures.shown(path), "no picture by its name") for path in left_out]
+    if others:
+        progress.log.info("%s", listing.skipping(others, len(files) + len(left_out)))
     for one in answered[:10]:
         progress.log.info("%s: %s", one["file"], one["class"])
     progress.log.info("%s: %d picture%s classified%s", arguments.output / "predictions.html", len(answered),

@@ -28,10 +28,10 @@ from ladder.arithmetic import multipliers, randomness
 from ladder.data.normalization import Statistics
 from ladder.machine import compiling
 from ladder.network import networks, weights
-from ladder.network.optimizers import Optimizer
+from ladder.network.optimizers import Optimizer, warmup
 from ladder.progress import duration, log, size
 from ladder.store import shorter
-from ladder.training import plan, training
+from ladder.training import plan, schedules, training
 from ladder.training.earlier import Earlier, state
 from ladder.training.held_out import HeldOut
 from ladder.training.inference import Inference
@@ -49,6 +49,9 @@ def make(work, inputs, params, options):
     labels = inputs["data"].array("train_labels.npy") if network.classifies else None
 
     common = statistics, work.threads, options["data_residency"]
+    misfits = schedules.misfits(params, len(images))
+    for line in misfits:
+        log.info("%s", line)
 
     earlier = Earlier.find(options.get("goes_on_from"), network)
     values, parts = initial, earlier.whole_parts if earlier else []   # parts: [(history, metrics)]
@@ -69,7 +72,8 @@ def make(work, inputs, params, options):
     with work.file(weights.file_name(network)) as path:
         weights.save(path, network, values)
     work.write_tensors("history.safetensors", {name: np.concatenate([of[name] for of, _ in parts]) for name in parts[0][0]})
-    if shorter.is_kept(params, run.step % run.length.steps_per_epoch == 0):
+    ends_with_an_epoch = run.step % run.length.steps_per_epoch == 0
+    if shorter.is_kept(params, ends_with_an_epoch, warmup(run.length, params["warmup_steps"]) == params["warmup_steps"]):
         work.write_tensors(shorter.STATE, state(run))
     work.metrics = joined([measured for _, measured in parts])
     if not network.classifies:
@@ -79,7 +83,8 @@ def make(work, inputs, params, options):
     if decoder := networks.decoder(network):
         work.write_array("drawn.npy", draw(part, decoder, values, statistics, work.threads))
     work.metrics |= {
-        "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count, "network": network.table}
+        "misfits": misfits, "layer_movement": weights.movement(initial, values), "parameters": network.parameter_count,
+        "network": network.table}
 
 
 def held_out_images(settings, inputs, params, *common):

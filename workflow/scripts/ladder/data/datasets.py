@@ -237,13 +237,12 @@ def _check_names(text):
 def mnist(urls, downloads, with_test=True):
     """MNIST from its four official files, downloaded to `downloads` (a folder) unless they are there.
 
-    urls: of the training images, the training labels, the test images and the test labels, each gzipped or not. In
-    DOWNLOADS/mnist the files have their official names with .gz (even if the download is not gzipped), or without if put
-    there by hand. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError unless there are four addresses, if a file
-    cannot be downloaded, and if it is not MNIST's.
+    urls: of the training images, the training labels, the test images and the test labels, each gzipped or not, or the path of
+    a folder with them. In DOWNLOADS/mnist the files have their official names with .gz (even if the download is not gzipped),
+    or without if put there by hand. Images are uint8 (N, 28, 28, 1), unpadded. Raises UserError unless there are four
+    addresses, if a file cannot be downloaded, and if it is not MNIST's.
     """
-    if len(urls) != len(MNIST_FILES):
-        raise UserError(f"mnist_urls has {len(urls)} addresses; it needs {len(MNIST_FILES)}: {_mnist_order()}")
+    urls = download.one_for_each(urls, MNIST_FILES, "mnist_urls")
     folder = pathlib.Path(downloads).absolute() / "mnist"
     files = MNIST_FILES if with_test else MNIST_FILES[:2]
     if missing := [file for file in files if not _kept(folder, file).exists()]:
@@ -255,10 +254,6 @@ def mnist(urls, downloads, with_test=True):
     found = [read_idx(_kept(folder, file), file) for file in files]
     train_images, train_labels, test_images, test_labels = found if with_test else (*found, *(one[:0] for one in found))
     return Dataset(train_images[..., None], train_labels, test_images[..., None], test_labels, tuple("0123456789"))
-
-
-def _mnist_order():
-    return f"{', '.join(file.what for file in MNIST_FILES)}, in this order"
 
 
 def _kept(folder, file):
@@ -276,7 +271,7 @@ def _fetch_idx(file, url, folder):
     # Enough for any of the four files, so the header reveals swapped addresses; gzip may enlarge incompressible data.
     largest = 2 * max(other.length for other in MNIST_FILES)
     download.fetch_checked([url], path, lambda found: _idx_fault(found, file), largest,
-                           setting=f"mnist_urls ({_mnist_order()})",
+                           setting=f"mnist_urls ({download.in_order(MNIST_FILES)})",
                            by_hand=f"put {names} (or the same unpacked, named without .gz) by hand in {folder}")
 
 
@@ -289,7 +284,7 @@ def read_idx(path, file):
         data = _read_idx(path, file)
     except _BadArchive as fault:
         raise UserError(f"{path} is not MNIST's {file.what}: {fault}; remove it and run again to download it from "
-                        f"mnist_urls ({_mnist_order()})") from fault
+                        f"mnist_urls ({download.in_order(MNIST_FILES)})") from fault
     return np.frombuffer(data, np.uint8, offset=len(file.header)).reshape(file.shape)
 
 

@@ -7,13 +7,15 @@ import os
 import pathlib
 import re
 import ssl
+import stat
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 from ladder import progress
-from ladder.errors import UserError
+from ladder.errors import UserError, excerpt
+from ladder.files import shown
 from ladder.progress import log
 from ladder.store import artifacts, disk
 
@@ -53,9 +55,9 @@ class _Wanted:
 def fetch(urls, path, sha256, size=None, setting="sha256"):
     """Download the file with this sha256 to `path` unless it is there.
 
-    urls: http(s) and file: addresses, tried in order. An interrupted transfer is resumed, also from the next mirror and in the
-    next run: partial data stay in PATH.part. PATH appears only complete and verified, and two processes never write it at the
-    same time.
+    urls: http(s) and file: addresses, and paths of this machine, of the file or of a folder that has it by the name of `path`,
+    with .gz or without; tried in order. An interrupted transfer is resumed, also from the next mirror and in the next run:
+    partial data stay in PATH.part. PATH appears only complete and verified, and two processes never write it at the same time.
     sha256: 64 hex digits.  size: bytes, if known.  setting: the configuration key of the sha256, for messages.
     Returns the absolute path. Raises UserError if no mirror has the file, or if a different file exists at `path`.
     """
@@ -90,6 +92,51 @@ def fetch_checked(urls, path, fault, largest, setting, by_hand):
     return _fetch(urls, path, _Wanted(fault, None, largest, f"check {setting}; ", "", by_hand))
 
 
+def one_for_each(urls, files, setting):
+    """An address for each of the files; urls: as many, or a single one, the path of the folder that holds them all.
+
+    files: with the attribute `what`, their content in words; setting: the configuration key of the addresses. Raises UserError
+    for another number of addresses.
+    """
+    if len(urls) == len(files):
+        return urls
+    if len(urls) == 1 and is_path(urls[0]):
+        if not _local(urls[0]).exists():
+            raise UserError(f"{setting}: there is no {shown(_local(urls[0]))}; name the folder that holds the files")
+        if _local(urls[0]).is_dir():
+            return urls * len(files)
+    raise UserError(f"{setting} has {len(urls)} address{'es' if len(urls) != 1 else ''}, {excerpt(', '.join(urls))}; it needs "
+                    f"{len(files)}: {in_order(files)}, or the path of a folder that holds them")
+
+
+def in_order(files):
+    return f"{', '.join(file.what for file in files)}, in this order"
+
+
+def is_path(address):
+    """Whether an address is a path of this machine."""
+    return not address.startswith(("http:", "https:", "file:")) and "://" not in address
+
+
+def _local(path):
+    return pathlib.Path(os.path.expanduser(path)).absolute()
+
+
+def _url(address, name):
+    """The address of the file `name`: of a path as file:, of a folder's path that of the file in it."""
+    if not is_path(address):
+        return address
+    path = _local(address)
+    if not path.exists():
+        raise _Unusable(f"there is no {shown(path)}")
+    if not path.is_dir():
+        return path.as_uri()
+    held = [path / one for one in (name, name.removesuffix(".gz")) if (path / one).exists()]
+    if not held:
+        raise _Unusable(f"the folder has no {name}")
+    return held[0].as_uri()
+
+
 def _fetch(urls, path, wanted):
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +155,7 @@ def _download(urls, path, wanted):
     faults, advice = [], ""
     for url in urls:
         try:
-            _from_mirror(url, part, wanted)
+            _from_mirror(_url(url, path.name), part, wanted)
             os.replace(part, path)
             return
         except _Unusable as fault:
@@ -209,7 +256,7 @@ def _open(url, held):
         return _open_http(url, held)
     if parts.scheme == "file":
         return _open_file(parts, held)
-    raise _Unusable("not an http:, https: or file: URL (a file of this machine is file:///folder/name)")
+    raise _Unusable("not an http:, https: or file: address, nor a path")
 
 
 def _open_file(parts, held):
@@ -217,6 +264,8 @@ def _open_file(parts, held):
         raise _Unusable("a file of this machine is file:///folder/name, with three slashes")
     source = urllib.request.url2pathname(parts.path)
     try:
+        if stat.S_ISFIFO(os.stat(source).st_mode):   # it would be waited for
+            raise _Unusable("a pipe, not a file")
         stream = open(source, "rb")
     except OSError as error:
         raise _Unusable(_reason(error)) from error

@@ -30,20 +30,23 @@ def load(path, params, limits, scratch, threads):
     """
     found = _checked(path, params)
     shape = (*params["image_size"], params["image_channels"])
-    arrays, skipped = [], [{"file": shown(name), "reason": reason} for name, reason in found.skipped]
+    arrays, skipped, more = [], list(found.skipped), []
     for part, files in listing.split(found, params.get("test_share")).items():
-        images, labels, refused = _part(found, part, files, shape, limits[part], scratch, threads)
+        images, labels, refused, first = _part(found, part, files, shape, limits[part], scratch, threads)
         arrays += [images, labels]
         skipped += refused
+        more += first
         if len(labels):
             _check_classes(found, labels, part)
     listing.of.cache_clear()
     _checked(path, params)
-    for one in skipped[:3]:
-        log.info("skipped %s: %s", one["file"], one["reason"])
-    if len(skipped) > 3:
-        log.info("skipped %d files in all; skipped.json names them", len(skipped))
-    return Dataset(*arrays, found.classes), skipped
+    if skipped:
+        count = len(found.skipped) + sum(map(len, found.files.values()))
+        log.info("%s; skipped.json names them", listing.skipping(skipped, count))
+    if more:
+        log.info("%d picture%s more frames or pages than the first, which is read, as %s", len(more),
+                 "s have" if len(more) != 1 else " has", shown(more[0]))
+    return Dataset(*arrays, found.classes), [{"file": shown(name), "reason": reason} for name, reason in skipped]
 
 
 def _checked(path, params):
@@ -61,9 +64,12 @@ def _check_classes(found, labels, part):
 
 
 def _part(found, part, files, shape, limit, scratch, threads):
-    """(images, labels, skipped pictures) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,)."""
+    """(images, labels, skipped, more) of one part: uint8 (N, *shape), a map of a file on the disk, and uint8 (N,).
+
+    skipped: [(name, reason)]; more: names of the pictures with frames or pages beside the first.
+    """
     most = len(files) if limit == "all" else limit
-    labels, skipped, read = [], [], _reader(found, part, shape)
+    labels, skipped, more, read = [], [], [], _reader(found, part, shape)
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(threads))
         progress = stack.enter_context(bar(total=min(most, len(files)), label=f"{part} pictures", unit=" pictures"))
@@ -72,26 +78,27 @@ def _part(found, part, files, shape, limit, scratch, threads):
             if len(labels) == most:
                 break
             batch = files[start:start + AT_ONCE]
-            for (label, name), image in zip(batch, pool.map(read, (name for _, name in batch)), strict=True):
-                if len(labels) < most and isinstance(image, np.ndarray):
+            for (label, name), (image, remarks) in zip(batch, pool.map(read, (name for _, name in batch)), strict=True):
+                if len(labels) < most and image is not None:
                     file.write(image.data)
                     labels.append(label)
+                    more += [name] if pictures.FIRST in remarks else []
                 elif len(labels) < most:
-                    skipped.append({"file": shown(name), "reason": image})
+                    skipped.append((name, remarks))
             progress.update(len(batch))
         file.flush()
     images = np.memmap(file, np.uint8, "r", shape=(len(labels), *shape)) if labels else np.empty((0, *shape), np.uint8)
-    return images, np.array(labels, np.uint8), skipped
+    return images, np.array(labels, np.uint8), skipped, more
 
 
 def _reader(found, part, shape):
-    """A function: the name of a picture -> its image, uint8 of this shape, or why it cannot be read, in words."""
+    """A function: the name of a picture -> (its image, uint8 of this shape, remarks) or (None, why it cannot be read)."""
     if isinstance(found, listing.Folder):
-        return lambda name: _fitted(lambda: pictures.read(found.path / name)[0], shape)
+        return lambda name: _fitted(lambda: pictures.read(found.path / name), shape)
     images = _array(found.path, found.array(part))
     if images.shape[3:] == (1,):
         images = images[..., 0]
-    return lambda row: _fitted(lambda: Image.fromarray(images[int(row)]).convert("RGB"), shape)
+    return lambda row: _fitted(lambda: (Image.fromarray(images[int(row)]).convert("RGB"), ()), shape)
 
 
 def _array(path, name):
@@ -105,6 +112,7 @@ def _array(path, name):
 
 def _fitted(read, shape):
     try:
-        return pictures.fit(read(), "folder", shape)[0].copy()
+        image, remarks = read()
+        return pictures.fit(image, "folder", shape)[0].copy(), "; ".join(remarks)
     except pictures.PictureError as fault:
-        return str(fault)
+        return None, str(fault)

@@ -13,25 +13,78 @@ import pathlib
 import stat
 import zipfile
 
-from ladder.errors import UserError, excerpt
+from ladder.errors import UserError, excerpt, one_line
 from ladder.files import shown
 from ladder.progress import bar, size
 from ladder.store import cache, disk
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".gif", ".bmp", ".apng", ".tif", ".tiff")
 MOST_BYTES = 50_000_000    # of a picture's file
 MOST_CLASSES = 256         # labels are bytes
 LONGEST_NAME = 100         # characters of the name of a class
 PARTS = ("train", "test")
 MOST_UNPACKED = 8 * 10**9   # bytes of the images in a .npz file
 MOST_ROWS = 10**7
+KINDS_SAID = 4       # kinds of skipped files of which a message has an example
 
 
-def walk(folder):
-    """Paths (str) of the files below a folder, sorted within each one, without hidden ones; links to folders are left out."""
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+class Walk:
+    """Folders and the files below them, links to folders followed, each folder once.
+
+    where: what messages begin with. Raises UserError for a folder that cannot be read, a link that leads nowhere or
+    to a folder around all of them, and a folder that is reached twice: its pictures would be counted twice, or without end.
+    """
+
+    def __init__(self, root, where):
+        self._root, self._where = os.path.realpath(root), where
+        self._paths = {self._root: str(root)}   # of the folders so far, without links -> as they were reached
+
+    def enter(self, folder):
+        """Note that the content of a folder (a path) is read."""
+        path, real = str(folder), os.path.realpath(folder)
+        other = self._paths.setdefault(real, path)
+        if other != path:
+            raise UserError(f"{self._where}: {shown(other)} and {shown(path)} are the same folder; remove the link to it")
+        if real != self._root and os.path.commonpath([real, self._root]) == real:
+            raise UserError(f"{self._where}: {shown(path)} is a link to {shown(real)}, a folder that it lies in; remove it")
+
+    def files(self, folder):
+        """Paths (str) of the files below a folder, sorted within each one, without hidden ones."""
+        for parent, folders, names in os.walk(folder, onerror=self._unreadable, followlinks=True):
+            self.enter(parent)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (os.path.join(parent, name) for name in sorted(names) if not name.startswith("."))
+
+    def folders(self, folder):
+        """The sorted names of the folders in a folder, without hidden ones."""
+        self.enter(folder)
+        with os.scandir(folder) as entries:
+            entries = [one for one in entries if not one.name.startswith(".")]
+        for one in entries:
+            if one.is_symlink() and not os.path.exists(one.path):
+                raise UserError(f"{self._where}: {shown(one.path)} is a link to {shown(os.readlink(one.path))}, which cannot "
+                                "be reached; remove the link, or mount what it leads to")
+        return sorted(one.name for one in entries if one.is_dir())
+
+    def _unreadable(self, error):
+        raise UserError(f"{self._where}: cannot read {shown(error.filename)}: {error.strerror}") from error
+
+
+def skipping(skipped, count):
+    """The line about the files that are skipped, of `count` files, with an example of each kind; skipped: [(name, reason)]."""
+    kinds = {}
+    for name, reason in skipped:
+        kinds.setdefault(_kind(name), []).append((name, reason))
+    kinds = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    said = [f"{len(files):,} {kind}, as {shown(files[0][0])} ({files[0][1]})" for kind, files in kinds[:KINDS_SAID]]
+    others = sum(len(files) for _, files in kinds[KINDS_SAID:])
+    said += [f"{others:,} others"] if others else []
+    return one_line(f"skipped {len(skipped):,} of {count:,} files: {'; '.join(said)}")
+
+
+def _kind(name):
+    suffix = os.path.splitext(name)[1].lower()
+    return suffix if 1 < len(suffix) < 10 and suffix.isprintable() else "without a suffix"
 
 
 @functools.cache
@@ -62,7 +115,7 @@ class Folder:
     """
 
     def __init__(self, path):
-        self.path, self.skipped = path, []
+        self.path, self.skipped, self._walk = path, [], Walk(path, "config: folder")
         folders = self._folders("")
         self.has_test = set(folders) >= set(PARTS)
         if not self.has_test and (lone := [name for name in folders if name in PARTS and self._folders(name)]):
@@ -102,27 +155,28 @@ class Folder:
         return found.hexdigest()
 
     def _folders(self, part):
-        with os.scandir(self.path / part) as entries:
-            return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and not one.name.startswith("."))
+        return self._walk.folders(self.path / part)
 
     def _pictures(self, label, folder):
         """(label, name) of the pictures of a class; notes their sizes and times, and what is skipped."""
-        found, begin = [], len(str(self.path / folder))
-        for path in walk(self.path / folder):
+        found, begin, before = [], len(str(self.path / folder)), len(self.skipped)
+        for path in self._walk.files(self.path / folder):
             name = folder + path[begin:]   # relpath takes longer than all the rest
             if reason := self._fault(path, name):
                 self.skipped.append((name, reason))
             else:
                 found.append((label, name))
         if not found:
-            raise UserError(f"config: folder: {shown(self.path / folder)} has no picture; remove the folder, or put pictures "
-                            f"of the class into it ({', '.join(SUFFIXES)})")
+            others = self.skipped[before:]
+            there = f" ({skipping(others, len(others))})" if others else ""
+            raise UserError(f"config: folder: {shown(self.path / folder)} has no picture{there}; remove the folder, or put "
+                            f"pictures of the class into it ({', '.join(SUFFIXES)})")
         return found
 
     def _fault(self, path, name):
         """Why a file is not read, in words; '' if it is, and its size and time are noted."""
         if not path.lower().endswith(SUFFIXES):
-            return "no picture by its name"
+            return "no picture by its name" if os.path.exists(path) else "a link that leads nowhere"
         try:
             found = os.stat(path)
         except OSError as error:
@@ -140,7 +194,7 @@ class Folder:
         """Names of files that lie beside the folders of the classes."""
         folders = {"", *(os.path.dirname(name) for name in used)}
         return [os.path.join(folder, one.name) for folder in sorted(folders) for one in sorted(
-            os.scandir(self.path / folder), key=lambda one: one.name) if one.is_file() and not one.name.startswith(".")]
+            os.scandir(self.path / folder), key=lambda one: one.name) if not (one.is_dir() or one.name.startswith("."))]
 
 
 class Npz:

@@ -14,7 +14,6 @@ import numpy as np
 
 from ladder.data import download
 from ladder.data.datasets import Dataset
-from ladder.errors import UserError
 from ladder.store import disk
 
 
@@ -67,13 +66,11 @@ CIFAR100_RECORD = 2 + 3 * 32 * 32   # bytes: coarse label, fine label, red plane
 def load(name, urls, downloads, with_test=True):
     """The Dataset `name` (a key of FILES), downloaded to DOWNLOADS/NAME unless it is there.
 
-    urls: an address for each file, in the order of FILES; of a single file, mirrors. with_test=False leaves the test images
-    out. Raises UserError where a file cannot be had or is another one.
+    urls: an address for each file, in the order of FILES, or the path of a folder with them; of a single file, mirrors.
+    with_test=False leaves the test images out. Raises UserError where a file cannot be had or is another one.
     """
     files = FILES[name]
-    mirrors = [[url] for url in urls] if len(files) > 1 else [urls]
-    if len(mirrors) != len(files):
-        raise UserError(f"{name}_urls has {len(urls)} addresses; it needs {len(files)}: {_order(files)}")
+    mirrors = [[url] for url in download.one_for_each(urls, files, f"{name}_urls")] if len(files) > 1 else [urls]
     wanted = len(files) if with_test or len(files) == 1 else len(files) // 2
     folder = pathlib.Path(downloads).absolute() / name
     paths = [_fetched(file, addresses, folder, f"{name}_urls")
@@ -81,10 +78,6 @@ def load(name, urls, downloads, with_test=True):
     train_images, train_labels, test_images, test_labels, classes = READERS[name](paths)
     kept = slice(None) if with_test else slice(0)
     return Dataset(train_images, train_labels, test_images[kept], test_labels[kept], classes)
-
-
-def _order(files):
-    return f"{', '.join(file.what for file in files)}, in this order"
 
 
 def _fetched(file, addresses, folder, setting):

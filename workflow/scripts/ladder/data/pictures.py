@@ -1,7 +1,8 @@
 """Users' own pictures, read safely and converted to images of a dataset.
 
-Reading: PNG, JPEG, WebP, GIF and BMP of any mode and bit depth, rotated by their EXIF orientation, the first frame of an
-animation, transparency on white, as 8-bit RGB.
+Reading: PNG, JPEG, WebP, GIF, BMP and TIFF, rotated by their EXIF orientation, the first frame of an animation, the first page
+of a TIFF, transparency on white, as 8-bit RGB. 12 and 16 bits are scaled by their whole range, floating-point numbers from 0 to
+1; other numbers have no brightness that is known, and are refused.
 
 Fitting, by dataset. A photograph is scaled to the dataset's shorter side (bicubic, antialiased) and cropped around its centre.
 A digit is preprocessed like its dataset: greyscale, inverted if dark on light, its ink cropped, scaled to a box and centred. A
@@ -10,23 +11,31 @@ picture of exactly the dataset's size is used as it is; a digit is inverted if d
 
 import dataclasses
 import io
+import logging
+import math
 import os
 import pathlib
 import warnings
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
+from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH
 
-from ladder.data.listing import MOST_BYTES, SUFFIXES, walk
+from ladder.data import tiff
+from ladder.data.listing import MOST_BYTES, SUFFIXES, Walk
 from ladder.errors import UserError
 from ladder.files import shown
 from ladder.progress import size
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+IN_WORDS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+FIRST = "the first of"   # in a remark on a picture with more frames or pages
 MOST_PIXELS = 50_000_000    # of a picture, 150 MB as RGB
 MOST_PICTURES = 500         # of one request
-# Pillow warns beyond a larger number of pixels than MOST_PIXELS. Threads cannot change the filters one by one.
+# Pillow warns beyond a larger number of pixels than MOST_PIXELS and about odd tags. Threads cannot change filters one by one.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+warnings.filterwarnings("ignore", module=r"PIL\.")
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 ORIGINAL = 320  # largest side in pixels of the thumbnail of the original
 WIDEST = 1000   # largest side in pixels of a picture in which ink is searched; larger ones are reduced
@@ -74,15 +83,15 @@ LIGHT_ON_DARK = {**DIGITS, "fashion_mnist": Digit(28, 28, False, "garment")}
 def find(paths):
     """(pictures, ignored files) in `paths`, which are files or folders, in order, without duplicates.
 
-    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones and links to folders; a
-    path of a file is accepted with any name. Raises UserError for a missing path, if nothing is found, and above MOST_PICTURES.
+    In folders, searched recursively, pictures are files with a suffix of SUFFIXES, except hidden ones; a path of a file is
+    accepted with any name. Raises UserError for a missing path, if nothing is found, above MOST_PICTURES, and as listing.Walk.
     """
     if not paths:
         raise UserError("which pictures? Name a folder or a file: snakemake results/predictions.html --config predict=FOLDER")
     found, left_out = {}, {}
     for path in (pathlib.Path(os.path.expanduser(path)) for path in paths):   # pathlib's raises for an unknown ~user
         if os.path.isdir(path):
-            for file in map(pathlib.Path, walk(path)):
+            for file in map(pathlib.Path, Walk(path, "predict").files(path)):
                 (found if file.suffix.lower() in SUFFIXES else left_out)[file] = None
                 _check_count(found)
         elif os.path.exists(path):
@@ -136,11 +145,14 @@ def _check_bytes(count):
 
 def _decode(file):
     try:
+        if fault := tiff.fault(file):
+            raise PictureError(fault)
+        file.seek(0)
         return _opened(Image.open(file, formats=FORMATS))
     except PictureError:
         raise
     except Image.UnidentifiedImageError:
-        raise PictureError("not a picture that can be read here (PNG, JPEG, WebP, GIF or BMP)") from None
+        raise PictureError(tiff.unidentified(file) or f"not a picture that can be read here ({IN_WORDS})") from None
     except Image.DecompressionBombError:
         raise PictureError(f"too large: {MOST_PIXELS / 1e6:.0f} million pixels at most") from None
     except Exception as error:   # decoders raise many types of errors for damaged files
@@ -151,24 +163,39 @@ def _opened(image):
     width, height = image.size
     if width * height > MOST_PIXELS:
         raise PictureError(f"too large: {width:,} × {height:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
-    remarks = []
-    frames = getattr(image, "n_frames", 1)
-    if frames > 1 and image.format != "MPO":   # MPO: a camera's JPEG with a preview
-        remarks.append(f"animated: the first of {frames} frames")
+    tags = dict(image.tag_v2) if image.format == "TIFF" else {}
+    tile = math.prod(tags.get(side, 1) for side in (TILEWIDTH, TILELENGTH))
+    if tile > MOST_PIXELS:   # unpacked whole, however small the picture is
+        raise PictureError(f"too large: its tiles have {tile:,} pixels; {MOST_PIXELS / 1e6:.0f} million at most")
+    remarks = _frames(image)
+    orientation = image.getexif().get(ExifTags.Base.Orientation)   # Pillow turns a TIFF when it is loaded
     image.load()
-    if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):
+    if orientation in range(2, 9):
         remarks.append("turned as its EXIF says")
-    rgb, transparent = _to_rgb(ImageOps.exif_transpose(image))
+    rgb, transparent = _to_rgb(ImageOps.exif_transpose(image), tags)
     if transparent:
         remarks.append("transparent parts are white")
     return rgb, tuple(remarks)
 
 
-def _to_rgb(image):
-    """(8-bit RGB image, whether any pixel was transparent)."""
-    if image.mode.startswith(("I", "F")):   # 16 bits of grey
-        levels = np.clip(np.rint(np.asarray(image, np.float64) / 257), 0, 255)
-        return Image.fromarray(levels.astype(np.uint8)).convert("RGB"), False
+def _frames(image):
+    """A list with the remark on frames or pages that are not read, or without."""
+    if image.format == "TIFF":   # to count its pages would take as long as somebody wants it to
+        return [f"{FIRST} several pages"] if image.is_animated else []
+    frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)   # MPO: a camera's JPEG with a preview
+    return [f"animated: {FIRST} {frames} frames"] if frames > 1 else []
+
+
+def _to_rgb(image, tags):
+    """(8-bit RGB image, whether any pixel was transparent); tags: of a TIFF, number -> value."""
+    if image.mode.startswith(("I;16", "F")):
+        try:
+            return Image.fromarray(np.rint(255 * tiff.grey(image, tags)).astype(np.uint8)).convert("RGB"), False
+        except ValueError as fault:
+            raise PictureError(f"{fault}; {tiff.ADVICE}") from fault
+    if image.mode in tiff.UNKNOWN:
+        raise PictureError(f"{tiff.UNKNOWN[image.mode]}; {tiff.ADVICE}")
+    image = image.convert("LA") if image.mode == "La" else image
     if not image.has_transparency_data:
         return image.convert("RGB"), False
     layer = image.convert("RGBA")

@@ -42,8 +42,8 @@ def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor
     """The learning rate of every step of a run, float64 (length.steps,); length: plan.Length.
 
     'constant'; 'step' multiplies by step_factor after every step_epochs epochs; 'cosine' decays from base to 0 along half a
-    cosine (Loshchilov and Hutter, 2017, without restarts). Raises KeyError for any other name. Step i of the first warmup_steps
-    has i / warmup_steps of that rate: Adam's first steps move every weight by the full rate in a common direction, after which
+    cosine (Loshchilov and Hutter, 2017, without restarts). Raises KeyError for any other name. Step i of the first W, given by
+    warmup(), has i / W of that rate: Adam's first steps move every weight by the full rate in a common direction, after which
     about half of the autoencoder's latent maps stay zero.
     """
     steps = np.arange(length.steps)
@@ -52,5 +52,10 @@ def learning_rates(base, length, schedule="constant", step_epochs=1, step_factor
         "step": lambda: float(step_factor) ** (steps // (length.steps_per_epoch * step_epochs)),
         "cosine": lambda: 0.5 * (1 + np.cos(math.pi * steps / length.steps)),
     }
-    warmup = np.minimum(1, (steps + 1) / warmup_steps) if warmup_steps else 1
-    return base * warmup * factors[schedule]()
+    rise = warmup(length, warmup_steps)
+    return base * (np.minimum(1, (steps + 1) / rise) if rise else 1) * factors[schedule]()
+
+
+def warmup(length, warmup_steps):
+    """Number of steps over which the rate rises: warmup_steps, or a tenth of all steps where the run is shorter than that."""
+    return warmup_steps if warmup_steps <= length.steps else length.steps // 10

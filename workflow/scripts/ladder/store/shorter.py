@@ -1,8 +1,8 @@
 """The finished training that a longer one goes on from, so that raising `epochs` or `steps` makes only the missing steps.
 
-It differs from the longer one in the length alone, under a schedule whose learning rates do not depend on the length: its steps
-are the first ones of the longer one, to the bit. A training that was made here before and is no longer there was removed to be
-made again, and is, from its inputs alone. Standard library only.
+It differs from the longer one in the length alone, under a schedule whose learning rates do not depend on the length, and its
+warm-up fits into it: its steps are the first ones of the longer one, to the bit. A training that was made here before and is no
+longer there was removed to be made again, and is, from its inputs alone. Standard library only.
 """
 
 import json
@@ -12,7 +12,7 @@ from ladder.machine import libraries
 from ladder.store import manifests
 
 STATE = "state.safetensors"         # in a training's artifact: what going on needs beside the weights and the history
-SCHEDULES = ("constant", "step")    # with the same learning rates for any length
+SCHEDULES = ("constant", "step")    # with the same learning rates for any length into which the warm-up fits
 MADE = "made in"                    # in the log of a stage, after its artifact's version and a colon: it has made it
 
 
@@ -22,12 +22,13 @@ def length(params):
     return next(key for key in keys if key in params)
 
 
-def is_kept(params, ends_with_an_epoch):
-    """Whether a longer training may go on from one of these parameters.
+def is_kept(params, ends_with_an_epoch, warmup_fits):
+    """Whether a longer training may go on from one of these parameters, so that STATE is written.
 
-    With patience a longer one does not measure the hold-out images where this one has, after a last partial epoch.
+    With patience a longer one does not measure the hold-out images where this one has, after a last partial epoch. A warm-up
+    that does not fit is made shorter, and a longer training has another one.
     """
-    return params["schedule"] in SCHEDULES and (ends_with_an_epoch or not params.get("patience"))
+    return params["schedule"] in SCHEDULES and warmup_fits and (ends_with_an_epoch or not params.get("patience"))
 
 
 def find(spec, version, results="results", logs="logs"):

@@ -197,6 +197,12 @@ class Length:
     steps: int
     steps_per_epoch: int
 
+    @classmethod
+    def of(cls, images, batch_size, epochs, steps):
+        """Of `steps` or, if that is None, of so many passes over the images, each with a smaller last batch if need be."""
+        per_epoch = -(-images // batch_size)
+        return cls(epochs * per_epoch if steps is None else steps, per_epoch)
+
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:

@@ -38,8 +38,8 @@ class Training:
             raise UserError(f"batch_size {settings.batch_size} is larger than the {len(images)} training images")
         self.settings, self.images, self.held_out = settings, images, held_out
         self.executor = executors.create(settings.variant, threads, data_residency)
-        steps_per_epoch = -(-len(images) // settings.batch_size)
-        self.length = plan.Length(settings.steps or settings.epochs * steps_per_epoch, steps_per_epoch)
+        self.length = plan.Length.of(len(images), settings.batch_size, settings.epochs, settings.steps)
+        steps_per_epoch = self.length.steps_per_epoch
         self.rates = optimizers.learning_rates(settings.learning_rate, self.length, **settings.schedule)
         state = {name: value.copy() for name, value in values.items()}
         state |= {name: np.zeros(shape, np.float32) for name, shape in

@@ -345,7 +345,7 @@ def _check_together(config):
     if config["patience"] and not config["holdout"]:
         raise UserError(f"config: patience is {config['patience']}, but there is no hold-out set to measure the loss on; set "
                         "holdout to a number of training images, or patience to 0")
-    left = _training_images(config)
+    left = training_images(config)
     if config["batch_size"] > left:
         raise UserError(f"config: batch_size is {config['batch_size']}, but there are {left} training images"
                         f"{' beside the hold-out' if config['holdout'] else ''}; at most {left}")
@@ -417,7 +417,7 @@ def _check_memory(config, variant):
                     f"this {where} has {size(most)}; {advice}")
 
 
-def _training_images(config):
+def training_images(config):
     """Number of training images without the hold-out set."""
     images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
     return images - config["holdout"]
@@ -461,7 +461,7 @@ def _check_maps(config, layer, shape):
         if size != off:
             height, width = (size, size) if key == "features_pool" else (height // size, width // size)
     values = height * width * channels * (1 if config["features_two_polarity"] == "none" else 2)
-    rows = min(config["features_fit_rows"], _training_images(config))
+    rows = min(config["features_fit_rows"], training_images(config))
     for most, what in ((values, f"{values} features"), (rows - 1, f"{rows} training images to fit it to (features_fit_rows)")):
         if config["features_pca"] != "none" and config["features_pca"] > most:
             raise UserError(f"config: features_pca is {config['features_pca']}, but there are {what}; at most {most}, or none")

@@ -29,8 +29,8 @@ def test_a_profile_has_the_threads_of_every_stage_and_no_other(name):
 def test_the_clusters_get_the_same_numbers_and_the_common_options():
     slurm, *others = (profile(name) for name in CLUSTERS)
     for other in others:
-        for key in ("set-threads", "set-resources", "default-resources", "jobs", "latency-wait", "nolock", "ignore-incomplete",
-                    "rerun-triggers"):
+        for key in ("set-threads", "set-resources", "default-resources", "jobs", "latency-wait", "nolock", "keep-incomplete",
+                    "ignore-incomplete", "rerun-triggers"):
             assert other[key] == slurm[key], key
 
 

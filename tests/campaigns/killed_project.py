@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
-from ladder.workflow import notices  # noqa: E402
+from ladder.workflow import copies, notices  # noqa: E402
 
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "kernels", "presets", "envs")
 TINY = ("dataset=digits", "threads=1", "train_limit=60", "test_limit=20", "steps=3", "batch_size=16")
@@ -37,7 +37,7 @@ PAGES = ("report", "compare", "multipliers", "search")   # stages whose files te
 COPIES = {"report.html": "report", "summary.json": "report", "best.yaml": "search", "network.html": "network",
           **{f"{stage}.{end}": stage for stage in ("compare", "multipliers", "search") for end in ("html", "json", "csv")}}
 SCORES = "results/test_scores.csv"
-OF_NO_STAGE = (SCORES, "results/history.html")
+OF_NO_STAGE = (SCORES, "results/history.html", "results/index.html")
 TOPS = ("results", "logs")
 FINISHED = {".lock", ".complete.json", "manifest.json"}   # in a finished artifact, beside the files that its manifest names
 ITSELF, GROUP, PARENT = range(3)   # whom the counter kills; greater numbers are process ids
@@ -169,7 +169,7 @@ class Project:
             a_log = inside.parts[0] == "logs" and inside.suffix in (".log", ".json") and not inside.name.startswith(".")
             if inside.name in COPIES and str(inside.parent) == "results":
                 originals = path.parent.glob(f"{COPIES[inside.name]}/*/{path.name}")
-                if notices.without(path.read_bytes()) not in (original.read_bytes() for original in originals):
+                if notices.without(path.read_bytes()) not in map(copies.published, originals):
                     faults.append(f"{inside} is the copy of no artifact")
             elif not (a_log or str(inside) in OF_NO_STAGE or str(inside.parent) in self.stages):
                 faults.append(f"{inside} is left")

@@ -27,7 +27,7 @@ CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, padding, 
     (2, 7, 8, 2, 3, 3, 1, 2),
     (2, 8, 5, 3, 2, 1, 0, 2),
     (1, 9, 11, 2, 2, 7, 3, 2),
-    (2, 8, 9, 1, 3, 2, 0, 3),   # the last rows and columns are in no window
+    (2, 9, 12, 1, 3, 2, 0, 3),   # the last rows and columns are in no window
 ]
 POOLS = [   # images, height, width, channels, window, stride, padding
     (1, 2, 2, 1, 2, 2, 0),

@@ -9,6 +9,7 @@ import cpu_rung
 import references
 from ladder.executors.cpu import small
 from ladder.executors.cpu import winograd as numpy_winograd
+from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.executor import OPERATIONS, Executor
 
 CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, stride, padding
@@ -48,6 +49,16 @@ def small_or_not(request, monkeypatch):
     """Convolutions as tasks where they can be, and as pieces of large ones."""
     if not request.param:
         monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
+
+
+def test_several_threads_share_small_operands_in_blocks_and_groups_of_which_the_last_are_smaller(monkeypatch):
+    cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)
+    shape, shares = (19, 5, 5, 2, 17, 2, 1, 0), []
+    assert shape in CONVOLUTIONS and 19 % -(-19 // small.GROUPS), "as tasks, groups of two images and a last one of one"
+    cut = windows_of(shape[:4], (17, 2, 2, 2), 1, 0).cut(17)
+    assert (cut.size, cut.group, cut.groups) == (2, 8, 3), "blocks of two images and one of one, groups of four and of two"
+    Executor(3).parallel(19, lambda worker, *share: shares.append(share), cut.cost, piece=cut.group)
+    assert sorted(shares) == [(0, 8), (8, 16), (16, 19)]
 
 
 def test_the_device_names_the_number_of_threads(executor):

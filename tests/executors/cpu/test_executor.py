@@ -24,6 +24,7 @@ CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, stride, p
     (1, 9, 8, 1, 2, 7, 2, 3),
     (2, 6, 6, 2, 1, 2, 3, 1),
     (2, 3, 2, 2, 2, 2, 1, 3),     # windows that see no pixel
+    (3, 2, 3, 2, 3, 4, 1, 1),     # taps that are over no pixel in any window, and over the first alone
     (4, 1, 1, 6, 3, 1, 1, 0),     # a dense layer
     (2, 1, 1, 70, 65, 1, 1, 0),
     (19, 5, 5, 2, 17, 2, 1, 0),   # several groups of images, the last one smaller

@@ -57,9 +57,10 @@ struct Tf32Tile : WarpTile<m, n, m_warp, n_warp> {
         unsigned big[words], small[words];
         __device__ __forceinline__ void set(int word, float value) {
             if constexpr (SPLIT) {   // as tf32() for finite values, in a third of its instructions; the small part keeps a NaN
-                big[word] = __float_as_uint(value) + HALF;
-                float kept = __uint_as_float(big[word] & ~(2 * HALF - 1));
-                small[word] = __float_as_uint(__fadd_rn(value, -kept));
+                big[word] = (__float_as_uint(value) + HALF) & ~(2 * HALF - 1);
+                // The small part's low 13 bits stay, and PTX leaves open what mma makes of them: the product is as exact as said
+                // above if they are ignored, as by GPUs so far, and no less so if they are read.
+                small[word] = __float_as_uint(__fadd_rn(value, -__uint_as_float(big[word])));
             } else
                 big[word] = tf32(value);
         }

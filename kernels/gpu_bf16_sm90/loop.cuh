@@ -62,7 +62,7 @@ struct Multiplier {
         under_tap += row_ends ? width - kernel + 1 : 1;
         column = row_ends ? 0 : column;
         if (slab_ends) {
-            async_proxy_fence();   // ldmatrix has read before the copy engine writes: nothing else has waited for it yet
+            async_proxy_fence();   // ldmatrix has read before the copy engine writes: the end of its products orders nothing
             pixels.release(pixels.stage);
             pixels.next();
             tap = 0, under_tap = 0;

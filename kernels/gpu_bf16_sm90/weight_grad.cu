@@ -106,6 +106,7 @@ struct Multiplier {
             ldmatrix_trans(a[i], ring.now() + DY_BYTES + swizzled(row, chunk));
             named[i].next(windows, by);
         }
+        async_proxy_fence();   // ldmatrix has read before the copy engine writes: the end of its products orders nothing
         first.next(windows, by);
         left -= STEP;
     }

@@ -13,6 +13,7 @@ import answering_run
 import browser
 import make_predictions
 from browser import FAINT_TEXTS, TOO_WIDE, check_contents, check_self_contained, check_width, show
+from ladder.demo import local
 from ladder.demo.predictor import Predictor
 from ladder.pages import predictions
 from ladder.pages.predictions import Skipped
@@ -92,7 +93,7 @@ def test_the_pages_contents_lead_to_their_sections(chromium, page):
 @pytest.fixture(scope="module")
 def addresses(predictors):
     server = pytest.importorskip("ladder.demo.server", reason="Flask is not installed (envs/demo.txt)")
-    with server.listen(0) as one, server.listen(0) as other:
+    with local.listen(0, "make demo") as one, local.listen(0, "make demo") as other:
         found, sites = {}, []
         for listening, (name, predictor) in zip((one, other), predictors.items(), strict=True):
             sites.append(server.create_server(server.create_app(predictor), listening))

@@ -36,7 +36,7 @@ from ladder.workflow import search, stages  # noqa: E402
 
 BATCH = 100
 SECONDS = 3
-COLUMNS = 350   # of a message, which may name all rungs
+COLUMNS = 400   # of a message, which may name all rungs or networks
 BY_SNAKEMAKE = 50   # one setting in as many
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "presets", "envs")
 PROPERTIES = configuration.load_schema()["properties"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
-from ladder.arithmetic import randomness
+from ladder.arithmetic import matmul, randomness
 from ladder.classifiers import linear
 from ladder.errors import RunFailed, UserError
 from ladder.store import artifacts
@@ -53,6 +53,7 @@ def test_it_matches_scikit_learn_at_the_strength_chosen_by_validation(count, wid
 
 @SHAPES
 def test_the_bits_do_not_depend_on_the_number_of_threads_or_on_blocks_of_predicted_rows(count, width, monkeypatch):
+    monkeypatch.setattr(matmul, "TILE", 16)   # several tiles, the last one smaller
     features, labels, others, _ = problem(count, width)
     one, two = (linear.fit(features, labels, 1, threads) for threads in (1, 3))
     assert one.weights.tobytes() == two.weights.tobytes() and one.validation == two.validation
@@ -85,11 +86,20 @@ def test_the_saved_arrays_are_all_that_predictions_need(tmp_path):
     assert np.array_equal(linear.predict(model, others), linear.predict(again, others))
 
 
-@pytest.mark.parametrize("rows, words", [(slice(0, 10), "raise train_limit"), (slice(0, 0), "raise train_limit")])
-def test_too_few_rows_are_one_line(rows, words):
+@pytest.mark.parametrize("rows", [0, 10, 19])
+def test_too_few_rows_are_one_line(rows):
     features, labels, _, _ = problem(300, 20)
-    with pytest.raises(UserError, match=words):
-        linear.fit(features[rows], labels[rows], 1)
+    with pytest.raises(UserError, match="raise train_limit"):
+        linear.fit(features[:rows], labels[:rows], 1)
+    linear.fit(features[:20], labels[:20], 1)
+
+
+def test_two_classes_are_enough_and_one_is_not():
+    features, labels, others, _ = problem(300, 20)
+    two = labels != 7
+    assert set(linear.predict(linear.fit(features[two], labels[two], 1), others)) == {2, 3}
+    with pytest.raises(UserError, match="needs two classes"):
+        linear.fit(features[labels == 7], labels[labels == 7], 1)
 
 
 def test_features_that_are_not_finite_are_one_line():

@@ -162,11 +162,20 @@ def test_constant_features_have_no_effect():
     assert set(kernel_ridge.predict(nothing, np.ones((3, 5), np.float32))) <= set(CLASSES)
 
 
-@pytest.mark.parametrize("rows", [slice(0, 10), slice(0, 0)])
+@pytest.mark.parametrize("rows", [0, 10, 19])
 def test_too_few_rows_are_one_line(rows):
     features, labels, _ = problem(300)
     with pytest.raises(UserError, match="raise train_limit"):
-        kernel_ridge.fit(features[rows], labels[rows], 1)
+        kernel_ridge.fit(features[:rows], labels[:rows], 1)
+    kernel_ridge.fit(features[:20], labels[:20], 1)
+
+
+def test_two_classes_are_enough_and_one_is_not():
+    features, labels, others = problem(100)
+    two = labels != CLASSES[2]
+    assert set(kernel_ridge.predict(kernel_ridge.fit(features[two], labels[two], 1), others)) == set(CLASSES[:2])
+    with pytest.raises(UserError, match="needs two classes"):
+        kernel_ridge.fit(features[~two], labels[~two], 1)
 
 
 def test_features_that_are_not_finite_are_one_line():
@@ -227,7 +236,7 @@ def test_rows_that_a_gpu_cannot_keep_give_the_same_coefficients(monkeypatch):
     found = []
     for memory in (1 << 30, 6 << 20):
         gpu = numpy_cupy.install(monkeypatch, memory=memory)
-        monkeypatch.setattr(arrays.CuPy, "side", 100)
+        monkeypatch.setattr(arrays.CuPy, "side", 90)   # the last tile is smaller
         rows = features - features.mean(axis=0)
         targets = np.where(labels[:, None] == CLASSES, 1.0, -1.0)
         found.append(kernel_ridge._solve(rows, targets, Kernel("rbf", 1e-4), 0.1, arrays.CuPy()))

@@ -457,14 +457,13 @@ def line(values):
     return np.array(values, np.float32)[:, None]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_pairs_vote_by_the_means_of_their_decisions_over_the_shifted_copies(threads):
+def test_pairs_vote_by_the_means_of_their_decisions_over_the_shifted_copies():
     model, _ = svm.fit(line([-1, 1]), np.array([3, 5]), kernel="linear", C=10.0)   # the decision of x is -x, for 3 against 5
     rows, shifted = line([0.2, 0.2]), [line([0.2, 0.3]), line([0.2, 0.4]), line([-1, -0.2]), line([-1, -0.3])]
-    found, = (block for _, block in svm.decision_blocks(model, rows, threads, shifted))
+    found, = (block for _, block in svm.decision_blocks(model, rows, shifted=shifted))
     np.testing.assert_allclose(found[:, 0], [0.28, -0.08], atol=1e-6)
-    assert svm.predict(model, rows, threads).tolist() == [5, 5]
-    assert svm.predict(model, rows, threads, shifted=shifted).tolist() == [3, 5], "although three of five are 5"
+    assert svm.predict(model, rows).tolist() == [5, 5]
+    assert svm.predict(model, rows, shifted=shifted).tolist() == [3, 5], "although three of five are 5"
 
 
 def test_decisions_of_many_classes_are_means_in_every_block(monkeypatch):

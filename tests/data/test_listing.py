@@ -218,6 +218,11 @@ def test_a_class_without_a_picture_says_what_it_has(tmp_path):
             "folder, or put pictures of the class into it (.png, ") in fault(folder)
 
 
+def test_as_many_classes_and_as_long_a_name_as_the_messages_say_are_taken(tmp_path):
+    found = again(picture_folders.write(tmp_path, {"x" * 100: 1, **{f"c{number}": 1 for number in range(255)}}))
+    assert len(found.classes) == 256 and found.classes[-1] == "x" * 100
+
+
 def test_a_missing_path_and_another_kind_of_file_are_one_line(tmp_path):
     (tmp_path / "file.txt").write_text("x")
     assert "folder: there is no" in fault(tmp_path / "nowhere")
@@ -309,7 +314,8 @@ def test_a_npz_file_has_classes_by_its_labels_or_names(tmp_path):
     ({"images": np.zeros((6, 5, 4, 4), np.uint8), "labels": LABELS}, "(N, H, W, 1) or (N, H, W, 3)"),
     ({"images": IMAGES, "labels": LABELS * 0.5}, "the labels are float64"),
     ({"images": IMAGES, "labels": LABELS * 0}, "has 1 class,"),
-    ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a", "b"])}, "one for each of the labels 0, 1"),
+    *(({"images": IMAGES, "labels": LABELS // 2 + more, "classes": np.array(["a", "b"])}, "one for each of the labels 0, 1")
+      for more in (1, -1)),   # 2 is one too many, -1 none
     ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES, "test_labels": LABELS * 0 + 1}, "has no picture of class '3'"),
     ({"images": IMAGES, "labels": np.array([[], 1, 2, 3, 4, 5], object)}, "labels is no array of numbers or texts"),
 ])

@@ -194,10 +194,10 @@ def test_neighbours_are_those_of_a_full_search_in_float64():
 
 def test_equally_near_ones_come_in_their_order_and_there_may_be_few():
     rows = np.zeros((100, 3), np.float32)
-    rows[0] = 1
-    found, distances = Neighbours(rows).nearest(np.zeros((1, 3), np.float32), 6)
-    assert found.tolist() == [[1, 2, 3, 4, 5, 6]] and not distances.any()
-    assert Neighbours(rows[:3]).nearest(np.ones((1, 3), np.float32), 6)[0].tolist() == [[0, 1, 2]]
+    rows[:, 0] = np.arange(100) % 3
+    found, distances = Neighbours(rows).nearest(np.zeros((1, 3), np.float32), 40)
+    assert found.tolist() == [[*range(0, 100, 3), *range(1, 18, 3)]] and distances.tolist() == [[0] * 34 + [1] * 6]
+    assert Neighbours(rows[:3]).nearest(np.ones((1, 3), np.float32), 6)[0].tolist() == [[1, 0, 2]]
 
 
 def test_near_ones_far_from_the_origin_are_told_apart():

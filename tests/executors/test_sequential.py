@@ -27,7 +27,7 @@ CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, padding, 
     (2, 7, 8, 2, 3, 3, 1, 2),
     (2, 8, 5, 3, 2, 1, 0, 2),
     (1, 9, 11, 2, 2, 7, 3, 2),
-    (2, 8, 9, 1, 3, 2, 0, 3),   # the last rows and columns are in no window
+    (2, 9, 12, 1, 3, 2, 0, 3),   # the last rows and columns are in no window
 ]
 POOLS = [   # images, height, width, channels, window, stride, padding
     (1, 2, 2, 1, 2, 2, 0),
@@ -651,24 +651,12 @@ def test_every_layer_is_an_operation_of_its_own_but_where_taps_are_summed_before
     assert all(pattern.collapses for pattern in cpu_sequential.PATTERNS if len(pattern.kinds) > 1)
 
 
-def test_time_that_numba_compiled_in_is_not_counted():
+def test_the_seconds_are_those_of_every_kind_of_work():
     executor = numba_executor.Executor(1)
     protocol = parity.PROTOCOLS["sgd"]
     parity.train(NETWORK, "cpu_sequential", executor, protocol)
     assert set(executor.seconds) == {"input", "convolution forward", "convolution backward", "ReLU", "pooling", "upsampling",
                                      "loss", "update"}
-    assert executor.seconds["input"] < 0.1 < executor.seconds["convolution forward"]
-
-
-def test_compilation_of_a_drawing_operations_loop_is_not_counted():
-    step = plan.Step("dropout_forward", "dropout", {"x": "x", "counters": "counters"}, {"y": "y", "mask": "mask"},
-                     {"rate": 0.5, "seed": 0, "stream": 0})
-    shape = (1,) * 9   # that nothing else has
-    arrays = {"x": np.ones(shape), "counters": np.zeros(3, np.int64), "y": np.ones(shape), "mask": np.ones(shape, np.uint8)}
-    executor = numba_executor.Executor(1)
-    for expected in (set(), {step.work}):
-        executor.run(types.SimpleNamespace(steps=[step]), arrays)
-        assert set(executor.seconds) == expected
 
 
 def test_every_kind_of_work_is_counted():

@@ -100,8 +100,9 @@ def test_the_odd_part_has_principal_directions_of_its_own(parameters):
 
 
 def test_a_grid_that_does_not_divide_the_map_is_refused():
-    with pytest.raises(ValueError, match="8x8"):
-        features.average_pool(np.zeros((1, 8, 8, 2)), 3)
+    for height, width in ((9, 8), (8, 9)):
+        with pytest.raises(ValueError, match=f"{height}x{width} activations cannot be pooled to 3x3"):
+            features.average_pool(np.zeros((1, height, width, 2)), 3)
 
 
 def test_standardise_uses_only_training_rows_and_zeroes_constant_features():
@@ -152,10 +153,11 @@ def test_two_polarities_are_thresholded_then_max_pooled_then_averaged(parameters
 
 
 def test_max_pool_takes_the_largest_of_each_window():
-    values = np.random.default_rng(0).normal(size=(2, 6, 6, 3)).astype(np.float32)
+    values = np.random.default_rng(0).normal(size=(2, 6, 9, 3)).astype(np.float32)
     assert np.array_equal(features.max_pool(values, 3), pooled(values, 3, np.max))
-    with pytest.raises(ValueError, match="6x6 activations have no windows of 4x4"):
-        features.max_pool(values, 4)
+    for turned, size in ((values, "6x9"), (values.swapaxes(1, 2), "9x6")):
+        with pytest.raises(ValueError, match=f"{size} activations have no windows of 2x2"):
+            features.max_pool(turned, 2)
 
 
 def test_the_threshold_of_a_scaled_polarity_is_in_standard_deviations_of_the_channel(parameters):

@@ -180,13 +180,16 @@ def test_features_that_the_output_does_not_depend_on_are_no_code():
     assert networks.resolve("skipping", (4, 4, 2), aside, "aside", "mse").code is None
 
 
-@pytest.mark.parametrize("options, message", [
-    ({"kernels": (33, 5)}, "wta_kernels has 33, but images are 32x32; at most 32"),
-    ({"kernels": (5, 8)}, r"wta_kernels is \[5, 8\], but .* both are odd or both even; \[5, 9\]"),
-    ({"winners": 785}, "wta_winners is 785, but a map has 28x28 pixels; at most 784")])
-def test_a_winner_take_all_autoencoder_that_fits_no_image_names_the_key(options, message):
+@pytest.mark.parametrize("image, options, message, most", [
+    (networks.CIFAR, {"kernels": (33, 5)}, "wta_kernels has 33, but images are 32x32; at most 32", {"kernels": (32, 6)}),
+    ((32, 8, 1), {"kernels": (9, 5)}, "wta_kernels has 9, but images are 32x8; at most 8", {"kernels": (8, 6)}),
+    (networks.CIFAR, {"kernels": (5, 8)}, r"wta_kernels is \[5, 8\], but .* both are odd or both even; \[5, 9\]",
+     {"kernels": (5, 9)}),
+    (networks.CIFAR, {"winners": 785}, "wta_winners is 785, but a map has 28x28 pixels; at most 784", {"winners": 784})])
+def test_a_winner_take_all_autoencoder_that_fits_no_image_names_the_key_and_what_it_may_be(image, options, message, most):
     with pytest.raises(UserError, match=f"config: {message}"):
-        networks.build("wta_autoencoder", **options)
+        networks.build("wta_autoencoder", image, **options)
+    assert networks.build("wta_autoencoder", image, **most).layers[-1].output_shape == image
 
 
 # ---- networks that are fitted to patches
@@ -225,6 +228,7 @@ def test_the_patch_network_has_the_layers_that_it_had_before_its_filters_had_ano
 @pytest.mark.parametrize("image, kernel, maps, window, features", [
     (networks.CIFAR, 4, [29, 14, 12], 5, (3, 3)), (networks.CIFAR, 6, [27, 13, 11], 5, (3, 3)),
     (networks.CIFAR, 8, [25, 12, 10], 4, (3, 3)), (networks.CIFAR, 20, [13, 6, 4], 4, (1, 1)),
+    (networks.CIFAR, 18, [15, 7, 5], 5, (1, 1)), ((20, 20, 1), 6, [15, 7, 5], 5, (1, 1)),
     (MNIST, 6, [23, 11, 9], 5, (2, 2)), ((24, 24, 3), 6, [19, 9, 7], 5, (1, 1)), ((24, 24, 3), 5, [20, 9, 7], 4, (2, 2)),
     ((24, 30, 1), 5, [20, 9, 7], 4, (2, 3)), ((24, 28, 1), 5, [20, 9, 7], 5, (1, 2)), ((18, 18, 1), 6, [13, 6, 4], 4, (1, 1)),
     ((18, 20, 1), 6, [13, 6, 4], 4, (1, 1))], ids=str)
@@ -258,6 +262,7 @@ def test_images_that_are_too_small_for_any_patch_network_are_named():
 def test_a_patch_network_has_no_more_pca_components_than_its_patches_have_values(filters, message):
     with pytest.raises(UserError, match=message):
         networks.build("patch_net", filters=filters)
+    assert networks.build("patch_net", filters=(4, 8, 72, 2)).layer("whiten").output_shape[2] == 72
 
 
 # ---- classifiers

@@ -98,7 +98,7 @@ def test_a_curve_over_decades_is_drawn_on_a_logarithmic_scale():
     assert charts.loss_axis([1.0, 0.1, 0.0], "loss").kind == "linear", "a zero has no logarithm"
 
 
-@pytest.mark.parametrize("values", [(0.45, 0.32), (2.1, 0.02), (0.31, 0.31), (0.0448, 0.0443)])
+@pytest.mark.parametrize("values", [(0.45, 0.32), (0.46, 0.24), (2.1, 0.02), (0.31, 0.31), (0.0448, 0.0443)])
 def test_a_logarithmic_axis_has_more_than_two_ticks_also_where_values_are_close(values):
     axis = charts.loss_axis(values, "loss", always_log=True)
     assert axis.kind == "log" and len(axis.ticks) > 2

@@ -43,8 +43,8 @@ def test_an_unpaired_difference_is_newcombes_example():
     assert intervals.unpaired(56 / 70, 70, 48 / 80, 80).interval == pytest.approx((0.0524, 0.3339), abs=1e-4)
 
 
-@pytest.mark.parametrize("half, digits", [(0.02, 3), (0.17, 2), (0.354, 2), (0.36, 1), (0.76, 1), (1.2, 1), (3.6, 0), (5, 0),
-                                          (12, 0)])
+@pytest.mark.parametrize("half, digits", [(0, 3), (0.02, 3), (0.17, 2), (0.354, 2), (0.36, 1), (0.76, 1), (1.2, 1), (3.6, 0),
+                                          (5, 0), (12, 0)])
 def test_a_value_has_the_digits_that_its_interval_carries(half, digits):
     assert intervals.decimals((0.5 - half / 100, 0.5 + half / 100)) == digits
 

@@ -37,6 +37,7 @@ def test_the_fullest_multiprocessor_decides():
     times = {LARGE: 1.0, TALL: 0.6}
     assert tiles.quickest(times, 128 * 128, 128, 128) == LARGE
     assert tiles.quickest(times, 129 * 128, 128, 128) == TALL
+    assert tiles.quickest(times, 128 * 128 + 1, 128, 128) == tiles.quickest(times, 128 * 128, 129, 128) == TALL
     assert tiles.quickest(times, 128 * 128, 128, 64, products=2) == LARGE
 
 

@@ -8,6 +8,8 @@ import manifest_files
 import references
 from ladder.data import normalization
 from ladder.executors import create as executors
+from ladder.executors.cpu import executor as cpu_executor
+from ladder.features import patches
 from ladder.network import networks, weights
 from ladder.store import artifacts
 from ladder.training import parity, plan
@@ -98,7 +100,9 @@ def test_the_features_of_a_fitted_patch_network_are_its_definition(tmp_path, ker
 
 
 @pytest.mark.parametrize("params", [NORM, PATCH_NET], ids=["norm", "patch_net"])
-def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params):
+def test_the_bytes_are_the_same_on_any_number_of_threads(tmp_path, params, monkeypatch):
+    monkeypatch.setattr(patches, "ROWS", 64)
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
     written = set()
     for threads in (1, 2, 3):
         network, artifact = made(tmp_path / str(threads), params, threads)

@@ -18,13 +18,15 @@ import map_features
 import normalize_images
 import shift_features
 import train_network
-from ladder.classifiers import backends
+from ladder.arithmetic import matmul
+from ladder.classifiers import backends, linear
+from ladder.executors.cpu import executor as cpu_executor
 from ladder.features import map as feature_map
 from ladder.machine import runtime
 from ladder.network import networks, weights
 from ladder.store import artifacts, scores
 
-TRAIN, TEST, DIMENSIONS = 1300, 700, 640   # several pieces and a smaller last one in every stage
+TRAIN, TEST, DIMENSIONS = 1300, 700, 640
 AUTOENCODER = {"network": "autoencoder", "autoencoder_filters": [40, 24], "autoencoder_norm": False, "image": [16, 12, 3],
                "variant": "cpu"}
 VARIATIONAL = {**AUTOENCODER, "variational": True, "variational_beta": 0.1}
@@ -95,7 +97,13 @@ STAGES = {   # stage and what is special about it: (make, params, options if mak
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Threads as before afterwards, a short t-SNE, and no record of scores, which needs a whole chain."""
+    """Threads as before afterwards, a short t-SNE, and no record of scores, which needs a whole chain.
+
+    Several pieces of the smallest work too, and of products and rows a smaller last one.
+    """
+    monkeypatch.setattr(cpu_executor, "SMALL", 1)
+    monkeypatch.setattr(matmul, "TILE", 50)
+    monkeypatch.setattr(linear, "ROWS", 300)
     monkeypatch.setattr(scores, "record", lambda work, inputs: None)
     monkeypatch.setattr(feature_map, "ROWS", 120)
     with threadpoolctl.threadpool_limits(None):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ladder.executors.cpu import blocks, convolution, layers, loops, small, winograd
 from ladder.executors.cpu import executor as cpu_executor
-from ladder.executors.cpu import small
 
 
 def perform(executor, operation, **operands):
@@ -12,3 +12,21 @@ def perform(executor, operation, **operands):
     steps = [(operation, operands, "")]
     for function, own, _ in cpu_executor.bind(steps, dtypes[0] if dtypes else np.float32, executor.threads):
         function(executor, **own)
+
+
+# Where the cpu rung cuts: sizes below which it would not, so that small operands are cut as large ones are.
+CUTS = {
+    cpu_executor: {"SMALL": 1},
+    blocks: {"PIECE_WORK": 1, "PIECE_COLUMNS": 1, "PIECE_ROWS": 1, "MOST_PIECES": 3, "cut": blocks.Cut},   # without the cache
+    convolution: {"BLOCK_PIXELS": 32, "BLOCK_NUMBERS": 1},
+    winograd: {"BLOCK_TILES": 4, "SUM_TILES": 4, "LEAST_TILES": 1},
+    layers: {"ROWS": loops.ROWS},
+}
+BY_IMAGE, BY_FILTER = {"FEW_WINDOWS": 0}, {"MANY_WEIGHTS": 0}   # how convolutions of any size are shared by threads
+
+
+def cut_at_any_size(monkeypatch, convolutions):
+    """Cut operations on small operands into pieces, for all threads; convolutions: BY_IMAGE or BY_FILTER."""
+    for module, sizes in (*CUTS.items(), (convolution, convolutions)):
+        for name, value in sizes.items():
+            monkeypatch.setattr(module, name, value)

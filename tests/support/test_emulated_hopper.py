@@ -254,22 +254,21 @@ def test_a_copy_overtakes_loads_that_are_not_fenced(tmp_path, fence):
     assert fault.value.kind == "missing fence", fault.value
 
 
-# Fragments come from the stage too: products that have ended have loaded theirs.
+# Fragments come from the stage too, and their products have ended when it is released.
 FRAGMENTS = STREAM.replace("        wgmma_fence();\n", """\
         ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16);
+        async_proxy_fence();
         wgmma_fence();
 """)
 
 
-def test_products_that_have_ended_let_a_copy_overwrite_what_their_fragments_were(tmp_path):
+def test_fragments_that_are_fenced_let_a_copy_overwrite_what_they_were(tmp_path):
     streamed(tmp_path, FRAGMENTS)
 
 
-def test_a_copy_overtakes_loads_of_fragments_whose_products_have_not_ended(tmp_path):
-    """A fragment that is loaded after the products, and of which there are none."""
-    again = "        ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16);\n"
+def test_a_copy_overtakes_loads_of_fragments_although_their_products_have_ended(tmp_path):
     with pytest.raises(KernelFault) as fault:
-        streamed(tmp_path, FRAGMENTS.replace("        waited(sums);\n", f"        waited(sums);\n{again}"))
+        streamed(tmp_path, FRAGMENTS.replace("        async_proxy_fence();\n", ""))
     assert fault.value.kind == "missing fence", fault.value
 
 

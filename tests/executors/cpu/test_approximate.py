@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import cpu_rung
 import references
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, multiply
 from ladder.executors import create as executors
@@ -43,7 +44,9 @@ def close(found, expected, magnitudes):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", [name for name in NAMED if name != "exact"])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_each_direction_adds_up_the_products_of_its_definition(name, shape, threads):
+def test_each_direction_adds_up_the_products_of_its_definition(name, shape, threads, monkeypatch):
+    if threads > 1:
+        cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)
     x, weight, bias, dy, sliding = case(shape)
     executor, multiplier = executors.create("cpu", threads), NAMED[name]
     seen = patches(x, weight.shape[1], **sliding)
@@ -76,7 +79,8 @@ def scattered(made, shape, stride, padding):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_without_a_multiplier_they_are_exact(shape):
+def test_without_a_multiplier_they_are_exact(shape, monkeypatch):
+    cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)
     x, weight, bias, dy, sliding = case(shape)
     executor, seen = executors.create("cpu", 2), patches(x, weight.shape[1], **sliding).astype(np.float64)
     y, dweight, dbias, dx = np.empty_like(dy), np.empty_like(weight), np.empty_like(bias), np.empty_like(x)

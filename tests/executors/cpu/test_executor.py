@@ -9,23 +9,25 @@ import cpu_rung
 import references
 from ladder.executors.cpu import small
 from ladder.executors.cpu import winograd as numpy_winograd
+from ladder.executors.cpu.convolution import windows_of
 from ladder.executors.cpu.executor import OPERATIONS, Executor
 
 CONVOLUTIONS = [   # images, height, width, channels, filters, kernel, stride, padding
     (1, 4, 4, 1, 1, 3, 1, 1),
     (3, 5, 7, 2, 3, 3, 1, 1),
     (2, 6, 5, 3, 2, 5, 1, 2),
-    (2, 5, 6, 1, 4, 3, 1, 0),
+    (2, 5, 6, 4, 2, 3, 1, 0),
     (5, 3, 3, 2, 2, 1, 1, 0),
     (2, 4, 6, 3, 17, 3, 1, 1),
-    (2, 7, 6, 2, 3, 3, 2, 1),     # the last row of pixels meets no window's middle
+    (2, 6, 7, 2, 3, 3, 2, 1),     # the last row of pixels meets no window's middle
     (3, 8, 5, 3, 2, 1, 2, 0),     # windows that leave pixels out
     (1, 9, 8, 1, 2, 7, 2, 3),
     (2, 6, 6, 2, 1, 2, 3, 1),
     (2, 3, 2, 2, 2, 2, 1, 3),     # windows that see no pixel
+    (3, 2, 3, 2, 3, 4, 1, 1),     # taps that are over no pixel in any window, and over the first alone
     (4, 1, 1, 6, 3, 1, 1, 0),     # a dense layer
     (2, 1, 1, 70, 65, 1, 1, 0),
-    (18, 5, 5, 2, 17, 2, 1, 0),   # several groups of images, the last one smaller
+    (19, 5, 5, 2, 17, 2, 1, 0),   # several groups of images, the last one smaller
     (3, 9, 8, 3, 5, 3, 2, 0),
 ]
 
@@ -36,7 +38,10 @@ FORMS = [(shape, pool) for pool, shapes in ((False, CONVOLUTIONS), (True, POOLED
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda threads: f"{threads} threads")
-def executor(request):
+def executor(request, monkeypatch):
+    """One thread, which does all at once, or several that share pieces: of filters, or of images."""
+    if request.param > 1:
+        cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_FILTER if request.param == 2 else cpu_rung.BY_IMAGE)
     return Executor(request.param)
 
 
@@ -45,6 +50,16 @@ def small_or_not(request, monkeypatch):
     """Convolutions as tasks where they can be, and as pieces of large ones."""
     if not request.param:
         monkeypatch.setattr(small, "MOST_WEIGHTS", 0)
+
+
+def test_several_threads_share_small_operands_in_blocks_and_groups_of_which_the_last_are_smaller(monkeypatch):
+    cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)
+    shape, shares = (19, 5, 5, 2, 17, 2, 1, 0), []
+    assert shape in CONVOLUTIONS and 19 % -(-19 // small.GROUPS), "as tasks, groups of two images and a last one of one"
+    cut = windows_of(shape[:4], (17, 2, 2, 2), 1, 0).cut(17)
+    assert (cut.size, cut.group, cut.groups) == (2, 8, 3), "blocks of two images and one of one, groups of four and of two"
+    Executor(3).parallel(19, lambda worker, *share: shares.append(share), cut.cost, piece=cut.group)
+    assert sorted(shares) == [(0, 8), (8, 16), (16, 19)]
 
 
 def test_the_device_names_the_number_of_threads(executor):

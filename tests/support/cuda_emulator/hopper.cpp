@@ -9,8 +9,8 @@
 // them; accesses between threads are ordered by __syncthreads only.
 //
 // A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is between the two. It has
-// ended, for those that know of the arrival, where the thread has called async_proxy_fence since, or where products of a
-// fragment that the thread loaded then or later have been waited for.
+// ended, for those that know of the arrival, where the thread has called async_proxy_fence since. That products of what it loaded
+// have ended orders nothing: a GPU has then read it, but the memory model of PTX knows no such order ("Async proxy").
 #include "runtime.h"
 
 #include <algorithm>
@@ -85,7 +85,7 @@ struct HopperThread {
     std::vector<Sums> sums;
     std::map<const unsigned*, uint64_t> loaded;   // fragments: when ldmatrix filled them
     uint64_t fenced, proxy_fenced;
-    uint64_t load, ended;   // the last load of what a copy brought; up to which loads have ended
+    uint64_t load;         // the last one of what a copy brought
     unsigned group;        // number of the group of products being filled
     unsigned groups_left;   // of the wait that the thread is in
     void* barrier;         // that it waits for
@@ -174,7 +174,7 @@ void must_be_loaded(const Filled& one, Place place) {
 void hand_over(unsigned w) {
     uint64_t ended = ++moment;
     for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, block_threads); i++)
-        if (hopper[i].load > hopper[i].ended) ended = std::min(ended, hopper[i].ended);
+        if (hopper[i].load > hopper[i].proxy_fenced) ended = std::min(ended, hopper[i].proxy_fenced);
     known[w].of[w] = moment, known[w].ended[w] = ended;
 }
 
@@ -288,8 +288,6 @@ void finish_product(unsigned first, const std::vector<Thread*>& threads) {
             memcpy(sums.c, sums.values.data(), sums.values.size() * sizeof(float));
             sums.written = ++moment;
         }
-        const auto loaded = thread.loaded.find(thread.products.front().a);
-        if (loaded != thread.loaded.end()) thread.ended = std::max(thread.ended, loaded->second);
         thread.products.erase(thread.products.begin());
     }
 }
@@ -456,7 +454,7 @@ void loaded_filled(const void* pointer) { filled_at(pointer)->loaded[warp()] = m
 
 void async_proxy_fence() {
     enter();
-    mine().proxy_fenced = mine().ended = ++moment;
+    mine().proxy_fenced = ++moment;
 }
 
 uint64_t next_moment() { return ++moment; }

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import statistics
-import types
 
 import numpy as np
 import pytest

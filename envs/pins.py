@@ -26,9 +26,9 @@ def main(names):
 
 
 def environment(pins):
-    """The text of a conda environment with these requirements: each is one item, which YAML folds to one line."""
-    lines = [line.removesuffix(" \\") for line in pins.splitlines()]
-    items = [f"    {line}" if line.startswith(" ") else f"      - {line}" for line in lines]
+    """The text of a conda environment with these versions, without hashes: Snakemake keeps it with each file that it makes."""
+    lines = [line.removesuffix(" \\") for line in pins.splitlines() if not line.startswith(" ")]
+    items = [f"      - {line}" for line in lines]
     return "\n".join(["channels: [conda-forge]", "dependencies:", "  - python=3.11", "  - pip", "  - pip:", *items, ""])
 
 

@@ -44,11 +44,10 @@ def test_sets_that_share_an_environment_pin_the_same_versions():
     assert {name: found for name, found in versions.items() if len(found) > 1} == {}
 
 
-def test_the_conda_environment_has_the_same_packages_and_hashes():
+def test_the_conda_environment_has_the_same_packages():
     text = (ROOT / "envs/cpu.yaml").read_text("utf-8")
     *_, packages = yaml.load(text, yaml.CSafeLoader)["dependencies"]
-    wanted = pins(ROOT / "envs/cpu.txt")
-    assert packages["pip"] == [match["pin"] + match["hashes"].replace(" \\\n   ", "") for match in wanted]
+    assert packages["pip"] == [match["pin"] for match in pins(ROOT / "envs/cpu.txt")] and len(text) < 10_000
 
 
 def test_actions_are_named_by_digest():

@@ -1,6 +1,34 @@
-"""Where NO_SKIPS is set (.ci/run sets it), a skipped test fails the run."""
+"""Which tests the short run has, and how long each group of tests took. Where NO_SKIPS is set, a skipped test fails the run."""
 
+import collections
 import os
+
+import pytest
+
+import short
+
+
+def pytest_addoption(parser):
+    parser.addoption("--short", action="store_true", help="leave out what short.py leaves to the night, as `make test` does")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--short"):
+        chosen = short.chosen([item.nodeid for item in items])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+        items[:] = sorted((item for item in items if item.nodeid in chosen), key=lambda item: short.place(item.nodeid))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter):
+    """The seconds of each folder of tests, setups included, added up over the workers."""
+    seconds = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration
+    if len(seconds) > 1:
+        terminalreporter.write_line("seconds: " + ", ".join(f"{name} {spent:.0f}" for name, spent in seconds.most_common()))
 
 
 def pytest_sessionfinish(session):

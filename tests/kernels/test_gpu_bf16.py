@@ -11,7 +11,7 @@ import pytest
 
 import emulator_executor
 import zoo
-from compiled import compiled
+from compiled import bodies, compiled
 from cuda_emulator import KERNELS, KernelFault, load
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
@@ -636,8 +636,7 @@ def test_every_gpu_from_sm_80_on_can_run_the_kernels_on_copies(source, defines, 
 @pytest.mark.parametrize("source, defines", sorted(
     {one for one in OWN if one[1]} | {one for one in EVERY if "halo" in one[0] and "KERNEL=3" in one[1]}), ids=str)
 def test_products_are_a_good_share_of_the_loop(source, defines, architecture):
-    bodies = disassembly.bodies(nvrtc.compile_file(KERNELS / source, architecture, defines).cubin)
-    found = max(bodies.values(), key=lambda one: one.products)
+    found = max(bodies(source, defines, architecture).values(), key=lambda one: one.products)
     least = SHARES[EVERY[source, defines]] * (0.75 if "WHOLE=0" in defines else 1)
     assert found.products >= least * found.instructions, found
 

@@ -484,7 +484,7 @@ def test_a_gpu_other_than_hopper_is_refused_by_the_compiler():
 @pytest.mark.parametrize("source, defines", PRODUCTS, ids=str)
 def test_products_are_begun_and_go_on_while_the_next_operands_are_loaded(source, defines):
     """A product that the compiler waits for at once, which it does where it sees a danger, has a wait for all of its own."""
-    text = disassembly.text(nvrtc.compile_file(KERNELS / source, "sm_90", defines).cubin)
+    text = disassembly.text(compiled(source, defines, "sm_90").cubin)
     waits = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", text)
     assert waits == ["1", "1", "0"]
     assert len(re.findall(r"\bHGMMA\.", text)) == 8

@@ -2,6 +2,7 @@
 options.
 """
 
+import base64
 import dataclasses
 import hashlib
 import json
@@ -9,7 +10,7 @@ import os
 import pathlib
 import sys
 
-from cuda_emulator import KERNELS, with_headers
+from cuda_emulator import KERNELS, missing, with_headers
 from ladder.executors.cuda import nvrtc
 from ladder.sources import ROOT
 from ladder.store import disk
@@ -20,35 +21,37 @@ import disassembly  # noqa: E402
 
 
 def compiled(source, defines, architecture):
-    """The nvrtc.Compiled of a file below kernels/, without its machine code."""
+    """The nvrtc.Compiled of a file below kernels/."""
     def report():
         made = nvrtc.compile_file(KERNELS / source, architecture, defines)
-        return {"ptx": made.ptx, "kernels": {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}}
+        return {"cubin": base64.b64encode(made.cubin).decode(), "ptx": made.ptx,
+                "kernels": {name: dataclasses.asdict(resources) for name, resources in made.kernels.items()}}
 
-    found = _kept("", [nvrtc.__file__], source, defines, architecture, report)
-    kernels = {name: nvrtc.Resources(**resources) for name, resources in found["kernels"].items()}
-    return nvrtc.Compiled(architecture, b"", found["ptx"], kernels)
+    kept = _kept("", [nvrtc.__file__], source, defines, architecture, report)
+    kernels = {name: nvrtc.Resources(**resources) for name, resources in kept["kernels"].items()}
+    return nvrtc.Compiled(architecture, base64.b64decode(kept["cubin"]), kept["ptx"], kernels)
 
 
 def bodies(source, defines, architecture):
     """{kernel: disassembly.Body} of a file below kernels/."""
     def report():
-        made = disassembly.bodies(nvrtc.compile_file(KERNELS / source, architecture, defines).cubin)
+        made = disassembly.bodies(compiled(source, defines, architecture).cubin)
         return {name: dataclasses.asdict(body) for name, body in made.items()}
 
-    found = _kept("-bodies", [nvrtc.__file__, disassembly.__file__], source, defines, architecture, report)
-    return {name: disassembly.Body(**body) for name, body in found.items()}
+    kept = _kept("-bodies", [nvrtc.__file__, disassembly.__file__], source, defines, architecture, report)
+    return {name: disassembly.Body(**body) for name, body in kept.items()}
 
 
 def _kept(what, makers, source, defines, architecture, report):
     """What report() returns, from the cache where it was made of the same texts; makers: files that make it."""
-    files = [*map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source))]
+    files = [pathlib.Path(__file__), *map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source))]
     read = [text for path in files for text in (path.name, path.read_text())]
     made_from = [architecture, *defines, str(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]
     path = _cache() / f"{pathlib.Path(source).stem}{what}-{digest}.json"
-    if not path.exists():
-        disk.write_atomically(path, json.dumps(report()).encode())
+    with missing(path) as absent:
+        if absent:
+            disk.write_atomically(path, json.dumps(report()).encode())
     return json.loads(path.read_text())
 
 

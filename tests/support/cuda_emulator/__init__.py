@@ -12,8 +12,10 @@ GPU it may be either. While `arithmetic` is "fused", `check` runs the plain kern
 holds for both compilers.
 """
 
+import contextlib
 import ctypes
 import dataclasses
+import fcntl
 import functools
 import hashlib
 import os
@@ -387,18 +389,34 @@ def _build(source, names, flags):
     read = [text for path in (*runtime, *sorted(with_headers(source))) for text in (path.name, path.read_text())]
     made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: copies of the project share it
     library = _cache() / f"{source.stem}-{_hash(made_from)}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=_cache()) as folder:
-            wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
-            wrapper.write_text("\n".join([f'#include "{HERE / "cuda_emulator.h"}"', f'#include "{source}"',
-                                          *(f"EMULATOR_EXPORT({name})" for name in names), ""]))
-            _compile([*flags, f"-I{KERNELS}", "-S", str(wrapper)], kernels)
-            kernels.write_text(_with_red_zones(kernels.read_text()))
-            # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
-            _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
+    with missing(library) as absent:
+        if absent:
+            _make_library(library, source, names, flags, runtime)
     loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
     loaded.shared_arrays = _shared_arrays(library)
     return loaded
+
+
+@contextlib.contextmanager
+def missing(path):
+    """Context manager: whether a file is missing, which no other process makes meanwhile."""
+    if path.exists():
+        yield False
+        return
+    with open(path.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not path.exists()
+
+
+def _make_library(library, source, names, flags, runtime):
+    with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+        wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
+        wrapper.write_text("\n".join([f'#include "{HERE / "cuda_emulator.h"}"', f'#include "{source}"',
+                                      *(f"EMULATOR_EXPORT({name})" for name in names), ""]))
+        _compile([*flags, f"-I{KERNELS}", "-S", str(wrapper)], kernels)
+        kernels.write_text(_with_red_zones(kernels.read_text()))
+        # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
+        _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
 
 
 def without_comments(text):
@@ -436,8 +454,9 @@ def _runtime_objects(files):
     made_from = [path.read_text() for path in files] + [_compiler(), *_COMMON_FLAGS]
     for source in (path for path in files if path.suffix == ".cpp"):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
-        if not target.exists():
-            _compile(["-O2", "-c", str(source)], target)
+        with missing(target) as absent:
+            if absent:
+                _compile(["-O2", "-c", str(source)], target)
         yield target
 
 

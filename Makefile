@@ -1,7 +1,8 @@
 # make report               the whole chain on the embedded digits: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make watch                a page on this machine with the curves of the training that runs
-# make test                 linters and all tests
+# make test                 linters and the tests that a person waits for; tests/README.md says which
+# make test-all             linters and all tests
 # make rung NAME=mine FROM=gpu_basic   a rung of your own: a folder, a module and a row to start from, all new files
 # make check RUNG=mine      what is wrong with one rung of the ladder, in a line each, and its tests if it has any
 # make benchmark            images/s of the cpu rung and of PyTorch, side by side
@@ -24,7 +25,10 @@ DEVICE ?= auto
 PORT ?= 8000
 MINUTES ?= 10
 
-.PHONY: report demo watch test rung check benchmark gpu-check profile records docs pictures pins clean environment gpu-environment test-environment pytorch
+# Tests start hundreds of processes, each of which would compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records docs pictures pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -44,12 +48,19 @@ environment:
 	fi
 
 # Three workers: tests of the workflow wait for processes, and two would not keep two cores busy.
-test: test-environment
+PYTEST = .venv/bin/python -m pytest -n 3 --dist worksteal
+
+test: test-environment lint
+	$(PYTEST) --short
+
+test-all: test-environment lint
+	$(PYTEST)
+
+lint: test-environment
 	.venv/bin/ruff check .
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
-	.venv/bin/python -m pytest -n 3 --dist worksteal
 
 rung: test-environment
 	@.venv/bin/python tests/support/new_rung.py "$(NAME)" "$(FROM)" "$(KERNEL)"

@@ -5,7 +5,13 @@ import os
 
 import pytest
 
+import one_compiler
 import short
+
+
+def pytest_configure():
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        one_compiler.install()
 
 
 def pytest_addoption(parser):

@@ -1,16 +1,14 @@
 """Which tests `make test` runs while a person waits. `make test-all` runs all of them, and so does pytest without --short.
 
-1. Of the tests that run Snakemake, those in WHOLE_COMMANDS.
-2. Nothing that a pattern of AT_NIGHT names.
-3. Of every other test the cases that have none of the words in OTHER_AXES, if there are such; of these, the first, the last and
-   those evenly between them, CASES in all.
+1. Of the tests that run Snakemake, those in WHOLE_COMMANDS, each once.
+2. Of every other test the cases that have none of the words in OTHER_AXES, if there are such; of these, the first, the last and
+   those evenly between them, as many as the first fitting row of CASES says.
 
 How much that misses, and how that is measured, is in tests/README.md.
 """
 
 import fnmatch
 
-CASES = 3
 # Words of cases that differ in what seldom matters: GPUs older than the newest, products fused with sums as g++ fuses them
 # beside products rounded as they are watched, and other numbers of threads.
 OTHER_AXES = {"sm_75", "sm_80", "sm_86", "sm_89", "fused", "1 threads", "3 threads"}
@@ -31,13 +29,25 @@ WHOLE_COMMANDS = {
     "test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated",
     "test_gc_removes_unreachable_artifacts_and_only_when_confirmed",
 }
-# Patterns of tests, FILE::FUNCTION -> why the night is early enough for them.
-AT_NIGHT = {
-    "tests/support/test_mutate_kernels.py::*": "of a tool for developers, which is used at night",
-    "tests/support/test_judge_rung.py::*": "of `make check`, which compiles and trains with rungs that it makes",
-    "tests/rungs/test_whole_step.py::*": "a step of the whole autoencoder in the emulator",
-    "tests/campaigns/test_settings.py::*": "a slice of a campaign",
-}
+# Patterns of tests, FILE::FUNCTION, and how many of their cases are run; 0: the night is early enough.
+CASES = [
+    ("tests/support/test_mutate_kernels.py::*", 0),   # of a tool for developers, which is used at night
+    ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
+    ("tests/campaigns/test_settings.py::*", 0),       # a slice of a campaign
+    ("tests/rungs/test_whole_step.py::*", 0),         # a step of the whole autoencoder in the emulator
+    # All kernels of all plans for a GPU: the kernels' own tests compile each of them with its usual tile.
+    ("*::test_every_launch_of_every_plan_is_one_that_the_gpu_accepts", 0),
+    ("*::test_every_launch_is_one_that_the_gpu_accepts", 0),
+    # These train networks with all layers, for which g++ compiles all kernels of a rung.
+    ("*::test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named", 0),
+    ("*::test_the_record_has_every_section_the_headline_first", 0),
+    ("*::test_parity_with_the_tiles_of_large_batches", 0),
+    ("*::test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision", 1),
+    ("*::test_a_run_makes_every_stage_with_its_choices", 1),
+    ("tests/kernels/*", 2),                           # each case compiles kernels of its own
+    ("tests/rungs/*", 2),
+    ("*", 3),
+]
 FIRST = ("tests/kernels", "tests/rungs", "tests/workflow")   # what waits longest for a compiler or for processes
 
 
@@ -45,10 +55,9 @@ def chosen(names):
     """The names of the tests, as pytest writes them, that the short run has."""
     cases = {}
     for name in names:
-        function = name.partition("[")[0]
-        if not _at_night(function):
-            cases.setdefault(function, []).append(name)
-    return {name for of_one in cases.values() for name in _evenly([case for case in of_one if not _other(case)] or of_one)}
+        cases.setdefault(name.partition("[")[0], []).append(name)
+    return {name for function, own in cases.items()
+            for name in _evenly([case for case in own if not _other(case)] or own, _count(function))}
 
 
 def place(name):
@@ -56,19 +65,19 @@ def place(name):
     return next((number for number, folder in enumerate(FIRST) if name.startswith(folder)), len(FIRST))
 
 
-def _at_night(function):
+def _count(function):
     file, _, test = function.partition("::")
     if file in RUN_SNAKEMAKE:
-        return test not in WHOLE_COMMANDS
-    return any(fnmatch.fnmatchcase(function, pattern) for pattern in AT_NIGHT)
+        return int(test in WHOLE_COMMANDS)
+    return next(count for pattern, count in CASES if fnmatch.fnmatchcase(function, pattern))
 
 
 def _other(case):
     return not OTHER_AXES.isdisjoint(case.partition("[")[2].removesuffix("]").split("-"))
 
 
-def _evenly(cases):
-    """At most CASES of the cases, the first and the last among them."""
-    if len(cases) <= CASES:
+def _evenly(cases, count):
+    """So many of the cases: the first, the last and those evenly between them; the first alone for one."""
+    if len(cases) <= count:
         return cases
-    return [cases[number * (len(cases) - 1) // (CASES - 1)] for number in range(CASES)]
+    return [cases[number * (len(cases) - 1) // max(count - 1, 1)] for number in range(count)]

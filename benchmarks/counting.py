@@ -15,10 +15,12 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/support")]
+sys.path[:0] = [str(HERE.parent / "workflow/scripts"), str(HERE.parent / "tests/support"),
+                str(HERE.parent / "tests/cuda_emulator")]
 
 import cuda_emulator  # noqa: E402
 import disassembly  # noqa: E402
+import emulated  # noqa: E402
 import emulator_executor  # noqa: E402
 import plan_checks  # noqa: E402
 import prediction  # noqa: E402
@@ -52,7 +54,7 @@ def key(launch, made):
 @functools.cache
 def _text(source):
     """The text of a file and its headers, without comments, which change nothing."""
-    files = sorted(cuda_emulator.with_headers(cuda_emulator.KERNELS / source))
+    files = sorted(cuda_emulator.with_headers(emulated.KERNELS / source, (emulated.KERNELS,)))
     return "\0".join(" ".join(cuda_emulator.without_comments(path.read_text("utf-8")).split()) for path in files)
 
 

@@ -9,7 +9,8 @@ import pytest
 import references
 import sparse_memory
 from compiled import compiled
-from cuda_emulator import KERNELS, check, load
+from cuda_emulator import check
+from emulated import KERNELS, load
 from kernel_checks import (
     UNIT,
     adam_start,

@@ -12,7 +12,8 @@ import pytest
 import emulator_executor
 import zoo
 from compiled import bodies, compiled
-from cuda_emulator import KERNELS, KernelFault, load
+from cuda_emulator import KernelFault
+from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from compiled import compiled
-from cuda_emulator import KERNELS, load
+from emulated import KERNELS, load
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_gemm

@@ -8,7 +8,7 @@ import pytest
 import cuda_emulator
 import references
 from compiled import compiled
-from cuda_emulator import KERNELS, load
+from emulated import KERNELS, load
 from emulator_executor import Executor
 from kernel_checks import (
     UNIT,

@@ -8,6 +8,7 @@ import pytest
 import cuda_emulator
 import multiplier_references as references
 from compiled import compiled
+from emulated import load
 from kernel_checks import fused
 from ladder.arithmetic import multipliers
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, Table, multiply
@@ -84,7 +85,7 @@ def source(tmp_path_factory):
 
 def emulated(source, multiplier, kernel):
     options = tuple(f"-D{define}" for define in multipliers.kernel_defines(multiplier))
-    return cuda_emulator.load(source, options).get_function(kernel)
+    return load(source, options).get_function(kernel)
 
 
 def in_order(a, b, multiplier):
@@ -180,7 +181,7 @@ def test_no_access_is_out_of_bounds(source, multiplier):
 
 @needs_emulator
 def test_an_unknown_multiplier_does_not_compile(source):
-    kernel = cuda_emulator.load(source, ("-DMULTIPLIER=am33",)).get_function("products")
+    kernel = load(source, ("-DMULTIPLIER=am33",)).get_function("products")
     with pytest.raises(cuda_emulator.CompileError, match="am33"):
         kernel((1,), (1,), ())
 

@@ -17,7 +17,7 @@ import emulator_executor
 import plan_checks
 import zoo
 from compiled import compiled
-from cuda_emulator import KERNELS, load
+from emulated import KERNELS, load
 from ladder.arithmetic.multipliers import PRECISIONS
 from ladder.errors import UserError
 from ladder.executors import create as executors

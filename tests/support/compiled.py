@@ -10,7 +10,8 @@ import os
 import pathlib
 import sys
 
-from cuda_emulator import KERNELS, missing, with_headers
+from cuda_emulator import missing, with_headers
+from emulated import KERNELS
 from ladder.executors.cuda import nvrtc
 from ladder.sources import ROOT
 from ladder.store import disk
@@ -44,7 +45,7 @@ def bodies(source, defines, architecture):
 
 def _kept(what, makers, source, defines, architecture, report):
     """What report() returns, from the cache where it was made of the same texts; makers: files that make it."""
-    files = [pathlib.Path(__file__), *map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source))]
+    files = [pathlib.Path(__file__), *map(pathlib.Path, makers), *sorted(with_headers(KERNELS / source, (KERNELS,)))]
     read = [text for path in files for text in (path.name, path.read_text())]
     made_from = [architecture, *defines, str(nvrtc.version()), *read]
     digest = hashlib.sha256("\0".join(made_from).encode()).hexdigest()[:16]

@@ -11,6 +11,7 @@ import os
 import numpy as np
 
 import cuda_emulator
+import emulated
 from ladder.rungs.patterns import Table
 
 ALIGNMENT = 256     # of an allocation on a GPU
@@ -87,7 +88,7 @@ def _argument(argument, arrays):
 
 
 def _module(launch):
-    return cuda_emulator.load(cuda_emulator.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines))
+    return emulated.load(emulated.KERNELS / launch.source, tuple(f"-D{define}" for define in launch.defines))
 
 
 def _guarded(values):

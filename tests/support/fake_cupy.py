@@ -22,7 +22,7 @@ import types
 
 import numpy as np
 
-import cuda_emulator
+import emulated
 from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda import nvrtc
 from ladder.machine import driver
@@ -307,7 +307,7 @@ class _Event:
 class _Module:
     def __init__(self, gpu, path):
         made = json.loads(pathlib.Path(path).read_text())
-        self.gpu, self.emulated = gpu, cuda_emulator.load(made["source"], tuple(f"-D{define}" for define in made["defines"]))
+        self.gpu, self.emulated = gpu, emulated.load(made["source"], tuple(f"-D{define}" for define in made["defines"]))
 
     def get_function(self, name):
         return _Kernel(self.gpu, self.emulated.get_function(name))

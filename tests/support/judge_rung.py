@@ -20,10 +20,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workflow/scripts"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cuda_emulator"))
 
 import count
 import cuda_emulator
 import disassembly
+import emulated
 import emulator_executor
 import plan_checks
 import rung_checks
@@ -215,7 +217,7 @@ def _failure(error):
 def _first_error(text):
     """Of g++'s messages the first error, without the folders before the file."""
     line = next((line for line in text.splitlines() if " error: " in line), text)
-    return line.replace(f"{cuda_emulator.KERNELS}/", "")
+    return line.replace(f"{emulated.KERNELS}/", "")
 
 
 def _count(number, what):

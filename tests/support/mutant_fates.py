@@ -34,12 +34,14 @@ ERROR = re.compile(r"/kernels/(\S+?):(\d+):(\d+): error: ")
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session):
     import cuda_emulator  # of the copy of the project, which pytest has put on the path by now
+    import emulated
 
     for kind in ("_PLAIN", "_WATCHED", "_COUNTED"):   # what is compiled with many mutants takes longer to compile than to run
         flags = getattr(cuda_emulator, f"{kind}_FLAGS")
         setattr(cuda_emulator, f"{kind}_FLAGS", ("-O1", *flags[1:]))
+    emulated.SIMULATED = ()
     work = json.loads(pathlib.Path(os.environ["MUTANTS"]).read_text())
-    kernels = Kernels(cuda_emulator, {int(number): mutant for number, mutant in work["mutants"].items()})
+    kernels = Kernels(cuda_emulator, emulated.KERNELS, {int(number): mutant for number, mutant in work["mutants"].items()})
     cuda_emulator._source_line = lambda library, address: ("", 0)   # that a fault is found is enough
     launched = watch_launches(cuda_emulator)
     tests = [Test(item, kernels, launched) for item in session.items if "architecture" not in item.fixturenames]
@@ -175,18 +177,18 @@ def fate_of(status):
 class Kernels:
     """The files of mutants {number: (file, start, end, new text)}, in a copy of the project; wrong: numbers."""
 
-    def __init__(self, emulator, mutants):
-        self.emulator, self.mutants, self.wrong, self.written = emulator, mutants, set(), {}
-        self.texts = {file: (emulator.KERNELS / file).read_text() for file, *_ in mutants.values()}
+    def __init__(self, emulator, folder, mutants):
+        self.emulator, self.folder, self.mutants, self.wrong, self.written = emulator, folder, mutants, set(), {}
+        self.texts = {file: (folder / file).read_text() for file, *_ in mutants.values()}
 
     def write(self, number=None):
         """As they are, or with one mutation."""
         for file, text in self.texts.items():
-            (self.emulator.KERNELS / file).write_text(text)
+            (self.folder / file).write_text(text)
         if number:
             file, start, end, new = self.mutants[number]
             text = self.texts[file]
-            (self.emulator.KERNELS / file).write_text(text[:start] + new + text[end:])
+            (self.folder / file).write_text(text[:start] + new + text[end:])
 
     def write_schemata(self):
         """Of the mutants that are left and compile so, as far as is known."""
@@ -194,22 +196,21 @@ class Kernels:
             mutations = {number: mutation for number, (of, *mutation) in self.mutants.items()
                          if of == file and number not in self.wrong}
             if self.written.get(file) != mutations.keys():
-                (self.emulator.KERNELS / file).write_text(mutant_schemata.with_all(text, mutations))
+                (self.folder / file).write_text(mutant_schemata.with_all(text, mutations))
                 self.written[file] = mutations.keys()
 
     def files_of(self, module):
         """None of a copy that a test made, which is gone by now."""
-        folder = self.emulator.KERNELS
-        if not module.source.is_relative_to(folder):
+        if not module.source.is_relative_to(self.folder):
             return set()
-        return {path.relative_to(folder).as_posix() for path in self.emulator.with_headers(module.source)
-                if path.is_relative_to(folder)}
+        return {path.relative_to(self.folder).as_posix()
+                for path in self.emulator.with_headers(module.source, (self.folder,)) if path.is_relative_to(self.folder)}
 
     def leave_out(self, failure):
         """Whether schemata failed to compile and now are without the mutants that g++ complains of."""
         before = len(self.wrong)
         for file, line, column in ERROR.findall(failure):
-            text = (self.emulator.KERNELS / file).read_text().splitlines()[int(line) - 1].encode()[:int(column) + 8]
+            text = (self.folder / file).read_text().splitlines()[int(line) - 1].encode()[:int(column) + 8]
             self.wrong.update(int(number) for number in re.findall(rb"mutant\((\d+)\)", text)[-1:])
         if len(self.wrong) > before:
             self.write_schemata()

@@ -9,7 +9,7 @@ import itertools
 import re
 
 MOST = 16383   # the largest number of a mutant
-# For cuda_emulator.h: a library's chosen mutant, and which ones its kernels have met.
+# For emulated.h: a library's chosen mutant, and which ones its kernels have met.
 HEADER = """
 #pragma GCC diagnostic ignored "-Wnarrowing"
 extern "C" {

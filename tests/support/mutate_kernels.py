@@ -28,10 +28,12 @@ import tomllib
 
 from tqdm import tqdm
 
-import cuda_emulator
-import mutant_schemata
-
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cuda_emulator"))
+
+import cuda_emulator  # noqa: E402
+import mutant_schemata  # noqa: E402
+
 ROOT = HERE.parents[1]
 # Of rungs without kernels of their own.
 FILES = dict.fromkeys(("gpu_gemm", "gpu_3xtf32", "gpu_tf32"), "gpu_opt_v1/conv2d_*.cu")
@@ -85,8 +87,9 @@ def mutants(kernels, file):
 
 def files_of(kernels, rung):
     """All files of a rung and the headers that they include, below kernels/."""
-    found = set().union(*(cuda_emulator.with_headers(path, kernels) for path in kernels.glob(FILES.get(rung, f"{rung}/*.cu"))))
-    return sorted(path.relative_to(kernels).as_posix() for path in found)
+    files = kernels.glob(FILES.get(rung, f"{rung}/*.cu"))
+    with_headers = set().union(*(cuda_emulator.with_headers(path, (kernels,)) for path in files))
+    return sorted(path.relative_to(kernels).as_posix() for path in with_headers)
 
 
 def equivalent(root, rung=None):
@@ -117,7 +120,7 @@ def fates(root, rung, work, at_once, expression=""):
     with tempfile.TemporaryDirectory() as folder:
         copy, (end, results) = pathlib.Path(folder), os.pipe()
         copy_project(root, copy)
-        with open(copy / "tests/support/cuda_emulator/cuda_emulator.h", "a") as header:
+        with open(copy / "tests/support/emulated.h", "a") as header:
             header.write(mutant_schemata.HEADER)
         mutations = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
         given = {"mutants": mutations, "at_once": at_once, "results": results}

@@ -4,6 +4,7 @@ import numpy as np
 
 import cuda_emulator
 import references
+from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
 from ladder.rungs import tiles
 from ladder.rungs.patterns import Table
@@ -40,7 +41,7 @@ def run_step(launches, reads, writes, orders=ORDERS, operation="step", **attribu
     made = launches(step, Shapes(arrays))
     for launch in made:
         defines = tuple(f"-D{define}" for define in launch.defines)
-        kernel = cuda_emulator.load(cuda_emulator.KERNELS / launch.source, defines).get_function(launch.entry)
+        kernel = load(KERNELS / launch.source, defines).get_function(launch.entry)
         arguments = [passed(argument, arrays) for argument in launch.arguments]
         cuda_emulator.check(kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders)
     return made
@@ -62,7 +63,7 @@ def training_plan(variant, network, batch=64, multiprocessors=tiles.H200):
 
 def kernel_folder(rung):
     """The folder below kernels/ of a rung's kernels; some rungs compile those of gpu_opt_v1 for other tiles."""
-    return rung if (cuda_emulator.KERNELS / rung).is_dir() else "gpu_opt_v1"
+    return rung if (KERNELS / rung).is_dir() else "gpu_opt_v1"
 
 
 def launches_of(made, rung):

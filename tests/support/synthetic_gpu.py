@@ -38,7 +38,8 @@ def set_up(patch, folder, modules):
     patch.setattr(gpu, "find_torch", lambda: sys.executable)
     patch.setattr(gpu.variants, "no_gpu", lambda: None)
     patch.setattr(gpu, "state", lambda machine: {"clocks.sm": "1500"})
-    patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests/support", ROOT / "workflow/scripts"))))
+    folders = "tests/support", "tests/cuda_emulator", "workflow/scripts"
+    patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in folders))
     patch.setenv("FAKE_FOLDER", str(folder / "fake"))
 
     def set_faults(faults):

@@ -10,7 +10,7 @@ import pytest
 
 import cuda_emulator
 from compiled import compiled
-from cuda_emulator import KERNELS
+from emulated import KERNELS
 from kernel_checks import normal, poisoned
 from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
 from ladder.executors.cuda import nvrtc

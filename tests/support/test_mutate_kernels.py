@@ -16,7 +16,8 @@ extern "C" __global__ void scale(const float* x, float* y, int count) {
 """
 TEST = """
 import numpy as np
-from cuda_emulator import KERNELS, check, load
+from cuda_emulator import check
+from emulated import KERNELS, load
 
 def test_scale():
     x, y = np.arange(4, dtype=np.float32), np.full(4, np.nan, np.float32)
@@ -30,7 +31,9 @@ def toy(tmp_path):
     """A project with one kernel, whose last line no test reaches."""
     for folder in ("kernels/toy", "kernels/common", "workflow/scripts", "tests/kernels", "tests/support", "benchmarks"):
         (tmp_path / folder).mkdir(parents=True)
-    shutil.copytree(ROOT / "tests/support/cuda_emulator", tmp_path / "tests/support/cuda_emulator")
+    shutil.copytree(ROOT / "tests/cuda_emulator", tmp_path / "tests/cuda_emulator")
+    for name in ("emulated.py", "emulated.h"):
+        shutil.copy(ROOT / "tests/support" / name, tmp_path / "tests/support")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "kernels/toy/scale.cu").write_text(KERNEL)
     (tmp_path / "tests/kernels/test_toy.py").write_text(TEST)

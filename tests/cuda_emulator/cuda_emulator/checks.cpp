@@ -28,7 +28,7 @@ struct Stamp {
     bool pending;        // of a write: a cp.async not waited for, or a bulk copy that has not arrived
     bool copied;         // of a write: by a bulk copy
     uintptr_t address;   // of the code
-    uint64_t moment;
+    uint64_t tick;
 };
 struct Granule {
     Stamp write, read;
@@ -120,7 +120,7 @@ static bool unordered(const Stamp& stamp) {
 
 static Stamp now(uintptr_t address) {
     uint32_t of_warp = warp_epoch[current->linear / WARP];
-    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, false, address, next_moment()};
+    return {block_number, epoch, of_warp, uint16_t(current->linear), Readers::ONE_THREAD, false, false, address, next_tick()};
 }
 
 static void record_read(Stamp& read, uintptr_t address) {
@@ -167,8 +167,8 @@ static void check_granule(const Region& region, size_t number, bool write, uintp
     if (shared && granule.write.block != block_number) granule.write = {};   // another block's data is gone
     if (shared && granule.read.block != block_number) granule.read = {};
     if (granule.write.copied) {
-        check_filled(at(address, granule.write.address), region.begin + offset, write);
-        if (!write) return loaded_filled(region.begin + offset);
+        check_destination(at(address, granule.write.address), region.begin + offset, write);
+        if (!write) return loaded_destination(region.begin + offset);
         granule.write = {};
     }
     if (granule.write.pending)
@@ -230,8 +230,8 @@ static void must_be_fenced(Site site, const Region& region, size_t number, const
     size_t offset = number * region.granule;
     if (write.block != block_number || write.copied) return;
     if (unordered(write)) fail_race(region, offset, verb, write, "writes", 0);
-    if (!is_fenced(write.thread, write.moment))
-        fail(describe("missing fence", at(site), "%s byte %zu of %s, which thread number %u stored without async_proxy_fence",
+    if (!is_fenced(write.thread, write.tick))
+        fail(describe("missing fence", at(site), "%s byte %zu of %s, which thread number %u stored without fence.proxy.async",
                       verb, offset, region.name, write.thread));
 }
 
@@ -261,7 +261,7 @@ void read_by_products(Site site, const void* shared, size_t bytes) {
         const Stamp& write = region->granules[number].write;
         if (write.block != block_number) suspect_stale(*region, number, 0);
         if (write.copied && write.block == block_number)
-            check_filled(at(site), region->begin + number, false);
+            check_destination(at(site), region->begin + number, false);
         else
             must_be_fenced(site, *region, number, "reads");
     }

@@ -7,18 +7,15 @@ import cuda_emulator
 from cuda_emulator import KernelFault, check, load
 
 KERNELS = r"""
-#include "common/shared_memory.cuh"
-#include "common/tensor_cores.cuh"
-
 // Four 8x8 matrices of 16-bit numbers, one below the other.
 extern "C" __global__ void load4(const unsigned short* x, unsigned* straight, unsigned* transposed) {
     __shared__ __align__(16) unsigned short held[256];
     for (int i = threadIdx.x; i < 256; i += 32) held[i] = x[i];
     __syncthreads();
     unsigned to[4];
-    ldmatrix(to, held + 8 * threadIdx.x);
+    emulator::ldmatrix(to, held + 8 * threadIdx.x, 4, false);
     for (int i = 0; i < 4; i++) straight[4 * threadIdx.x + i] = to[i];
-    ldmatrix_trans(to, held + 8 * threadIdx.x);
+    emulator::ldmatrix(to, held + 8 * threadIdx.x, 4, true);
     for (int i = 0; i < 4; i++) transposed[4 * threadIdx.x + i] = to[i];
 }
 extern "C" __global__ void load_fewer(const unsigned short* x, unsigned* one, unsigned* two) {
@@ -26,8 +23,8 @@ extern "C" __global__ void load_fewer(const unsigned short* x, unsigned* one, un
     for (int i = threadIdx.x; i < 128; i += 32) held[i] = x[i];
     __syncthreads();
     unsigned to[1], both[2];
-    ldmatrix(to, threadIdx.x < 8 ? held + 8 * threadIdx.x : nullptr);
-    ldmatrix(both, threadIdx.x < 16 ? held + 8 * threadIdx.x : nullptr);
+    emulator::ldmatrix(to, threadIdx.x < 8 ? held + 8 * threadIdx.x : nullptr, 1, false);
+    emulator::ldmatrix(both, threadIdx.x < 16 ? held + 8 * threadIdx.x : nullptr, 2, false);
     one[threadIdx.x] = to[0], two[2 * threadIdx.x] = both[0], two[2 * threadIdx.x + 1] = both[1];
 }
 // Registers as given, products added to `c`; a: 4, b: 2, c: 4 of each lane.
@@ -36,7 +33,7 @@ extern "C" __global__ void multiply_bf16(const unsigned* a, const unsigned* b, f
     float sums[4];
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
     for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
-    mma_bf16(sums, mine, other);
+    emulator::mma_bf16(sums, mine, other);
     for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
 }
 extern "C" __global__ void multiply_tf32(const unsigned* a, const unsigned* b, float* c) {
@@ -44,12 +41,12 @@ extern "C" __global__ void multiply_tf32(const unsigned* a, const unsigned* b, f
     float sums[4];
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i], sums[i] = c[4 * threadIdx.x + i];
     for (int i = 0; i < 2; i++) other[i] = b[2 * threadIdx.x + i];
-    mma_tf32(sums, mine, other);
+    emulator::mma_tf32(sums, mine, other);
     for (int i = 0; i < 4; i++) c[4 * threadIdx.x + i] = sums[i];
 }
 extern "C" __global__ void convert(const float* x, unsigned* pairs, unsigned* rounded, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) pairs[i] = bf16x2(x[i], -x[i]), rounded[i] = tf32(x[i]);
+    if (i < count) pairs[i] = emulator::cvt_bf16x2(x[i], -x[i]), rounded[i] = emulator::cvt_tf32(x[i]);
 }
 """
 LANES = np.arange(32)
@@ -61,12 +58,6 @@ def kernels(tmp_path_factory):
     path = tmp_path_factory.mktemp("kernels") / "tensor_cores.cu"
     path.write_text(KERNELS)
     return load(path)
-
-
-@pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
-def sums(request, monkeypatch):
-    monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
-    return request.param
 
 
 def bf16(x):
@@ -91,7 +82,7 @@ def tf32_operands(a, b):
     """Registers (32, 4) and (32, 2) of a (16, 8) and b (8, 8)."""
     registers_a = [a[G + down, Q + right] for right in (0, 4) for down in (0, 8)]
     registers_b = [b[Q + down, G] for down in (0, 4)]
-    return (np.stack(one, axis=1).astype(np.float32).view(np.uint32) for one in (registers_a, registers_b))
+    return (np.stack(registers, axis=1).astype(np.float32).view(np.uint32) for registers in (registers_a, registers_b))
 
 
 def of_lanes(c):
@@ -101,10 +92,10 @@ def of_lanes(c):
 
 def multiply(kernels, precision, a, b, c):
     operands = bf16_operands if precision == "bf16" else tf32_operands
-    registers = [np.ascontiguousarray(one) for one in operands(a, b)]
-    found = of_lanes(c)
-    check(kernels.get_function(f"multiply_{precision}"), (1,), (32,), (*registers, found))
-    return found
+    registers = [np.ascontiguousarray(operand) for operand in operands(a, b)]
+    product = of_lanes(c)
+    check(kernels.get_function(f"multiply_{precision}"), (1,), (32,), (*registers, product))
+    return product
 
 
 def test_ldmatrix_gives_each_lane_two_neighbours_of_a_row(kernels):
@@ -139,7 +130,7 @@ def test_a_sum_is_rounded_once_or_its_terms_are_cut_below_the_largest(kernels, s
     a, b = (cut(random.standard_normal(shape) * 10.0 ** random.integers(-3, 4, shape), bits)
             for shape in ((16, depth), (depth, 8)))
     c = random.standard_normal((16, 8)).astype(np.float32)
-    found = multiply(kernels, precision, a, b, c)
+    product = multiply(kernels, precision, a, b, c)
     terms = np.concatenate([a.astype(float)[:, :, None] * b.astype(float)[None], c.astype(float)[:, None]], axis=1)
     if sums == "rounded":   # exact in long double
         wanted = terms.astype(np.longdouble).sum(axis=1).astype(np.float32)
@@ -149,17 +140,17 @@ def test_a_sum_is_rounded_once_or_its_terms_are_cut_below_the_largest(kernels, s
         wanted = exact.astype(np.float32)
         larger = np.abs(wanted.astype(float)) > np.abs(exact)
         wanted[larger] = np.nextafter(wanted[larger], np.float32(0))
-    assert (found == of_lanes(wanted)).all()
+    assert (product == of_lanes(wanted)).all()
 
 
 def test_the_two_models_of_a_sum_differ(kernels, monkeypatch):
     """1 and 16 products of 2^-24: rounded once they make 1 + 2^-20, cut one by one they are gone."""
     a, b, c = np.full((16, 16), 2.0 ** -12), np.full((16, 8), 2.0 ** -12), np.ones((16, 8))
-    found = {}
-    for one in cuda_emulator.TENSOR_SUMS:
-        monkeypatch.setattr(cuda_emulator, "tensor_sums", one)
-        found[one] = multiply(kernels, "bf16", a, b, c)
-    assert (found["rounded"] == 1 + 2.0 ** -20).all() and (found["truncated"] == 1).all()
+    products = {}
+    for model in cuda_emulator.TENSOR_SUMS:
+        monkeypatch.setattr(cuda_emulator, "tensor_sums", model)
+        products[model] = multiply(kernels, "bf16", a, b, c)
+    assert (products["rounded"] == 1 + 2.0 ** -20).all() and (products["truncated"] == 1).all()
 
 
 def test_tf32_reads_only_19_bits_of_an_operand(kernels, sums):
@@ -170,9 +161,9 @@ def test_tf32_reads_only_19_bits_of_an_operand(kernels, sums):
 def test_infinities_and_nan_go_through(kernels, sums):
     a, b, c = np.ones((16, 16)), np.ones((16, 8)), np.zeros((16, 8))
     a[0, 3], a[1, 3], a[1, 4], c[2, 0] = np.inf, np.inf, -np.inf, np.nan
-    found = multiply(kernels, "bf16", a, b, c)
-    assert (found[:4, :2] == np.inf).all() and np.isnan(found[4:8, :2]).all() and np.isnan(found[8, 0])
-    assert (found[12:, :2] == 16).all()
+    product = multiply(kernels, "bf16", a, b, c)
+    assert (product[:4, :2] == np.inf).all() and np.isnan(product[4:8, :2]).all() and np.isnan(product[8, 0])
+    assert (product[12:, :2] == 16).all()
 
 
 def test_conversions_round_to_the_nearest_and_tf32_leaves_its_low_bits_undefined(kernels):
@@ -194,7 +185,7 @@ def test_conversions_round_to_the_nearest_and_tf32_leaves_its_low_bits_undefined
     assert (rounded & 0x1fff).std() > 1000   # a kernel that takes them for zeros is found
 
 
-HEAD = '#include "common/shared_memory.cuh"\n#include "common/tensor_cores.cuh"\nextern "C" __global__ void kernel'
+HEAD = 'extern "C" __global__ void kernel'
 
 
 def reading(held, pitch):
@@ -204,7 +195,7 @@ def reading(held, pitch):
     for (int i = threadIdx.x; i < HELD; i += 32) held[i] = x[i];
     __syncthreads();
     unsigned to[4];
-    ldmatrix(to, held + PITCH * threadIdx.x);  // HERE
+    emulator::ldmatrix(to, held + PITCH * threadIdx.x, 4, false);  // HERE
     y[threadIdx.x] = to[0];
 }""".replace("HELD", str(held)).replace("PITCH", str(pitch))
 
@@ -213,21 +204,21 @@ PLANTED = {
     "rows not aligned": ("misaligned access", reading(512, 9)),
     "rows from global memory": ("bad ldmatrix", """(const unsigned short* x, unsigned* y) {
     unsigned to[4];
-    ldmatrix(to, x + 8 * threadIdx.x);  // HERE
+    emulator::ldmatrix(to, x + 8 * threadIdx.x, 4, false);  // HERE
     y[threadIdx.x] = to[0];
 }"""),
     "no barrier before ldmatrix": ("race", """(const unsigned short* x, unsigned* y) {
     __shared__ __align__(16) unsigned short held[256];
     for (int i = threadIdx.x; i < 256; i += 32) held[i] = x[i];  // HERE
     unsigned to[4];
-    ldmatrix(to, held + 8 * threadIdx.x);
+    emulator::ldmatrix(to, held + 8 * threadIdx.x, 4, false);
     y[threadIdx.x] = to[0];
 }"""),
     "a row past the array": ("shared memory overflow", reading(248, 8)),
     "half of the warp": ("divergent warp operation", """(const unsigned short* x, unsigned* y) {
     float c[4] = {};
     unsigned a[4] = {x[threadIdx.x]}, b[2] = {};
-    if (threadIdx.x < 16) mma_bf16(c, a, b);  // HERE
+    if (threadIdx.x < 16) emulator::mma_bf16(c, a, b);  // HERE
     y[threadIdx.x] = c[0];
 }"""),
 }

@@ -1,4 +1,4 @@
-// Shared by runtime.cpp and checks.cpp.
+// What the .cpp files share.
 #pragma once
 #include "cuda_emulator.h"
 
@@ -94,11 +94,11 @@ void end_block_hopper();
 bool copy_arrives();
 bool waits_at(unsigned thread, void* barrier);   // whether its phase is over
 std::string why_waiting();
-void check_filled(Place, const void* pointer, bool write);   // by a thread, or its products
-void loaded_filled(const void* pointer);                     // by this thread
+void check_destination(Place, const void* pointer, bool write);   // by a thread, or its products
+void loaded_destination(const void* pointer);                     // by this thread
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address);
 void loaded_fragment(Site, const unsigned* to, size_t bytes);
-uint64_t next_moment();
+uint64_t next_tick();
 bool is_fenced(unsigned thread, uint64_t since);
 
 // counts.cpp; `counting`: instead of watching

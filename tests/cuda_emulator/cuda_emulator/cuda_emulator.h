@@ -1,11 +1,10 @@
-// Included before a CUDA C++ file that g++ compiles instead of NVRTC: declares the part of the language that this
-// project's kernels use; runtime.cpp runs the threads, tensor_cores.cpp and hopper.cpp their matrix operations and copies,
-// checks.cpp watches their memory accesses.
-// Not modelled: atomics, fences, clusters, and anything by which two blocks of one launch could talk to each other.
+// Included before a CUDA C++ file that g++ compiles in place of NVRTC or nvcc: declares the part of the language that the emulator
+// has; ptx.h has the instructions that the language lacks. runtime.cpp runs the threads, tensor_cores.cpp and hopper.cpp their
+// matrix operations and copies, checks.cpp watches their memory accesses, counts.cpp counts them.
 #pragma once
 #define CUDA_EMULATOR 1
 
-#include "arithmetic.h"
+#include "ptx.h"
 
 #include <cmath>
 #include <cstddef>
@@ -42,13 +41,6 @@ EMULATOR_VECTOR(unsigned char, uchar)
 
 namespace emulator {
 
-// Where a kernel calls into the emulator.
-struct Site {
-    const char* file;
-    int line, id;
-};
-#define EMULATOR_SITE (emulator::Site{__FILE__, __LINE__, __COUNTER__})
-
 // Coordinates of the running thread: 0..2 threadIdx, 3..5 blockIdx, 6..8 blockDim, 9..11 gridDim. They do not change
 // while a thread runs, so the call may be hoisted ("const").
 unsigned coordinate(int which) __attribute__((const));
@@ -61,38 +53,7 @@ unsigned ballot(Site, unsigned mask, bool predicate);
 unsigned lane();
 // `bits` of the lane `source` of this warp; all ones where that lane takes no part.
 uint64_t shuffle(Site, unsigned mask, uint64_t bits, unsigned source);
-void copy_async(Site, void* shared, const void* global, unsigned bytes, bool valid);
-void copy_async_commit();
-void copy_async_wait(unsigned groups_left);
-unsigned char* dynamic_shared();
-enum class Precision { BF16, TF32 };
-void load_matrices(Site, unsigned* to, const void* row, unsigned count, bool transposed);
-void multiply_matrices(Site, Precision, float* c, const unsigned* a, const unsigned* b);
-
-// kernels/common/hopper.cuh
 unsigned shared_address(const void* shared);
-void init_barrier(Site, void* barrier, int count);
-void barriers_visible();
-void arrive_at_barrier(Site, void* barrier);
-void expect_at_barrier(Site, void* barrier, int bytes);
-void wait_at_barrier(Site, void* barrier, unsigned parity);
-void begin_bulk_copy(Site, void* to, const void* from, int bytes, void* barrier);
-void async_proxy_fence();
-void wgmma_fence();
-void wgmma_commit();
-void multiply_warpgroup(Site, float* c, const unsigned* a, int columns, uint64_t b, bool transposed);
-void wgmma_wait(Site, unsigned groups_left);
-void sync_first(Site, unsigned count);
-void change_registers(Site, unsigned count, bool more);
-
-// The number of matrices that fill an array.
-template <unsigned count> constexpr unsigned matrices(const unsigned (&)[count]) {
-    static_assert(count == 1 || count == 2 || count == 4, "ldmatrix loads 1, 2 or 4 matrices");
-    return count;
-}
-inline void multiply_lanes(Site site, Precision precision, float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-    multiply_matrices(site, precision, c, a, b);
-}
 
 template <class T> T shuffle_value(Site site, unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
@@ -252,48 +213,6 @@ static constexpr int warpSize = 32;
 #define __shfl_xor_sync(mask, value, ...) \
     emulator::shuffle_value(EMULATOR_SITE, mask, value, emulator::from_xor(__VA_ARGS__))
 
-// ---- kernels/common/*.cuh: the bodies these headers leave to the emulator
-#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulator::dynamic_shared())
-#define cp_async(bytes, shared, global, valid) emulator::copy_async(EMULATOR_SITE, shared, global, bytes, valid)
-static inline void cp_async_commit() { emulator::copy_async_commit(); }
-template <int groups_left> void cp_async_wait() { emulator::copy_async_wait(groups_left); }
-
-#define ldmatrix(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), false)
-#define ldmatrix_trans(to, row) emulator::load_matrices(EMULATOR_SITE, to, row, emulator::matrices(to), true)
-#define mma_bf16(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::BF16, c, a, b)
-#define mma_tf32(c, a, b) emulator::multiply_lanes(EMULATOR_SITE, emulator::Precision::TF32, c, a, b)
-
-#define SWIZZLED_SHARED(name) unsigned char* name = emulator::dynamic_shared()
-static inline unsigned shared_address(const void* shared) { return emulator::shared_address(shared); }
-#define barrier_init(barrier, count) emulator::init_barrier(EMULATOR_SITE, barrier, count)
-static inline void barriers_visible() { emulator::barriers_visible(); }
-#define barrier_arrive(barrier) emulator::arrive_at_barrier(EMULATOR_SITE, barrier)
-#define barrier_expect(barrier, bytes) emulator::expect_at_barrier(EMULATOR_SITE, barrier, bytes)
-#define barrier_wait(barrier, parity) emulator::wait_at_barrier(EMULATOR_SITE, barrier, parity)
-#define copy_bulk(to, from, bytes, barrier) emulator::begin_bulk_copy(EMULATOR_SITE, to, from, bytes, barrier)
-static inline void async_proxy_fence() { emulator::async_proxy_fence(); }
-static inline void wgmma_fence() { emulator::wgmma_fence(); }
-static inline void wgmma_commit() { emulator::wgmma_commit(); }
-template <int groups_left> void wgmma_wait(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    emulator::wgmma_wait({file, line, line}, groups_left);
-}
-template <int transposed, unsigned count>
-void wgmma(float (&c)[count], const unsigned (&a)[4], uint64_t b, const char* file = __builtin_FILE(),
-           int line = __builtin_LINE()) {
-    static_assert(count == 32 || count == 64 || count == 128, "wgmma has 64, 128 or 256 columns here");
-    emulator::multiply_warpgroup({file, line, line}, c, a, 2 * count, b, transposed);
-}
-template <unsigned count> void waited(float (&)[count]) {}
-template <int count> void sync_first(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    emulator::sync_first({file, line, line}, count);
-}
-template <int count> void give_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as PTX wants it");
-    emulator::change_registers({file, line, line}, count, false);
-}
-template <int count> void take_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    static_assert(count % 8 == 0 && count >= 24 && count <= 256, "as PTX wants it");
-    emulator::change_registers({file, line, line}, count, true);
-}
-
 template <class T> static inline T __ldg(const T* address) { return *address; }
+// Of dynamic shared memory, which is where barriers and the operands of wgmma are.
+static inline size_t __cvta_generic_to_shared(const void* address) { return emulator::shared_address(address); }

@@ -32,13 +32,13 @@ struct Entered {
 };
 struct Path {
     std::vector<Entered> entered;
-    uint64_t moment;   // a number for the iterations of the loops that hold the last block; 0: not known
+    uint64_t iterations;   // a number for the iterations of the loops that hold the last block; 0: not known
 };
 static std::vector<Path> paths;                                     // of each thread of a block
 static std::unordered_map<uintptr_t, std::set<uintptr_t>> loops;   // head -> its blocks
 
 static void enter(uintptr_t block) {
-    paths[current->linear].moment = 0;
+    paths[current->linear].iterations = 0;
     auto& path = paths[current->linear].entered;
     for (size_t i = path.size(); i-- > 0;) {
         if (path[i].block != block) continue;
@@ -62,17 +62,17 @@ static uint64_t mixed(uint64_t hash, uint64_t word) {
 }
 
 // A number for the place `address` in the iterations of the loops that hold the current block.
-static uint64_t moment(uintptr_t address) {
+static uint64_t instance(uintptr_t address) {
     Path& path = paths[current->linear];
-    if (!path.moment) {
-        path.moment = 1;
+    if (!path.iterations) {
+        path.iterations = 1;
         for (const Entered& entered : path.entered) {
             auto loop = loops.find(entered.block);
             if (loop != loops.end() && loop->second.count(path.entered.back().block))
-                path.moment = mixed(mixed(path.moment, entered.block), entered.iteration);
+                path.iterations = mixed(mixed(path.iterations, entered.block), entered.iteration);
         }
     }
-    return mixed(path.moment, address);
+    return mixed(path.iterations, address);
 }
 
 // ---- requests: one access of a warp
@@ -84,7 +84,7 @@ struct Request {
     bool write, shared;
 };
 static std::vector<std::vector<Request>> requests;                             // of each warp, in the order of its first lane
-static std::vector<std::unordered_map<uint64_t, uint32_t>> numbers;            // of each warp: moment -> its request
+static std::vector<std::unordered_map<uint64_t, uint32_t>> numbers;            // of each warp: instance -> its request
 
 static bool is_shared(const unsigned char* pointer) {
     for (uint64_t i = 0; i < running->shared_array_count; i++) {
@@ -108,9 +108,9 @@ void count_access(const void* target, size_t bytes, bool write, uintptr_t addres
     if (running->counts->learns) return;
     unsigned warp = current->linear / WARP;
     // A cp.async reads and writes at one place.
-    auto [found, is_new] = numbers[warp].try_emplace(moment(address + write), requests[warp].size());
+    auto [place, is_new] = numbers[warp].try_emplace(instance(address + write), requests[warp].size());
     if (is_new) requests[warp].push_back({{}, 0, uint8_t(bytes), write, shared});
-    Request& request = requests[warp][found->second];
+    Request& request = requests[warp][place->second];
     request.address[lane()] = reinterpret_cast<uintptr_t>(target);
     request.lanes |= 1u << lane();
 }
@@ -132,14 +132,14 @@ void count_operand(unsigned bytes) {
 
 // The different blocks of `size` bytes that the lanes of a request touch.
 static std::vector<uintptr_t> touched(const Request& request, uintptr_t size) {
-    std::vector<uintptr_t> found;
+    std::vector<uintptr_t> numbers;
     for (unsigned l = 0; l < WARP; l++)
         if (request.lanes >> l & 1)
             for (uintptr_t at = request.address[l] / size; at <= (request.address[l] + request.bytes - 1) / size; at++)
-                found.push_back(at);
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    return found;
+                numbers.push_back(at);
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    return numbers;
 }
 
 static void count_global(const Request& request, Traffic& traffic) {
@@ -176,6 +176,7 @@ struct Cache {
 
     // 1 if the sector is not held, which it is afterwards.
     unsigned load(uintptr_t sector) {
+        if (!running->counts->cache_lines) return 1;
         uintptr_t line = sector * SECTOR / LINE;
         unsigned bit = 1u << sector % (LINE / SECTOR);
         auto place = places.find(line);

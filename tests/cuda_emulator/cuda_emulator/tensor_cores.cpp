@@ -1,8 +1,8 @@
-// The warp's matrix operations of kernels/common/tensor_cores.cuh, by the tables of the PTX ISA ("Warp-level matrix load
-// instruction: ldmatrix", "Matrix Fragments for mma.m16n8k16", "... mma.m16n8k8"). NVIDIA does not say how a tensor core adds:
-// measurements find sums of one product's terms between two models, exact sums rounded once to nearest, and terms cut to 24 bits
-// below the largest one before they are added, cut again at the end (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
-// PeerJ Computer Science 7, 2021). A test that holds for both holds between them.
+// A warp's matrix operations by the tables of the PTX ISA ("Warp-level matrix load instruction: ldmatrix", "Matrix Fragments
+// for mma.m16n8k16", "... mma.m16n8k8"). NVIDIA does not say how a tensor core adds: measurements find sums of one product's
+// terms between two models, exact sums rounded once to nearest, and terms cut to 24 bits below the largest one before they are
+// added, cut again at the end (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021). A
+// test that holds for both holds between them.
 #include "runtime.h"
 
 #include <algorithm>
@@ -144,22 +144,29 @@ void of_whole_warp(Site site, Combine combine, void* mine) {
 
 }   // namespace
 
-void load_matrices(Site site, unsigned* to, const void* row, unsigned count, bool transposed) {
+void ldmatrix(unsigned* to, const void* row, unsigned matrices, bool transposed, Site site) {
+    if (matrices != 1 && matrices != 2 && matrices != 4)
+        fail(describe("bad ldmatrix", at(site), "loads %u matrices, not 1, 2 or 4", matrices));
     auto* bytes = static_cast<const unsigned char*>(row);
-    if (lane() < 8 * count) {
+    if (lane() < 8 * matrices) {
         if (reinterpret_cast<uintptr_t>(row) % 16)
             fail(describe("misaligned access", at(site), "loads the row of a matrix from an address that is no multiple of 16"));
         accessed(row, 16, false, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
         must_be_shared(site, row, "ldmatrix");
     }
-    Load mine{bytes, to, count, transposed};
+    Load mine{bytes, to, matrices, transposed};
     of_whole_warp(site, load_for_all, &mine);
-    loaded_fragment(site, to, 4 * count);   // all lanes have loaded
+    loaded_fragment(site, to, 4 * matrices);   // all lanes have loaded
 }
 
-void multiply_matrices(Site site, Precision precision, float* c, const unsigned* a, const unsigned* b) {
+void mma_bf16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site) {
     Product mine{c, a, b};
-    of_whole_warp(site, precision == Precision::BF16 ? multiply_bf16 : multiply_tf32, &mine);
+    of_whole_warp(site, multiply_bf16, &mine);
+}
+
+void mma_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], Site site) {
+    Product mine{c, a, b};
+    of_whole_warp(site, multiply_tf32, &mine);
 }
 
 }   // namespace emulator

@@ -10,9 +10,6 @@ import cuda_emulator
 from cuda_emulator import KernelFault, check, load
 
 GOOD = r"""
-#include "common/shared_memory.cuh"
-#include "common/cp_async.cuh"
-
 extern "C" __global__ void scale(const float* x, float* y, int count, float factor) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) y[i] = x[i] * factor;
@@ -38,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE) matmul(const float* __
 
 // One block of 64: sums through shuffles and dynamic shared memory.
 extern "C" __global__ void sum64(const float4* x, float* out) {
-    DYNAMIC_SHARED(float, partial);
+    float* partial = reinterpret_cast<float*>(emulator::dynamic_shared());
     float4 v = __ldg(x + threadIdx.x);
     float sum = (v.x + v.y) + (v.z + v.w);
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
@@ -62,13 +59,13 @@ extern "C" __global__ void reverse_warps(const float* x, float* y) {
 extern "C" __global__ void stream(const float* x, float* y, int tiles) {
     __shared__ __align__(16) float held[2][128];
     int at = threadIdx.x * 4;
-    cp_async(16, &held[0][at], x + at, true);
-    cp_async_commit();
+    emulator::cp_async(16, &held[0][at], x + at, true);
+    emulator::cp_async_commit_group();
     for (int tile = 0; tile < tiles; tile++) {
         bool more = tile + 1 < tiles;
-        cp_async(16, &held[(tile + 1) % 2][at], more ? x + (tile + 1) * 128 + at : x, more);
-        cp_async_commit();
-        cp_async_wait<1>();
+        emulator::cp_async(16, &held[(tile + 1) % 2][at], more ? x + (tile + 1) * 128 + at : x, more);
+        emulator::cp_async_commit_group();
+        emulator::cp_async_wait_group<1>();
         __syncthreads();
         for (int i = 0; i < 4; i++) y[tile * 128 + at + i] = held[tile % 2][127 - at - i];
         __syncthreads();
@@ -232,17 +229,17 @@ def test_a_product_that_is_added_is_rounded_where_watched_and_fused_where_plain(
     rounded = x[:-1] * x[:-1] + x[1:]
     exact = (x[:-1].astype(float) ** 2 + x[1:]).astype(np.float32)   # but for a few that float64 rounds twice
     results = {}
-    for one in cuda_emulator.ARITHMETIC:
-        monkeypatch.setattr(cuda_emulator, "arithmetic", one)
+    for way in cuda_emulator.ARITHMETIC:
+        monkeypatch.setattr(cuda_emulator, "arithmetic", way)
         product, alone = poisoned(1000), poisoned(1000)
         check(arithmetic.get_function("products"), (4,), (256,), (x, product, alone, np.int32(1000)))
         assert (alone == rounded).all()
-        results[one] = product
+        results[way] = product
     assert (results["rounded"] == rounded).all() and (rounded != exact).mean() > 0.05
     assert (results["fused"] != exact).mean() < 0.001
 
 
-HEAD = '#include "common/shared_memory.cuh"\n#include "common/cp_async.cuh"\nextern "C" __global__ void kernel'
+HEAD = 'extern "C" __global__ void kernel'
 # kind -> (kernel, launch); the line with the bug ends in "// HERE".
 PLANTED = {
     "missing barrier": ("race", """(const float* x, float* y) {
@@ -322,7 +319,7 @@ PLANTED = {
     y[threadIdx.x] = first[threadIdx.x] + second[threadIdx.x];
 }""", {"block": 32}),
     "dynamic shared memory overflowed": ("shared memory overflow", """(const float* x, float* y) {
-    DYNAMIC_SHARED(float, held);
+    float* held = reinterpret_cast<float*>(emulator::dynamic_shared());
     held[threadIdx.x] = x[threadIdx.x];  // HERE
     y[threadIdx.x] = held[threadIdx.x];
 }""", {"block": 64, "shared_mem": 63 * 4}),
@@ -334,29 +331,29 @@ PLANTED = {
 }""", {"block": 32, "grid": 2}),
     "no wait for a cp.async": ("missing cp.async wait", """(const float* x, float* y) {
     __shared__ float held[32];
-    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
-    cp_async_commit();
+    emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    emulator::cp_async_commit_group();
     __syncthreads();
     y[threadIdx.x] = held[threadIdx.x];  // HERE
 }""", {"block": 32}),
     "wait that leaves the group under way": ("missing cp.async wait", """(const float* x, float* y) {
     __shared__ float held[32];
-    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
-    cp_async_commit();
-    cp_async_wait<1>();
+    emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    emulator::cp_async_commit_group();
+    emulator::cp_async_wait_group<1>();
     __syncthreads();
     y[threadIdx.x] = held[threadIdx.x];  // HERE
 }""", {"block": 32}),
     "no barrier after the wait": ("race", """(const float* x, float* y) {
     __shared__ float held[32];
-    cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
-    cp_async_commit();
-    cp_async_wait<0>();
+    emulator::cp_async(4, &held[threadIdx.x], x + threadIdx.x, true);
+    emulator::cp_async_commit_group();
+    emulator::cp_async_wait_group<0>();
     y[threadIdx.x] = held[31 - threadIdx.x];  // HERE
 }""", {"block": 32}),
     "misaligned cp.async": ("misaligned access", """(const float* x, float* y) {
     __shared__ __align__(16) float held[128];
-    cp_async(16, &held[threadIdx.x * 4], x + threadIdx.x, true);  // HERE
+    emulator::cp_async(16, &held[threadIdx.x * 4], x + threadIdx.x, true);  // HERE
     y[threadIdx.x] = 0.0f;
 }""", {"block": 8}),
     "barrier in a branch": ("divergent barrier", """(const float* x, float* y) {
@@ -534,15 +531,28 @@ def test_threads_that_waited_keep_few_mappings_of_the_process(tmp_path):
     assert len(pathlib.Path("/proc/self/maps").read_text().splitlines()) - before < 150
 
 
-def test_changed_header_compiles_anew(tmp_path):
+@pytest.mark.parametrize("header, include", [("factor.cuh", ()), ("below/factor.cuh", ("below",)),
+                                             ("below/factor.cuh", ("below/factor.cuh",))],
+                         ids=["beside the file", "in a folder to include", "included before the file"])
+def test_changed_header_compiles_anew(tmp_path, header, include):
     def factor():
         y = poisoned(1)
-        load.__wrapped__(tmp_path / "k.cu").get_function("kernel")((1,), (1,), (y,))
+        folders = tuple(tmp_path / path for path in include)
+        load.__wrapped__(tmp_path / "k.cu", (), folders).get_function("kernel")((1,), (1,), (y,))
         return y[0]
 
-    kernel = '#include "factor.cuh"\nextern "C" __global__ void kernel(float* y) { *y = FACTOR; }'
-    (tmp_path / "k.cu").write_text(kernel)
-    (tmp_path / "factor.cuh").write_text("#define FACTOR 2\n")
-    assert factor() == 2
-    (tmp_path / "factor.cuh").write_text("#define FACTOR 3\n")
-    assert factor() == 3
+    (tmp_path / "below").mkdir()
+    kernel = 'extern "C" __global__ void kernel(float* y) { *y = FACTOR; }'
+    (tmp_path / "k.cu").write_text(kernel if include == (header,) else f'#include "factor.cuh"\n{kernel}')
+    for number in (2, 3):
+        (tmp_path / header).write_text(f"#define FACTOR {number}\n")
+        assert factor() == number
+
+
+def test_compiled_kernels_go_to_the_folder_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_emulator, "cache", "mine/kernels")
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void kernel(float* y) { *y = FACTOR; }')
+    with pytest.raises(cuda_emulator.CompileError, match="FACTOR"):
+        load(tmp_path / "k.cu").get_function("kernel")((1,), (1,), (poisoned(1),))
+    assert list((tmp_path / "mine/kernels").iterdir())

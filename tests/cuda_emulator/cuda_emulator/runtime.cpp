@@ -98,7 +98,7 @@ static void (*entry)(void**);
 
 constexpr unsigned char POISON = 0xff;   // as float32 a NaN, as an integer -1
 constexpr size_t RED_ZONE = 1024;
-constexpr size_t KEPT_STACKS = 32;   // between launches
+constexpr size_t IDLE_STACKS = 32;   // between launches
 alignas(1024) static unsigned char dynamic_bytes[MOST_SHARED_BYTES + RED_ZONE];
 
 unsigned coordinate(int which) {
@@ -172,7 +172,7 @@ static char* new_stack() {
 
 // The emulator's compiled kernels are loaded side by side, and a process may have only so many mappings, two for each stack.
 static void release_stacks() {
-    for (; free_stacks.size() > KEPT_STACKS; free_stacks.pop_back()) munmap(free_stacks.back(), STACK_BYTES);
+    for (; free_stacks.size() > IDLE_STACKS; free_stacks.pop_back()) munmap(free_stacks.back(), STACK_BYTES);
     all_stacks = free_stacks;
 }
 
@@ -324,7 +324,7 @@ uint64_t shuffle(Site site, unsigned mask, uint64_t bits, unsigned source) {
 
 // ---- cp.async: NaN in the destination until the issuing thread waits for the copy
 
-void copy_async(Site site, void* shared, const void* global, unsigned bytes, bool valid) {
+void cp_async(unsigned bytes, void* shared, const void* global, bool valid, Site site) {
     uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
     if (bytes != 4 && bytes != 8 && bytes != 16)
         fail(describe("bad cp.async", at(site), "copies %u bytes, not 4, 8 or 16", bytes));
@@ -340,9 +340,9 @@ void copy_async(Site site, void* shared, const void* global, unsigned bytes, boo
                                current->copy_group, valid, address});
 }
 
-void copy_async_commit() { current->copy_group++; }
+void cp_async_commit_group() { current->copy_group++; }
 
-void copy_async_wait(unsigned groups_left) {
+void wait_for_copies(unsigned groups_left) {
     auto& copies = current->copies;
     auto waits = [&](const Copy& copy) { return copy.group + groups_left < current->copy_group; };
     for (const Copy& copy : copies) {

@@ -1,16 +1,16 @@
-// Barriers in shared memory, bulk copies and a warpgroup's products (kernels/common/hopper.cuh), by the PTX ISA ("mbarrier",
-// "cp.async.bulk", "Asynchronous Warpgroup Level Matrix Instructions"). What is asynchronous happens as late as it may: a copy
-// arrives when no thread can go on without it, and products are made when their registers are waited for; until then NaN is in
-// their place. What a copy overwrites is gone as early as may be, when the copy begins.
+// Barriers in shared memory, bulk copies and a warpgroup's products by the PTX ISA ("mbarrier", "cp.async.bulk", "Asynchronous
+// Warpgroup Level Matrix Instructions"). What is asynchronous happens as late as it may: a copy arrives when no thread can go
+// on without it, and products are made when their registers are waited for; until then NaN is in their place. What a copy
+// overwrites is gone as early as may be, when the copy begins.
 //
 // What orders two accesses: every arrival hands over what its warp knows to those who wait for the phase, of its own lanes what
-// they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. A warp
-// knows moments: of every warp, and of the copies, the last one that happened before. A barrier orders copies and what reads
-// them; accesses between threads are ordered by __syncthreads only.
+// they did before the last __syncwarp; and what a copy has brought is known to the warps that waited for its barrier. What a
+// warp knows is a vector clock: of every warp, and of the copies, the time of the last access that happened before. A barrier
+// orders copies and what reads them; accesses between threads are ordered by __syncthreads only.
 //
 // A thread's load is of another proxy than a copy: the copy may overtake it, although an arrival is between the two. It has
-// ended, for those that know of the arrival, where the thread has called async_proxy_fence since. That products of what it loaded
-// have ended orders nothing: a GPU has then read it, but the memory model of PTX knows no such order ("Async proxy").
+// ended, for those that know of the arrival, where the thread has called fence.proxy.async since. That products of what it
+// loaded have ended orders nothing: a GPU has then read it, but the memory model of PTX knows no such order ("Async proxy").
 #include "runtime.h"
 
 #include <algorithm>
@@ -22,26 +22,25 @@ namespace emulator {
 
 namespace {
 
-constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // ENGINE: of the copies, among the moments
+constexpr unsigned WARPGROUP = 128, MOST_WARPS = 32, ENGINE = MOST_WARPS;   // ENGINE: of the copies, in a vector clock
 constexpr int DEPTH = 16, ROWS = 16, MOST_COLUMNS = 256;
-constexpr int SWIZZLE_ALIGNMENT = 1024;
 
 // ended: of a warp, up to which its loads have.
-struct Moments {
-    uint64_t of[MOST_WARPS + 1] = {}, ended[MOST_WARPS] = {};
-    void join(const Moments& other) {
-        for (unsigned i = 0; i <= MOST_WARPS; i++) of[i] = std::max(of[i], other.of[i]);
+struct VectorClock {
+    uint64_t tick[MOST_WARPS + 1] = {}, ended[MOST_WARPS] = {};
+    void join(const VectorClock& other) {
+        for (unsigned i = 0; i <= MOST_WARPS; i++) tick[i] = std::max(tick[i], other.tick[i]);
         for (unsigned i = 0; i < MOST_WARPS; i++) ended[i] = std::max(ended[i], other.ended[i]);
     }
 };
 
 struct PhaseBarrier {
-    int count, missing;      // arrivals of a phase; those still to come
-    int64_t bytes;           // of copies, still to come
-    uint64_t phase, made;    // phases that ended; when it was made
-    unsigned maker, warp;    // thread, warp
-    bool visible;            // to the copy engine
-    Moments arriving, over;   // of this phase, of the last one that ended
+    int count, missing;                // arrivals of a phase; those still to come
+    int64_t bytes;                     // of copies, still to come
+    uint64_t phase, initialised;       // phases that ended; when it was initialised
+    unsigned initialiser, warp;        // thread, warp
+    bool visible;                      // to the copy engine
+    VectorClock arriving, completed;   // of this phase, of the last one that ended
 };
 
 struct BulkCopy {
@@ -51,12 +50,12 @@ struct BulkCopy {
     void* barrier;
 };
 
-// Shared memory that a copy writes. came: when it did, 0 before; read: when a warp, or its products, read it last; loaded: when
+// Shared memory that a copy writes. arrived: when it did, 0 before; read: when a warp, or its products, read it last; loaded: when
 // a thread of the warp did.
-struct Filled {
+struct Destination {
     const unsigned char* begin;
     size_t bytes;
-    uint64_t came, read[MOST_WARPS], loaded[MOST_WARPS];
+    uint64_t arrived, read[MOST_WARPS], loaded[MOST_WARPS];
     bool overlaps(const void* other, size_t length) const {
         return begin < static_cast<const unsigned char*>(other) + length && other < begin + bytes;
     }
@@ -73,7 +72,7 @@ struct Product {
 };
 
 // The registers that a thread's products add to. written: by the products, as they left them; under_way: products not waited for.
-struct Sums {
+struct Accumulators {
     float* c;
     std::vector<float> values;
     uint64_t written;
@@ -82,7 +81,7 @@ struct Sums {
 
 struct HopperThread {
     std::vector<Product> products;   // not waited for
-    std::vector<Sums> sums;
+    std::vector<Accumulators> accumulators;
     std::map<const unsigned*, uint64_t> loaded;   // fragments: when ldmatrix filled them
     uint64_t fenced, proxy_fenced;
     uint64_t load;         // the last one of what a copy brought
@@ -94,11 +93,11 @@ struct HopperThread {
     Site changed;          // where it gave or took some
 };
 
-uint64_t moment;
-std::vector<Moments> known;   // by warp
+uint64_t ticks;
+std::vector<VectorClock> clocks;   // by warp
 std::map<void*, PhaseBarrier> barriers;
 std::vector<BulkCopy> copies;
-std::vector<Filled> filled;
+std::vector<Destination> destinations;
 std::vector<HopperThread> hopper;
 
 bool in_use;   // by this block: most kernels have no barriers
@@ -107,7 +106,7 @@ unsigned block_threads;
 void enter() {
     if (in_use) return;
     in_use = true;
-    known.assign((block_threads + WARP - 1) / WARP, {});
+    clocks.assign((block_threads + WARP - 1) / WARP, {});
     hopper.assign(block_threads, {});
 }
 
@@ -116,12 +115,13 @@ unsigned warp() { return current->linear / WARP; }
 
 PhaseBarrier& barrier_at(Site site, void* barrier) {
     enter();
-    auto found = barriers.find(barrier);
-    if (found == barriers.end()) fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
-    PhaseBarrier& one = found->second;
-    if (one.warp != warp() && known[warp()].of[one.warp] < one.made)
-        fail(describe("race", at(site), "uses a barrier that thread number %u initialises; nothing orders the two", one.maker));
-    return one;
+    auto entry = barriers.find(barrier);
+    if (entry == barriers.end()) fail(describe("bad barrier", at(site), "uses a barrier that nobody has initialised"));
+    PhaseBarrier& phases = entry->second;
+    if (phases.warp != warp() && clocks[warp()].tick[phases.warp] < phases.initialised)
+        fail(describe("race", at(site), "uses a barrier that thread number %u initialises; nothing orders the two",
+                      phases.initialiser));
+    return phases;
 }
 
 bool is_over(const PhaseBarrier& barrier, unsigned parity) { return (barrier.phase & 1) != parity; }
@@ -131,7 +131,7 @@ void end_phase_if_complete(void* address) {
     if (barrier.missing || barrier.bytes) return;
     barrier.phase++;
     barrier.missing = barrier.count;
-    barrier.over = barrier.arriving;
+    barrier.completed = barrier.arriving;
     barrier.arriving = {};
     wake_those_at(address);
 }
@@ -141,41 +141,41 @@ void arrive(Site site, void* address, int bytes) {
     if (!barrier.missing)
         fail(describe("bad barrier", at(site), "arrives at a phase for which all %d have arrived, and %lld bytes are missing",
                       barrier.count, static_cast<long long>(barrier.bytes)));
-    barrier.arriving.join(known[warp()]);
+    barrier.arriving.join(clocks[warp()]);
     barrier.bytes += bytes;
     barrier.missing--;
     end_phase_if_complete(address);
 }
 
-Filled* filled_at(const void* pointer) {
-    for (Filled& one : filled)
-        if (one.overlaps(pointer, 1)) return &one;
+Destination* destination_at(const void* pointer) {
+    for (Destination& destination : destinations)
+        if (destination.overlaps(pointer, 1)) return &destination;
     return nullptr;
 }
 
-// Whether this warp may overwrite what a copy brought: it knows that it came, and that all who read it have.
-void must_be_read(const Filled& one, Place place) {
-    if (!one.came || known[warp()].of[ENGINE] < one.came)
+// Whether this warp may overwrite what a copy brought: it knows that it arrived, and that all who read it have.
+void must_be_read(const Destination& destination, Place place) {
+    if (!destination.arrived || clocks[warp()].tick[ENGINE] < destination.arrived)
         fail(describe("race", place, "overwrites shared memory while a copy to it may be under way"));
     for (unsigned other = 0; other < MOST_WARPS; other++)
-        if (other != warp() && one.read[other] > known[warp()].of[other])
+        if (other != warp() && destination.read[other] > clocks[warp()].tick[other])
             fail(describe("race", place, "overwrites shared memory that warp %u reads; nothing orders the two", other));
 }
 
 // The same of a copy, which may overtake loads.
-void must_be_loaded(const Filled& one, Place place) {
-    must_be_read(one, place);
+void must_be_loaded(const Destination& destination, Place place) {
+    must_be_read(destination, place);
     for (unsigned other = 0; other < MOST_WARPS; other++)
-        if (one.loaded[other] > known[warp()].ended[other])
-            fail(describe("missing fence", place, "may overtake a load of warp %u, which has called no async_proxy_fence", other));
+        if (destination.loaded[other] > clocks[warp()].ended[other])
+            fail(describe("missing fence", place, "may overtake a load of warp %u, which has called no fence.proxy.async", other));
 }
 
 // What a warp hands over from now on, all its lanes having come here.
 void hand_over(unsigned w) {
-    uint64_t ended = ++moment;
+    uint64_t ended = ++ticks;
     for (unsigned i = w * WARP; i < std::min((w + 1) * WARP, block_threads); i++)
         if (hopper[i].load > hopper[i].proxy_fenced) ended = std::min(ended, hopper[i].proxy_fenced);
-    known[w].of[w] = moment, known[w].ended[w] = ended;
+    clocks[w].tick[w] = ticks, clocks[w].ended[w] = ended;
 }
 
 // ---- matrices in shared memory
@@ -237,7 +237,7 @@ void read_operand(const Product& product, unsigned first_thread, const std::vect
     if (counting) count_operand(product.columns * DEPTH * 2);
 }
 
-void add_products(const Product* const* of_lane, const std::vector<Sums*>& sums, const Matrix& b) {
+void add_products(const Product* const* of_lane, const std::vector<Accumulators*>& sums, const Matrix& b) {
     double a[ROWS][DEPTH], terms[DEPTH + 1];
     for (unsigned l = 0; l < WARP; l++)
         for (int i = 0; i < 4; i++)
@@ -252,13 +252,16 @@ void add_products(const Product* const* of_lane, const std::vector<Sums*>& sums,
         }
 }
 
-Sums& sums_at(HopperThread& thread, float* c) {
-    return *std::find_if(thread.sums.begin(), thread.sums.end(), [&](const Sums& one) { return one.c == c; });
+// Those in the registers `c`, or none.
+Accumulators* accumulators_at(HopperThread& thread, float* c) {
+    for (Accumulators& accumulators : thread.accumulators)
+        if (accumulators.c == c) return &accumulators;
+    return nullptr;
 }
 
-bool same(const Product& one, const Product& other) {
-    return one.site.line == other.site.line && one.columns == other.columns && one.b == other.b &&
-           one.transposed == other.transposed && one.group == other.group;
+bool same(const Product& x, const Product& y) {
+    return x.site.line == y.site.line && x.columns == y.columns && x.b == y.b && x.transposed == y.transposed &&
+           x.group == y.group;
 }
 
 // The oldest product of a warpgroup, in all its threads.
@@ -274,26 +277,26 @@ void finish_product(unsigned first, const std::vector<Thread*>& threads) {
     read_operand(product, first, threads, b);
     for (unsigned w = first; w < first + WARPGROUP; w += WARP) {
         const Product* of_lane[WARP];
-        std::vector<Sums*> sums(WARP);
+        std::vector<Accumulators*> sums(WARP);
         for (unsigned l = 0; l < WARP; l++) {
             of_lane[l] = &hopper[w + l].products.front();
-            sums[l] = &sums_at(hopper[w + l], of_lane[l]->c);
+            sums[l] = accumulators_at(hopper[w + l], of_lane[l]->c);
         }
         add_products(of_lane, sums, b);
     }
     for (unsigned i = first; i < first + WARPGROUP; i++) {
         HopperThread& thread = hopper[i];
-        Sums& sums = sums_at(thread, thread.products.front().c);
+        Accumulators& sums = *accumulators_at(thread, thread.products.front().c);
         if (!--sums.under_way) {
             memcpy(sums.c, sums.values.data(), sums.values.size() * sizeof(float));
-            sums.written = ++moment;
+            sums.written = ++ticks;
         }
         thread.products.erase(thread.products.begin());
     }
 }
 
-bool overlap(const void* one, size_t length, const void* other, size_t other_length) {
-    auto *a = static_cast<const char*>(one), *b = static_cast<const char*>(other);
+bool overlap(const void* first, size_t length, const void* other, size_t other_length) {
+    auto *a = static_cast<const char*>(first), *b = static_cast<const char*>(other);
     return a < b + other_length && b < a + length;
 }
 
@@ -327,17 +330,17 @@ void check_registers_of_block() {
 void begin_hopper(unsigned threads) {
     block_threads = threads;
     in_use = false;
-    moment = 0;
+    ticks = 0;
     barriers.clear();
     copies.clear();
-    filled.clear();
+    destinations.clear();
 }
 
 void pass_barrier_hopper() {
     if (!in_use) return;
-    Moments all;
-    for (unsigned w = 0; w < known.size(); w++) hand_over(w), all.join(known[w]);
-    for (Moments& one : known) one = all;
+    VectorClock all;
+    for (unsigned w = 0; w < clocks.size(); w++) hand_over(w), all.join(clocks[w]);
+    clocks.assign(clocks.size(), all);
 }
 
 void pass_warp_hopper() {
@@ -361,9 +364,9 @@ bool copy_arrives() {
     copies.erase(copies.begin());
     memcpy(copy.to, copy.from, copy.bytes);
     copy_pending(copy.to, copy.bytes, false);
-    filled_at(copy.to)->came = ++moment;
+    destination_at(copy.to)->arrived = ++ticks;
     PhaseBarrier& barrier = barriers.at(copy.barrier);
-    barrier.arriving.of[ENGINE] = moment;
+    barrier.arriving.tick[ENGINE] = ticks;
     barrier.bytes -= copy.bytes;
     end_phase_if_complete(copy.barrier);
     return true;
@@ -380,33 +383,33 @@ std::string why_waiting() {
 
 // ---- barriers
 
-void init_barrier(Site site, void* barrier, int count) {
+void mbarrier_init(void* barrier, int count, Site site) {
     enter();
     must_be_shared(site, barrier, "barrier");
     if (reinterpret_cast<uintptr_t>(barrier) % 8) fail(describe("misaligned access", at(site), "has a barrier at no multiple of 8"));
     if (barriers.count(barrier)) fail(describe("bad barrier", at(site), "initialises a barrier again"));
     accessed(barrier, 8, true, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
-    known[warp()].of[warp()] = ++moment;
-    barriers[barrier] = {count, count, 0, 0, moment, current->linear, warp(), false, {}, {}};
+    clocks[warp()].tick[warp()] = ++ticks;
+    barriers[barrier] = {count, count, 0, 0, ticks, current->linear, warp(), false, {}, {}};
 }
 
-void barriers_visible() {
+void fence_mbarrier_init() {
     for (auto& [address, barrier] : barriers)
-        if (barrier.maker == current->linear) barrier.visible = true;
+        if (barrier.initialiser == current->linear) barrier.visible = true;
 }
 
-void arrive_at_barrier(Site site, void* barrier) { arrive(site, barrier, 0); }
+void mbarrier_arrive(void* barrier, Site site) { arrive(site, barrier, 0); }
 
-void expect_at_barrier(Site site, void* barrier, int bytes) { arrive(site, barrier, bytes); }
+void mbarrier_arrive_expect_tx(void* barrier, int bytes, Site site) { arrive(site, barrier, bytes); }
 
-void wait_at_barrier(Site site, void* address, unsigned parity) {
+void mbarrier_wait_parity(void* address, unsigned parity, Site site) {
     PhaseBarrier& barrier = barrier_at(site, address);
     if (parity > 1) fail(describe("bad barrier", at(site), "waits for a parity of %u", parity));
     if (!is_over(barrier, parity)) {
         mine().barrier = address, mine().parity = parity;
         wait_for_phase(site);
     }
-    known[warp()].join(barrier.over);
+    clocks[warp()].join(barrier.completed);
 }
 
 bool waits_at(unsigned thread, void* barrier) {
@@ -415,49 +418,49 @@ bool waits_at(unsigned thread, void* barrier) {
 
 // ---- copies
 
-void begin_bulk_copy(Site site, void* to, const void* from, int bytes, void* barrier) {
+void cp_async_bulk(void* to, const void* from, int bytes, void* barrier, Site site) {
     uintptr_t address = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
     if (bytes <= 0 || (reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | unsigned(bytes)) % 16)
         fail(describe("misaligned access", at(site), "copies %d bytes, to or from no multiple of 16, or not so many", bytes));
     must_be_shared(site, to, "copy");
-    PhaseBarrier& of = barrier_at(site, barrier);
-    if (!of.visible) fail(describe("missing fence", at(site), "names a barrier that is not yet visible to the copy engine"));
-    for (const Filled& one : filled)
-        if (one.overlaps(to, bytes)) must_be_loaded(one, at(site));
+    if (!barrier_at(site, barrier).visible)
+        fail(describe("missing fence", at(site), "names a barrier that is not yet visible to the copy engine"));
+    for (const Destination& earlier : destinations)
+        if (earlier.overlaps(to, bytes)) must_be_loaded(earlier, at(site));
     if (counting)
         count_bulk(bytes);
     else {
         accessed(from, bytes, false, address);
         written_by_copy(site, to, bytes, address);
     }
-    filled.erase(std::remove_if(filled.begin(), filled.end(), [&](const Filled& one) { return one.overlaps(to, bytes); }),
-                 filled.end());
+    auto overwritten = [&](const Destination& earlier) { return earlier.overlaps(to, bytes); };
+    destinations.erase(std::remove_if(destinations.begin(), destinations.end(), overwritten), destinations.end());
     auto* first = static_cast<unsigned char*>(to);
-    filled.push_back({first, size_t(bytes), 0, {}, {}});
+    destinations.push_back({first, size_t(bytes), 0, {}, {}});
     memset(to, 0xff, bytes);
     copies.push_back({first, static_cast<const unsigned char*>(from), unsigned(bytes), barrier});
 }
 
 // An access to what a copy has written, by this thread.
-void check_filled(Place place, const void* pointer, bool write) {
-    Filled* one = filled_at(pointer);
-    if (!one->came || known[warp()].of[ENGINE] < one->came)
+void check_destination(Place place, const void* pointer, bool write) {
+    Destination* destination = destination_at(pointer);
+    if (!destination->arrived || clocks[warp()].tick[ENGINE] < destination->arrived)
         fail(describe("missing barrier wait", place, "%s what a copy brings without waiting for its barrier",
                       write ? "overwrites" : "reads"));
     if (write)
-        must_be_read(*one, place);
+        must_be_read(*destination, place);
     else
-        one->read[warp()] = ++moment;
+        destination->read[warp()] = ++ticks;
 }
 
-void loaded_filled(const void* pointer) { filled_at(pointer)->loaded[warp()] = mine().load = ++moment; }
+void loaded_destination(const void* pointer) { destination_at(pointer)->loaded[warp()] = mine().load = ++ticks; }
 
-void async_proxy_fence() {
+void fence_proxy_async() {
     enter();
-    mine().proxy_fenced = ++moment;
+    mine().proxy_fenced = ++ticks;
 }
 
-uint64_t next_moment() { return ++moment; }
+uint64_t next_tick() { return ++ticks; }
 
 bool is_fenced(unsigned thread, uint64_t since) { return in_use && hopper[thread].proxy_fenced > since; }
 
@@ -465,10 +468,10 @@ bool is_fenced(unsigned thread, uint64_t since) { return in_use && hopper[thread
 
 void wgmma_fence() {
     enter();
-    mine().fenced = ++moment;
+    mine().fenced = ++ticks;
 }
 
-void wgmma_commit() {
+void wgmma_commit_group() {
     enter();
     mine().group++;
 }
@@ -478,7 +481,7 @@ void loaded_fragment(Site site, const unsigned* to, size_t bytes) {
     for (const Product& product : mine().products)
         if (overlap(product.a, 16, to, bytes))
             fail(describe("missing wgmma wait", at(site), "loads a fragment to registers of products under way"));
-    mine().loaded[to] = ++moment;
+    mine().loaded[to] = ++ticks;
 }
 
 void check_registers(const void* pointer, size_t bytes, bool write, uintptr_t address) {
@@ -495,24 +498,25 @@ void multiply_warpgroup(Site site, float* c, const unsigned* a, int columns, uin
     if (hopper.size() < current->linear / WARPGROUP * WARPGROUP + WARPGROUP)
         fail(describe("divergent warpgroup operation", at(site), "is not in a warpgroup of 128 threads"));
     decoded(site, b);
-    auto found = std::find_if(thread.sums.begin(), thread.sums.end(), [&](const Sums& one) { return one.c == c; });
-    if (found == thread.sums.end()) {
-        thread.sums.push_back({c, std::vector<float>(columns / 2, std::numeric_limits<float>::quiet_NaN()), 0, 0});
-        found = thread.sums.end() - 1;
+    Accumulators* sums = accumulators_at(thread, c);
+    if (!sums) {
+        thread.accumulators.push_back({c, std::vector<float>(columns / 2, std::numeric_limits<float>::quiet_NaN()), 0, 0});
+        sums = &thread.accumulators.back();
     }
-    bool changed = !found->under_way && memcmp(found->values.data(), c, found->values.size() * sizeof(float));
+    size_t bytes = sums->values.size() * sizeof(float);
+    bool changed = !sums->under_way && memcmp(sums->values.data(), c, bytes);
     bool loaded = thread.loaded.count(a) && thread.loaded[a] > thread.fenced;
-    if ((changed && thread.fenced <= found->written) || loaded)
-        fail(describe("missing wgmma fence", at(site), "multiplies with registers written since the last wgmma_fence"));
-    if (!found->under_way++) memcpy(found->values.data(), c, found->values.size() * sizeof(float));
-    memset(c, 0xff, found->values.size() * sizeof(float));
+    if ((changed && thread.fenced <= sums->written) || loaded)
+        fail(describe("missing wgmma fence", at(site), "multiplies with registers written since the last wgmma.fence"));
+    if (!sums->under_way++) memcpy(sums->values.data(), c, bytes);
+    memset(c, 0xff, bytes);
     thread.products.push_back({site, c, a, columns, b, transposed, thread.group});
 }
 
 // As __syncthreads, of whole warpgroups. Nothing is checked of the others, which should touch no memory by then.
 void sync_first(Site site, unsigned count) {
     std::vector<Thread*> threads = meet(site, 0, count);
-    if (threads.empty()) return;   // the last one has done it
+    if (threads.empty()) return;   // the last thread has done it
     pass_barrier();
     for (unsigned i = 0; i < count; i++) threads[i]->state = State::READY;
 }
@@ -525,7 +529,7 @@ void change_registers(Site site, unsigned count, bool more) {
     mine().registers = count, mine().changed = site;
 }
 
-void wgmma_wait(Site site, unsigned groups_left) {
+void wait_for_products(Site site, unsigned groups_left) {
     enter();
     mine().groups_left = groups_left;
     unsigned first = current->linear / WARPGROUP * WARPGROUP;

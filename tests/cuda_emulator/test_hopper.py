@@ -3,49 +3,49 @@
 import numpy as np
 import pytest
 
-import cuda_emulator
 from cuda_emulator import KernelFault, check, load
 
 # b comes by ordinary stores; the descriptor's first byte is added to what is given.
 MULTIPLY = r"""
-#include "common/hopper.cuh"
+using namespace emulator;
 extern "C" __global__ void multiply(const unsigned* a, const uint4* b, float* c, unsigned long long descriptor) {
-    SWIZZLED_SHARED(shared);
+    unsigned char* shared = dynamic_shared();
     for (int i = threadIdx.x; i < BYTES / 16; i += 128) reinterpret_cast<uint4*>(shared)[i] = b[i];
-    async_proxy_fence();
+    fence_proxy_async();
     __syncthreads();
     unsigned mine[4];
     float sums[COLUMNS / 2];
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
     for (int i = 0; i < COLUMNS / 2; i++) sums[i] = c[COLUMNS / 2 * threadIdx.x + i];
     wgmma_fence();
-    wgmma<TRANSPOSED>(sums, mine, descriptor + (shared_address(shared) >> 4));
-    wgmma_commit();
-    wgmma_wait<0>();
-    waited(sums);
+    wgmma_mma_async<TRANSPOSED>(sums, mine, descriptor + (__cvta_generic_to_shared(shared) >> 4));
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
     for (int i = 0; i < COLUMNS / 2; i++) c[COLUMNS / 2 * threadIdx.x + i] = sums[i];
 }
 """
 # Tiles of 64 columns and 16 k come one after the other in two stages of 2 KB; a is the same for all.
 STREAM = r"""
-#include "common/hopper.cuh"
-#include "common/tensor_cores.cuh"
+using namespace emulator;
 constexpr int STAGES = 2, TILE = 64 * 128;
+// Of a matrix whose rows are 128 bytes, swizzled, eight of them `stride` bytes from the next eight.
+__device__ unsigned long long descriptor(const void* first, unsigned long long stride) {
+    return (__cvta_generic_to_shared(first) | stride << 32) >> 4 | 1ull << 62;
+}
 extern "C" __global__ void stream(const unsigned* a, const unsigned char* b, float* c, int tiles) {
-    SWIZZLED_SHARED(shared);
-    Barrier* came = reinterpret_cast<Barrier*>(shared + STAGES * TILE);
-    Barrier* read = came + STAGES;
+    unsigned char* shared = dynamic_shared();
+    auto *full = reinterpret_cast<unsigned long long*>(shared + STAGES * TILE), *empty = full + STAGES;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) barrier_init(came + i, 1), barrier_init(read + i, 4);
-        barriers_visible();
+        for (int i = 0; i < STAGES; i++) mbarrier_init(full + i, 1), mbarrier_init(empty + i, 4);
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= 128) {
         for (int tile = 0; threadIdx.x == 128 && tile < tiles; tile++) {
             int stage = tile % STAGES;
-            barrier_wait(read + stage, tile / STAGES % 2 ^ 1);
-            barrier_expect(came + stage, TILE);
-            copy_bulk(shared + stage * TILE, b + tile * TILE, TILE, came + stage);
+            mbarrier_wait_parity(empty + stage, tile / STAGES % 2 ^ 1);
+            mbarrier_arrive_expect_tx(full + stage, TILE);
+            cp_async_bulk(shared + stage * TILE, b + tile * TILE, TILE, full + stage);
         }
         return;
     }
@@ -54,26 +54,20 @@ extern "C" __global__ void stream(const unsigned* a, const unsigned char* b, flo
     for (int i = 0; i < 4; i++) mine[i] = a[4 * threadIdx.x + i];
     for (int tile = 0; tile < tiles; tile++) {
         int stage = tile % STAGES;
-        barrier_wait(came + stage, tile / STAGES % 2);
-        Descriptor b = matrix_descriptor(shared + stage * TILE, 0, 1024);
+        mbarrier_wait_parity(full + stage, tile / STAGES % 2);
+        unsigned long long b = descriptor(shared + stage * TILE, 1024);
         wgmma_fence();
-        for (int i = 0; i < 4; i++) wgmma<0>(sums, mine, moved(b, 32 * i));
-        wgmma_commit();
-        wgmma_wait<0>();
-        waited(sums);
+        for (int i = 0; i < 4; i++) wgmma_mma_async<0>(sums, mine, b + (32 * i >> 4));
+        wgmma_commit_group();
+        wgmma_wait_group<0>();
         __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + stage);
     }
     for (int i = 0; i < 32; i++) c[32 * threadIdx.x + i] = sums[i];
 }
 """
 STREAM_BYTES, TILES = 2 * 64 * 128 + 32, 5
 MODES = {16: 0, 128: 1, 64: 2, 32: 3}   # bits 62 and 63 of a descriptor by the bytes of a row
-
-
-@pytest.fixture(params=cuda_emulator.TENSOR_SUMS)
-def sums(request, monkeypatch):
-    monkeypatch.setattr(cuda_emulator, "tensor_sums", request.param)
 
 
 def bf16(x):
@@ -121,30 +115,30 @@ def multiply(tmp_path, a, memory, c, described, transposed):
     path = tmp_path / "multiply.cu"
     path.write_text(MULTIPLY)
     options = f"-DBYTES={memory.size}", f"-DCOLUMNS={c.shape[1]}", f"-DTRANSPOSED={int(transposed)}"
-    found = of_threads(c)
+    product = of_threads(c)
     check(load(path, options).get_function("multiply"), (1,), (128,),
-          (fragments(a), memory.view(np.uint32), found, described), memory.size)
-    return found
+          (fragments(a), memory.view(np.uint32), product, described), memory.size)
+    return product
 
 
 A, C = np.arange(1024).reshape(64, 16) % 251, np.arange(64 * 256).reshape(64, 256)
 B = 128 - np.arange(256 * 16).reshape(16, 256) % 255
 
 
-@pytest.mark.parametrize("columns", [64, 128, 256])
+@pytest.mark.parametrize("columns", [8, 64, 128, 256])
 @pytest.mark.parametrize("row_bytes", [128, 64, 32])
 def test_rows_are_columns_of_b(tmp_path, sums, columns, row_bytes):
     memory = in_rows(np.pad(B[:, :columns].T, ((0, 0), (0, row_bytes // 2 - 16))), row_bytes)
-    found = multiply(tmp_path, A, memory, C[:, :columns], descriptor(0, 8 * row_bytes, row_bytes), False)
-    assert (found == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
+    product = multiply(tmp_path, A, memory, C[:, :columns], descriptor(0, 8 * row_bytes, row_bytes), False)
+    assert (product == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
 
 
 @pytest.mark.parametrize("columns", [64, 128])
 @pytest.mark.parametrize("row_bytes", [128, 64, 32])
 def test_rows_are_k(tmp_path, columns, row_bytes):
     memory = in_rows(B[:, :columns], row_bytes)
-    found = multiply(tmp_path, A, memory, C[:, :columns], descriptor(16 * row_bytes, 8 * row_bytes, row_bytes), True)
-    assert (found == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
+    product = multiply(tmp_path, A, memory, C[:, :columns], descriptor(16 * row_bytes, 8 * row_bytes, row_bytes), True)
+    assert (product == of_threads(A @ B[:, :columns] + C[:, :columns])).all()
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -153,16 +147,16 @@ def test_without_a_swizzle_chunks_of_eight_rows_lie_together(tmp_path, transpose
     b = B[:, :64]
     matrices = bf16(b if transposed else b.T).reshape(*((2, 8, 8, 8) if transposed else (8, 8, 2, 8)))   # k or n first
     by_columns = matrices.transpose(2, 0, 1, 3) if transposed else matrices.transpose(0, 2, 1, 3)         # then n, k, 8, 8
-    found = multiply(tmp_path, A, by_columns.reshape(-1).view(np.uint8), C[:, :64], descriptor(128, 256, 16), transposed)
-    assert (found == of_threads(A @ b + C[:, :64])).all()
+    product = multiply(tmp_path, A, by_columns.reshape(-1).view(np.uint8), C[:, :64], descriptor(128, 256, 16), transposed)
+    assert (product == of_threads(A @ b + C[:, :64])).all()
 
 
 def test_the_next_16_k_are_32_bytes_further(tmp_path):
     deep = 128 - np.arange(64 * 64).reshape(64, 64) % 255
     memory = in_rows(deep.T, 128)
     for i in range(4):
-        found = multiply(tmp_path, A, memory, C[:, :64], descriptor(0, 1024, 128) + np.uint64(2 * i), False)
-        assert (found == of_threads(A @ deep[16 * i:16 * i + 16] + C[:, :64])).all()
+        product = multiply(tmp_path, A, memory, C[:, :64], descriptor(0, 1024, 128) + np.uint64(2 * i), False)
+        assert (product == of_threads(A @ deep[16 * i:16 * i + 16] + C[:, :64])).all()
 
 
 def test_products_of_tiles_that_come_while_others_are_multiplied(tmp_path, sums):
@@ -186,38 +180,33 @@ def streamed(tmp_path, text, tiles=TILES_OF_B, stored=in_rows):
 
 
 MISUSES = {
-    "no commit": ("        wgmma_commit();\n", "", "missing wgmma wait"),
-    "no wait for products": ("        wgmma_wait<0>();\n", "", "missing wgmma wait"),
-    "a wait that leaves the last group": ("wgmma_wait<0>()", "wgmma_wait<1>()", "missing barrier wait"),
-    "no fence before products": ("        wgmma_fence();\n", "", "missing wgmma fence"),
-    "no wait for the copy": ("        barrier_wait(came + stage, tile / STAGES % 2);\n", "", "missing barrier wait"),
-    "the other phase": ("barrier_wait(came + stage, tile / STAGES % 2)", "barrier_wait(came + stage, tile / STAGES % 2 ^ 1)",
-                        "missing barrier wait"),
+    "no commit": ("wgmma_commit_group();", "", "missing wgmma wait"),
+    "no wait for products": ("wgmma_wait_group<0>();", "", "missing wgmma wait"),
+    "a wait that leaves the last group": ("wgmma_wait_group<0>", "wgmma_wait_group<1>", "missing barrier wait"),
+    "no fence before products": ("wgmma_fence();", "", "missing wgmma fence"),
+    "no wait for the copy": ("mbarrier_wait_parity(full + stage, tile / STAGES % 2);", "", "missing barrier wait"),
+    "the other phase": ("(full + stage, tile / STAGES % 2)", "(full + stage, tile / STAGES % 2 ^ 1)", "missing barrier wait"),
     "a phase that does not change": ("tile / STAGES % 2 ^ 1", "1", "bad barrier"),
     "the copying thread waits for the other phase": ("tile / STAGES % 2 ^ 1", "tile / STAGES % 2", "deadlock"),
-    "too many bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_expect(came + stage, TILE + 16)", "deadlock"),
-    "too few bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_expect(came + stage, TILE - 16)", "deadlock"),
-    "no bytes expected": ("barrier_expect(came + stage, TILE)", "barrier_arrive(came + stage)", "missing barrier wait"),
-    "no wait before the stage is overwritten": ("            barrier_wait(read + stage, tile / STAGES % 2 ^ 1);\n", "",
-                                                 "bad barrier"),
-    "a stage released before its products": ("        wgmma_commit();\n", "        wgmma_commit();\n"
-                                             "        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);\n", "race"),
-    "one lane releases for others": ("        __syncwarp();\n", "", "race"),
-    "one warp releases for all": ("if (threadIdx.x % 32 == 0) barrier_arrive(read + stage)",
-                                  "if (threadIdx.x == 0) for (int i = 0; i < 4; i++) barrier_arrive(read + stage)", "race"),
-    "barriers that the copy engine does not see": ("        barriers_visible();\n", "", "missing fence"),
-    "no barrier after the initialisation": ("    __syncthreads();\n", "", "race"),
-    "arrivals of too many": ("barrier_init(read + i, 4)", "barrier_init(read + i, 5)", "deadlock"),
-    "rows unlike the swizzle's": ("shared + stage * TILE, 0", "shared + stage * TILE + 128, 0", "bad descriptor"),
-    "eights of rows too near": ("0, 1024)", "0, 512)", "bad descriptor"),
-    "eights of rows too far": ("0, 1024)", "0, 4096)", "missing barrier wait"),
-    "a copy not of 16 bytes": ("TILE, came + stage)", "TILE - 8, came + stage)", "misaligned access"),
-    "three warps": ("        wgmma_fence();\n", "        if (threadIdx.x >= 96) return;\n        wgmma_fence();\n",
-                    "divergent warpgroup operation"),
-    "sums read too early": ("        wgmma_wait<0>();\n", "        c[0] = sums[0];\n        wgmma_wait<0>();\n",
-                            "missing wgmma wait"),
-    "fragments changed too early": ("        wgmma_wait<0>();\n", "        mine[0] = 0;\n        wgmma_wait<0>();\n",
-                                    "missing wgmma wait"),
+    "too many bytes expected": ("(full + stage, TILE)", "(full + stage, TILE + 16)", "deadlock"),
+    "too few bytes expected": ("(full + stage, TILE)", "(full + stage, TILE - 16)", "deadlock"),
+    "no bytes expected": ("_expect_tx(full + stage, TILE)", "(full + stage)", "missing barrier wait"),
+    "no wait before a stage is overwritten": ("mbarrier_wait_parity(empty + stage, tile / STAGES % 2 ^ 1)", "", "bad barrier"),
+    "a stage released before its products": ("wgmma_commit_group();", "wgmma_commit_group(); if (threadIdx.x % 32 == 0) "
+                                             "mbarrier_arrive(empty + stage);", "race"),
+    "one lane releases for others": ("__syncwarp();", "", "race"),
+    "one warp releases for all": ("if (threadIdx.x % 32 == 0) mbarrier_arrive",
+                                  "if (threadIdx.x == 0) for (int i = 0; i < 4; i++) mbarrier_arrive", "race"),
+    "barriers that the copy engine does not see": ("fence_mbarrier_init();", "", "missing fence"),
+    "no barrier after the initialisation": ("    __syncthreads();", "", "race"),
+    "arrivals of too many": ("mbarrier_init(empty + i, 4)", "mbarrier_init(empty + i, 5)", "deadlock"),
+    "rows unlike the swizzle's": ("TILE, 1024", "TILE + 128, 1024", "bad descriptor"),
+    "eights of rows too near": (" 1024)", " 512)", "bad descriptor"),
+    "eights of rows too far": (" 1024)", " 4096)", "missing barrier wait"),
+    "a copy not of 16 bytes": ("TILE, full + stage)", "TILE - 8, full + stage)", "misaligned access"),
+    "three warps": ("wgmma_fence();", "if (threadIdx.x >= 96) return; wgmma_fence();", "divergent warpgroup operation"),
+    "sums read too early": ("wgmma_wait_group<0>", "c[0] = sums[0]; wgmma_wait_group<0>", "missing wgmma wait"),
+    "fragments changed too early": ("wgmma_wait_group<0>", "mine[0] = 0; wgmma_wait_group<0>", "missing wgmma wait"),
 }
 
 
@@ -231,7 +220,7 @@ def test_misuse_is_named(name, tmp_path):
 
 
 # Of each tile, numbers that threads load, in place of products: the copy engine may overtake the loads.
-RELEASE = "        __syncwarp();\n        if (threadIdx.x % 32 == 0) barrier_arrive(read + stage);\n"
+RELEASE = "        __syncwarp();\n        if (threadIdx.x % 32 == 0) mbarrier_arrive(empty + stage);\n"
 LOADED = "        sums[0] += shared[stage * TILE + threadIdx.x];\n"
 
 
@@ -242,11 +231,11 @@ def loading(before="", after=""):
 
 
 def test_a_fence_of_every_thread_that_loads_a_stage_lets_a_copy_overwrite_it(tmp_path):
-    streamed(tmp_path, loading("        async_proxy_fence();\n"))
+    streamed(tmp_path, loading("        fence_proxy_async();\n"))
 
 
 @pytest.mark.parametrize("fence", [
-    (), ("        if (threadIdx.x != 77) async_proxy_fence();\n",), ("", "        async_proxy_fence();\n"),
+    (), ("        if (threadIdx.x != 77) fence_proxy_async();\n",), ("", "        fence_proxy_async();\n"),
 ], ids=["none", "not of all threads", "too late"])
 def test_a_copy_overtakes_loads_that_are_not_fenced(tmp_path, fence):
     with pytest.raises(KernelFault) as fault:
@@ -256,8 +245,8 @@ def test_a_copy_overtakes_loads_that_are_not_fenced(tmp_path, fence):
 
 # Fragments come from the stage too, and their products have ended when it is released.
 FRAGMENTS = STREAM.replace("        wgmma_fence();\n", """\
-        ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16);
-        async_proxy_fence();
+        ldmatrix(mine, shared + stage * TILE + threadIdx.x % 32 * 16, 4, false);
+        fence_proxy_async();
         wgmma_fence();
 """)
 
@@ -268,12 +257,12 @@ def test_fragments_that_are_fenced_let_a_copy_overwrite_what_they_were(tmp_path)
 
 def test_a_copy_overtakes_loads_of_fragments_although_their_products_have_ended(tmp_path):
     with pytest.raises(KernelFault) as fault:
-        streamed(tmp_path, FRAGMENTS.replace("        async_proxy_fence();\n", ""))
+        streamed(tmp_path, FRAGMENTS.replace("        fence_proxy_async();\n", ""))
     assert fault.value.kind == "missing fence", fault.value
 
 
 def test_sums_that_the_thread_changed_need_a_fence_before_more_products(tmp_path):
-    changed = STREAM.replace("        waited(sums);\n", "        waited(sums);\n        sums[0] += tile;\n")
+    changed = STREAM.replace("wgmma_wait_group<0>();\n", "wgmma_wait_group<0>();\n        sums[0] += tile;\n")
     assert (streamed(tmp_path, changed) - wanted() == sum(range(TILES)) * (np.arange(32) == 0)).all()
     with pytest.raises(KernelFault) as fault:
         streamed(tmp_path, changed.replace("        wgmma_fence();\n", "        if (tile == 0) wgmma_fence();\n"))
@@ -286,7 +275,7 @@ def test_a_tile_that_is_not_swizzled_gives_other_numbers(tmp_path):
 
 def test_a_stored_operand_needs_a_fence_of_each_thread_that_stores(tmp_path):
     path = tmp_path / "multiply.cu"
-    path.write_text(MULTIPLY.replace("    async_proxy_fence();\n", "    if (threadIdx.x) async_proxy_fence();\n"))
+    path.write_text(MULTIPLY.replace("    fence_proxy_async();\n", "    if (threadIdx.x) fence_proxy_async();\n"))
     memory = in_rows(np.pad(B[:, :64].T, ((0, 0), (0, 48))), 128)
     with pytest.raises(KernelFault) as fault:
         check(load(path, (f"-DBYTES={memory.size}", "-DCOLUMNS=64", "-DTRANSPOSED=0")).get_function("multiply"), (1,), (128,),
@@ -296,13 +285,13 @@ def test_a_stored_operand_needs_a_fence_of_each_thread_that_stores(tmp_path):
 
 # The first 128 threads exchange numbers; the others have nothing to do.
 EXCHANGE = r"""
-#include "common/hopper.cuh"
+using namespace emulator;
 extern "C" __global__ void exchange(int* x) {
-    SWIZZLED_SHARED(shared);
+    unsigned char* shared = dynamic_shared();
     if (threadIdx.x >= 128) return;
     int* held = reinterpret_cast<int*>(shared);
     held[threadIdx.x] = x[threadIdx.x];
-    sync_first<128>();
+    bar_sync<128>();
     x[threadIdx.x] = held[127 - threadIdx.x];
 }
 """
@@ -320,8 +309,8 @@ def test_a_barrier_of_the_first_threads_does_not_wait_for_others(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, kind", [
-    ("    sync_first<128>();\n", "", "race"), ("sync_first<128>", "sync_first<256>", "divergent warpgroup operation"),
-    ("sync_first<128>();", "__syncthreads();", "divergent barrier")], ids=["none", "of too many", "of all"])
+    ("    bar_sync<128>();\n", "", "race"), ("bar_sync<128>", "bar_sync<256>", "divergent warpgroup operation"),
+    ("bar_sync<128>();", "__syncthreads();", "divergent barrier")], ids=["none", "of too many", "of all"])
 def test_misuse_of_a_barrier_of_the_first_threads_is_noticed(tmp_path, old, new, kind):
     with pytest.raises(KernelFault) as fault:
         exchanged(tmp_path, EXCHANGE.replace(old, new))
@@ -330,13 +319,13 @@ def test_misuse_of_a_barrier_of_the_first_threads_is_noticed(tmp_path, old, new,
 
 # Three warpgroups: 168 registers a thread at the launch.
 REGISTERS = r"""
-#include "common/hopper.cuh"
+using namespace emulator;
 extern "C" __global__ void share(int* x) {
     if (threadIdx.x >= 256) {
-        give_registers<40>();
+        setmaxnreg_dec<40>();
         return;
     }
-    take_registers<232>();
+    setmaxnreg_inc<232>();
     x[threadIdx.x]++;
 }
 """
@@ -354,10 +343,10 @@ def test_warpgroups_share_out_the_registers_of_the_launch(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, kind", [
-    ("        give_registers<40>();\n", "", "deadlock"), ("give_registers<40>", "give_registers<48>", "deadlock"),
-    ("give_registers<40>", "give_registers<176>", "bad registers"),
-    ("take_registers<232>", "take_registers<160>", "bad registers"),
-    ("give_registers", "if (threadIdx.x != 300) give_registers", "divergent warpgroup operation")],
+    ("        setmaxnreg_dec<40>();\n", "", "deadlock"), ("setmaxnreg_dec<40>", "setmaxnreg_dec<48>", "deadlock"),
+    ("setmaxnreg_dec<40>", "setmaxnreg_dec<176>", "bad registers"),
+    ("setmaxnreg_inc<232>", "setmaxnreg_inc<160>", "bad registers"),
+    ("setmaxnreg_dec", "if (threadIdx.x != 300) setmaxnreg_dec", "divergent warpgroup operation")],
     ids=["none given", "too few given", "more given than there are", "fewer taken than there are", "not of all threads"])
 def test_misuse_of_registers_is_noticed(tmp_path, old, new, kind):
     with pytest.raises(KernelFault) as fault:

@@ -1,11 +1,11 @@
-"""Runs CUDA C++ kernels on the CPU and checks their memory accesses, with g++ only: no GPU, no CUDA.
+"""Runs CUDA C++ kernels on the CPU and checks their memory accesses, with g++ only: no GPU, no CUDA (README.md).
 
-    function = load("kernels/gpu_basic/relu.cu").get_function("relu_forward")
+    function = load("relu.cu").get_function("relu")
     function((blocks,), (256,), (x, y, np.int32(x.size)))          # as CuPy's RawModule launches
     check(function, (blocks,), (256,), (x, y, np.int32(x.size)))   # the same in several orders, every access watched
 
 A kernel is compiled at most twice: plain (fast) and, for `check`, with a call before each of its memory accesses.
-Compiled kernels are cached in the user's cache folder under a hash of sources and options.
+Compiled kernels are cached in the user's cache folder, in a folder named `cache`, under a hash of sources and options.
 
 A product that is added is rounded on its own when watched, and fused with the addition wherever g++ does that when plain: on a
 GPU it may be either. While `arithmetic` is "fused", `check` runs the plain kernel instead: a test that passes with both values
@@ -29,12 +29,12 @@ import threading
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-KERNELS = HERE.parents[2] / "kernels"
 ORDERS = {"forward": 0, "reverse": 1, "random": 7}   # of threads and blocks; a number above 1 seeds a random order
 ARITHMETIC = ("rounded", "fused")
 arithmetic = "rounded"   # one of ARITHMETIC
 TENSOR_SUMS = ("rounded", "truncated")
 tensor_sums = "rounded"   # one of TENSOR_SUMS: how tensor cores add (tensor_cores.cpp)
+cache = "cuda-emulator"
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?(\w+)\s*\(')
 _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
@@ -42,8 +42,6 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing",
                  "-Wno-attributes", "-Wno-unknown-pragmas")
 _PLAIN_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast")
-# Simulated products do not vectorize, and their tests run small networks: g++ takes half the time, the kernel no longer.
-_SIMULATED_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 # Loads must not be hoisted out of their branch: `check` would report accesses that no GPU makes.
 _WATCHED_FLAGS = ("-O2", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
                   "-fsanitize=thread,alignment,bounds-strict,integer-divide-by-zero",
@@ -55,13 +53,7 @@ _ALIGNMENT = 256   # of an allocation on a GPU
 
 
 class KernelFault(Exception):
-    """A bug found in a running kernel. `kind` names it, `file` and `line` (0 if unknown) locate it.
-
-    Kinds: race, race between blocks, out of bounds, shared memory overflow, stale shared memory, misaligned access,
-    missing cp.async wait, bad cp.async, bad ldmatrix, bad barrier, bad copy, bad descriptor, bad registers, missing barrier
-    wait, missing fence, missing wgmma fence, missing wgmma wait, deadlock, divergent barrier, divergent warp operation,
-    divergent warpgroup operation, division by zero, impossible launch, order dependence, wrong arguments, write to a constant.
-    """
+    """A bug found in a running kernel. `kind`, one of README.md's, names it; `file` and `line` (0 if unknown) locate it."""
 
     def __init__(self, kernel, kind, message, file="", line=0):
         place = f" ({pathlib.Path(file).name}:{line})" if line else ""
@@ -74,17 +66,20 @@ class CompileError(Exception):
 
 
 @functools.cache
-def load(source, options=()):
-    """The kernels of the CUDA file `source`, compiled with `options` (a tuple of -DNAME=VALUE)."""
-    return Module(pathlib.Path(source).resolve(), tuple(options))
+def load(source, options=(), include=()):
+    """The Module of the CUDA file `source`. options: a tuple for g++, such as ("-DTILE=8",).
+
+    include: a tuple of folders, in which #include "..." looks after the file's own, and of headers to include before the file.
+    """
+    return Module(pathlib.Path(source).resolve(), tuple(options), tuple(map(pathlib.Path, include)))
 
 
 class Module:
     """One compiled CUDA file."""
 
-    def __init__(self, source, options):
-        self.source, self.options = source, options
-        texts = (path.read_text() for path in sorted(with_headers(source)))
+    def __init__(self, source, options, include):
+        self.source, self.options, self.include = source, options, include
+        texts = (path.read_text() for path in sorted(with_headers(source, include)))
         self.names = [name for text in texts for name in _ENTRY.findall(without_comments(text))]
 
     def get_function(self, name):
@@ -95,16 +90,15 @@ class Module:
 
     @functools.cached_property
     def plain(self):
-        simulated = any(option.startswith("-DMULTIPLIER=") for option in self.options)
-        return _build(self.source, self.names, (*(_SIMULATED_FLAGS if simulated else _PLAIN_FLAGS), *self.options))
+        return _build(self, _PLAIN_FLAGS)
 
     @functools.cached_property
     def watched(self):
-        return _build(self.source, self.names, (*_WATCHED_FLAGS, *self.options))
+        return _build(self, _WATCHED_FLAGS)
 
     @functools.cached_property
     def counted(self):
-        return _build(self.source, self.names, (*_COUNTED_FLAGS, *self.options))
+        return _build(self, _COUNTED_FLAGS)
 
 
 class Function:
@@ -138,8 +132,8 @@ class Function:
             _check_arguments(self.name, _parameters(library, self.name), args)
             _launch(library, self.name, grid, block, args, allocations.pointers, shared_mem, order, allocations.buffers)
 
-    def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=1):
-        """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}, ...}, see Counts there.
+    def count(self, grid, block, args, shared_mem=0, sample=(0,), cache_lines=0, enough=2**63):
+        """What warps ask of the memories: {"warps": their number, "loads": {"requests", ...}}, as Counts in cuda_emulator.h.
 
         sample: numbers of the blocks that run, one after another until `enough` accesses of single threads were counted;
         cache_lines: lines of 128 bytes of the level-1 cache that a block has. Arrays are changed; accesses are not checked.
@@ -158,7 +152,7 @@ class Function:
         return _as_dict(counts)
 
 
-def check(function, grid, block, args, shared_mem=0, orders=("forward", "reverse", "random")):
+def check(function, grid, block, args, shared_mem=0, orders=tuple(ORDERS)):
     """Run a kernel in several orders of its threads and blocks, watched; its arrays then hold the results.
 
     Raises KernelFault at the first bug, and if a byte of a result depends on the order. While `arithmetic` is "fused", the
@@ -219,14 +213,14 @@ def _check_arguments(name, parameters, args):
         raise KernelFault(name, "wrong arguments", f"takes {len(parameters)} arguments, got {len(args)}")
     for i, (arg, parameter) in enumerate(zip(args, parameters, strict=True)):
         if isinstance(arg, np.ndarray):
-            found = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
+            given = f"{arg.dtype}{'' if arg.flags.c_contiguous else ', not contiguous'} array"
             fits = parameter.is_array and arg.dtype == parameter.dtype and arg.flags.c_contiguous
         else:
-            found = type(arg).__name__
+            given = type(arg).__name__
             fits = not parameter.is_array and isinstance(arg, np.generic) and arg.dtype == parameter.dtype
         if not fits:
             wanted = f"{parameter.dtype} array" if parameter.is_array else parameter.dtype
-            raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {found}")
+            raise KernelFault(name, "wrong arguments", f"argument {i} is a {wanted}, got a {given}")
 
 
 def _parameters(library, name):
@@ -253,9 +247,9 @@ class _Allocations:
         address = self.memory.ctypes.data
         copied = {}   # (start, end) of an array -> address of its copy
         for number, array in arrays:
-            if isinstance(args[number], Table) and not any(array is one for one in args[number].arrays):
-                array = args[number] = args[number].words(lambda one: copied[one.ctypes.data, one.ctypes.data + one.nbytes])
-            place = start, end = array.ctypes.data, array.ctypes.data + array.nbytes
+            if isinstance(args[number], Table) and not any(array is entry for entry in args[number].arrays):
+                array = args[number] = args[number].words(lambda entry: copied[_place(entry)])
+            place = start, end = _place(array)
             if place not in copied:
                 if any(start < other_end and other < end for other, other_end in copied):
                     raise KernelFault(name, "wrong arguments", f"argument {number} overlaps another array")
@@ -279,6 +273,11 @@ class _Allocations:
         for array, copy in self.copies:
             if array.flags.writeable:
                 array[...] = copy.view(array.dtype).reshape(array.shape)
+
+
+def _place(array):
+    """(start, end) of the array's memory."""
+    return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
 def _round_up(number, multiple):
@@ -383,15 +382,16 @@ def _source_line(library, address):
 
 # ---- compiling
 
-def _build(source, names, flags):
-    """The shared library of a CUDA file, from the cache or compiled now."""
-    runtime = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h"))
-    read = [text for path in (*runtime, *sorted(with_headers(source))) for text in (path.name, path.read_text())]
-    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: copies of the project share it
-    library = _cache() / f"{source.stem}-{_hash(made_from)}.so"
+def _build(module, flags):
+    """The shared library of a Module, from the cache or compiled now."""
+    runtime, flags = sorted(HERE.glob("*.cpp")) + sorted(HERE.glob("*.h")), (*flags, *module.options)
+    read = [text for path in (*runtime, *sorted(with_headers(module.source, module.include)))
+            for text in (path.name, path.read_text())]
+    made_from = [*flags, *_COMMON_FLAGS, _compiler(), *read]   # no folder: copies of a project share it
+    library = _cache() / f"{module.source.stem}-{_hash(made_from)}.so"
     with missing(library) as absent:
         if absent:
-            _make_library(library, source, names, flags, runtime)
+            _make_library(library, module, flags, runtime)
     loaded = ctypes.PyDLL(str(library))   # PyDLL: one launch at a time, the runtime's state is the library's
     loaded.shared_arrays = _shared_arrays(library)
     return loaded
@@ -408,12 +408,13 @@ def missing(path):
         yield not path.exists()
 
 
-def _make_library(library, source, names, flags, runtime):
+def _make_library(library, module, flags, runtime):
+    folders, headers = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
-        wrapper.write_text("\n".join([f'#include "{HERE / "cuda_emulator.h"}"', f'#include "{source}"',
-                                      *(f"EMULATOR_EXPORT({name})" for name in names), ""]))
-        _compile([*flags, f"-I{KERNELS}", "-S", str(wrapper)], kernels)
+        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in (HERE / "cuda_emulator.h", *headers, module.source)),
+                                      *(f"EMULATOR_EXPORT({name})" for name in module.names), ""]))
+        _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
         # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
         _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
@@ -423,14 +424,19 @@ def without_comments(text):
     return _COMMENT.sub("", text)
 
 
-def with_headers(path, kernels=KERNELS):
-    """A CUDA file and all that it includes, from its own folder or from `kernels`."""
-    files, found = set(), {path}
-    while found:
-        files |= found
-        found = {folder / name for file in found for name in _INCLUDE.findall(file.read_text())
-                 for folder in (file.parent, kernels) if (folder / name).exists()} - files
+def with_headers(source, include=()):
+    """A CUDA file and all that it includes, from its own folder or by `include`, as of load."""
+    folders, headers = _folders_and_headers(include)
+    files, new = set(), {source, *headers}
+    while new:
+        files |= new
+        new = {folder / name for file in new for name in _INCLUDE.findall(file.read_text())
+               for folder in (file.parent, *folders) if (folder / name).exists()} - files
     return files
+
+
+def _folders_and_headers(include):
+    return [path for path in include if path.is_dir()], [path.resolve() for path in include if not path.is_dir()]
 
 
 def _with_red_zones(assembly):
@@ -477,7 +483,7 @@ def _compiler():
 
 def _cache():
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    folder = pathlib.Path(base) / "kernel-ladder" / "emulator"
+    folder = pathlib.Path(base) / cache
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

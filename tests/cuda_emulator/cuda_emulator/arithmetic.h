@@ -106,16 +106,3 @@ static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return fmin(a, b); }
 static inline double max(double a, double b) { return fmax(a, b); }
-
-// kernels/common/tensor_cores.cuh: a NaN stays one; the bits that TF32 does not have are not zeros that a kernel may rely on.
-static inline unsigned emulator_bf16(float x) {
-    unsigned bits = emulator::bits_of<unsigned>(x);
-    if (x != x) return 0x7fff;
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
-static inline unsigned bf16x2(float low, float high) { return emulator_bf16(low) | emulator_bf16(high) << 16; }
-static inline unsigned tf32(float x) {
-    unsigned bits = emulator::bits_of<unsigned>(x), undefined = bits * 2654435761u >> 19;
-    if (x != x) return 0x7fffe000u | undefined;
-    return ((bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000) & 0xffffe000u) | undefined;
-}

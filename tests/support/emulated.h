@@ -1,0 +1,35 @@
+// The names that kernels/common has for what cuda_emulator/ptx.h declares: where CUDA_EMULATOR is defined, its headers leave their
+// instructions to these.
+#pragma once
+
+#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(emulator::dynamic_shared())
+#define SWIZZLED_SHARED(name) unsigned char* name = emulator::dynamic_shared()
+static inline unsigned shared_address(const void* shared) { return __cvta_generic_to_shared(shared); }
+
+using emulator::cp_async;
+#define cp_async_commit emulator::cp_async_commit_group
+#define cp_async_wait emulator::cp_async_wait_group
+
+// Parentheses keep the macro `ldmatrix` out of the other.
+#define ldmatrix(to, row) emulator::ldmatrix(to, row, sizeof(to) / sizeof(to[0]), false, EMULATOR_SITE)
+#define ldmatrix_trans(to, row) (emulator::ldmatrix)(to, row, sizeof(to) / sizeof(to[0]), true, EMULATOR_SITE)
+#define mma_bf16(c, a, b) emulator::mma_bf16(c, a, b, EMULATOR_SITE)
+#define mma_tf32(c, a, b) emulator::mma_tf32(c, a, b, EMULATOR_SITE)
+#define bf16x2(low, high) emulator::cvt_bf16x2(low, high)
+#define tf32(x) emulator::cvt_tf32(x)
+
+#define barrier_init emulator::mbarrier_init
+#define barriers_visible emulator::fence_mbarrier_init
+#define barrier_arrive emulator::mbarrier_arrive
+#define barrier_expect emulator::mbarrier_arrive_expect_tx
+#define barrier_wait emulator::mbarrier_wait_parity
+#define copy_bulk emulator::cp_async_bulk
+#define async_proxy_fence emulator::fence_proxy_async
+using emulator::wgmma_fence;
+#define wgmma emulator::wgmma_mma_async
+#define wgmma_commit emulator::wgmma_commit_group
+#define wgmma_wait emulator::wgmma_wait_group
+template <unsigned count> void waited(float (&)[count]) {}
+#define sync_first emulator::bar_sync
+#define give_registers emulator::setmaxnreg_dec
+#define take_registers emulator::setmaxnreg_inc

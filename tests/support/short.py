@@ -44,7 +44,10 @@ CASES = [
     ("*::test_parity_with_the_tiles_of_large_batches", 0),
     ("*::test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision", 1),
     ("*::test_a_run_makes_every_stage_with_its_choices", 1),
-    ("tests/kernels/*", 2),                           # each case compiles kernels of its own
+    # Each case compiles kernels of its own, those for tensor cores the longest.
+    ("tests/kernels/test_gpu_*tf32.py::*", 1),
+    ("tests/kernels/test_gpu_bf16*.py::*", 1),
+    ("tests/kernels/*", 2),
     ("tests/rungs/*", 2),
     ("*", 3),
 ]
@@ -77,7 +80,9 @@ def _other(case):
 
 
 def _evenly(cases, count):
-    """So many of the cases: the first, the last and those evenly between them; the first alone for one."""
+    """So many of the cases: the first, the last and those evenly between them; for one, the one in the middle."""
     if len(cases) <= count:
         return cases
-    return [cases[number * (len(cases) - 1) // max(count - 1, 1)] for number in range(count)]
+    if count == 1:
+        return [cases[len(cases) // 2]]
+    return [cases[number * (len(cases) - 1) // (count - 1)] for number in range(count)]

@@ -412,12 +412,25 @@ def _make_library(library, module, flags, runtime):
     folders, headers = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
-        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in (HERE / "cuda_emulator.h", *headers, module.source)),
+        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in (_precompiled(flags, runtime), *headers, module.source)),
                                       *(f"EMULATOR_EXPORT({name})" for name in module.names), ""]))
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))
         # Linked without the sanitizers' flags: the functions that their calls need are in checks.cpp.
         _compile(["-shared", "-Wl,-z,defs", str(kernels), *map(str, _runtime_objects(runtime))], library)
+
+
+def _precompiled(flags, runtime):
+    """A header that is cuda_emulator.h, and compiled beside it, which is all that g++ then reads."""
+    flags = [flag for flag in flags if not flag.startswith("-D")]   # they change nothing in the emulator
+    read = [path.read_text() for path in runtime if path.suffix == ".h"]
+    header = _cache() / f"cuda_emulator-{_hash([*flags, *_COMMON_FLAGS, _compiler(), *read])}.h"
+    compiled = header.with_name(f"{header.name}.gch")
+    with missing(compiled) as absent:
+        if absent:
+            header.write_text(f'#include "{HERE / "cuda_emulator.h"}"\n')
+            _compile([*flags, "-x", "c++-header", str(header)], compiled)
+    return header
 
 
 def without_comments(text):

@@ -412,7 +412,8 @@ def _make_library(library, module, flags, runtime):
     folders, headers = _folders_and_headers(module.include)
     with tempfile.TemporaryDirectory(dir=_cache()) as folder:
         wrapper, kernels = pathlib.Path(folder, "wrapper.cpp"), pathlib.Path(folder, "kernels.s")
-        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in (_precompiled(flags, runtime), *headers, module.source)),
+        included = _precompiled(flags, runtime), *headers, module.source
+        wrapper.write_text("\n".join([*(f'#include "{path}"' for path in included),
                                       *(f"EMULATOR_EXPORT({name})" for name in module.names), ""]))
         _compile([*flags, *(f"-I{path}" for path in folders), "-S", str(wrapper)], kernels)
         kernels.write_text(_with_red_zones(kernels.read_text()))

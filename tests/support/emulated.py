@@ -7,13 +7,10 @@ import cuda_emulator
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = HERE.parents[1] / "kernels"
 NAMES = HERE / "emulated.h"
-# Simulated products do not vectorize, and their tests run small networks: g++ takes half the time, the kernel no longer.
-SIMULATED = ("-O2",)
 
 cuda_emulator.cache = "kernel-ladder/emulator"
 
 
 def load(source, defines=()):
     """The cuda_emulator.Module of a CUDA file that may include the project's headers; defines: a tuple of -DNAME=VALUE."""
-    simulated = any(define.startswith("-DMULTIPLIER=") for define in defines)
-    return cuda_emulator.load(source, (*defines, *SIMULATED) if simulated else defines, (KERNELS, NAMES))
+    return cuda_emulator.load(source, defines, (KERNELS, NAMES))

@@ -39,7 +39,6 @@ def pytest_runtestloop(session):
     for kind in ("_PLAIN", "_WATCHED", "_COUNTED"):   # what is compiled with many mutants takes longer to compile than to run
         flags = getattr(cuda_emulator, f"{kind}_FLAGS")
         setattr(cuda_emulator, f"{kind}_FLAGS", ("-O1", *flags[1:]))
-    emulated.SIMULATED = ()
     work = json.loads(pathlib.Path(os.environ["MUTANTS"]).read_text())
     kernels = Kernels(cuda_emulator, emulated.KERNELS, {int(number): mutant for number, mutant in work["mutants"].items()})
     cuda_emulator._source_line = lambda library, address: ("", 0)   # that a fault is found is enough

@@ -41,13 +41,13 @@ _INCLUDE = re.compile(r'^\s*#include\s+"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COMMON_FLAGS = ("-std=gnu++17", "-g1", "-gdwarf-4", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing",
                  "-Wno-attributes", "-Wno-unknown-pragmas")
-_PLAIN_FLAGS = ("-O3", "-march=native", "-ffp-contract=fast")
+_PLAIN_FLAGS = ("-O2", "-march=native", "-ffp-contract=fast")
 # Loads must not be hoisted out of their branch: `check` would report accesses that no GPU makes.
-_WATCHED_FLAGS = ("-O2", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
+_WATCHED_FLAGS = ("-O1", "-ffp-contract=off", "-fno-tree-vectorize", "-fno-tree-loop-im", "-fno-tree-pre", "-fno-code-hoisting",
                   "-fsanitize=thread,alignment,bounds-strict,integer-divide-by-zero",
                   "--param=tsan-instrument-func-entry-exit=0")
 # A structure is copied whole, not by its members, so that 16 bytes are one access; the head of a loop is one block, not copied.
-_COUNTED_FLAGS = (*_WATCHED_FLAGS, "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
+_COUNTED_FLAGS = (*_WATCHED_FLAGS, "-O2", "-fno-tree-sra", "-fno-tree-ch", "-fsanitize-coverage=trace-pc")
 _RED_ZONE = 1 << 20
 _ALIGNMENT = 256   # of an allocation on a GPU
 
@@ -476,7 +476,7 @@ def _runtime_objects(files):
         target = _cache() / f"{source.stem}-{_hash(made_from)}.o"
         with missing(target) as absent:
             if absent:
-                _compile(["-O2", "-c", str(source)], target)
+                _compile(["-O2", "-g0", "-c", str(source)], target)
         yield target
 
 

@@ -49,7 +49,7 @@ CASES = [
     ("tests/kernels/test_gpu_bf16*.py::*", 1),
     ("tests/kernels/*", 2),
     ("tests/rungs/*", 2),
-    ("*", 3),
+    ("*", 2),
 ]
 FIRST = ("tests/kernels", "tests/rungs", "tests/workflow")   # what waits longest for a compiler or for processes
 

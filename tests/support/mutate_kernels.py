@@ -1,10 +1,10 @@
 """Mutation testing of a rung's kernels: changes them in small ways, one at a time, and counts the mutants that tests kill.
 
-Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [-k TESTS] [--sample COUNT] [--one-by-one]
+Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [-k TESTS] [--short] [--sample COUNT] [--one-by-one]
 
 FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. -k: which tests
-judge, as in pytest; default: all. --sample selects COUNT of the mutants, always the same ones. --one-by-one compiles every
-mutant for itself, which takes long and finds the same fates.
+judge, as in pytest; default: all. --short: of these, those of `make test`. --sample selects COUNT of the mutants, always the
+same ones. --one-by-one compiles every mutant for itself, which takes long and finds the same fates.
 
 Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
 tests/kernels/test_RUNG*.py then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and
@@ -110,10 +110,10 @@ def tests_of(root, rung):
     return own or ["tests/rungs/test_lessons.py"]
 
 
-def fates(root, rung, work, at_once, expression=""):
+def fates(root, rung, work, at_once, options=()):
     """(number in `work`, fate) of the mutants, as they are found; fates: mutant_fates.FATES, which says what at_once is.
 
-    expression: of the tests that judge, pytest's -k.
+    options: of pytest, which choose the tests that judge.
     """
     if not work:
         return
@@ -126,7 +126,7 @@ def fates(root, rung, work, at_once, expression=""):
         given = {"mutants": mutations, "at_once": at_once, "results": results}
         (copy / "mutants.json").write_text(json.dumps(given))
         command = [sys.executable, "-m", "pytest", "-p", "mutant_fates", "-p", "no:cacheprovider", "-p", "no:faulthandler",
-                   "-p", "no:xdist", "--assert=plain", "--tb=short", "-k", expression, *tests_of(root, rung)]
+                   "-p", "no:xdist", "--assert=plain", "--tb=short", *options, *tests_of(root, rung)]
         environment = {**os.environ, "PYTHONPATH": str(HERE), "MUTANTS": "mutants.json", "XDG_CACHE_HOME": str(copy / "cache")}
         process = subprocess.Popen(command, cwd=copy, env=environment, pass_fds=[results], stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
@@ -145,6 +145,7 @@ def main(arguments, root=ROOT):
     parser.add_argument("rung")
     parser.add_argument("files", nargs="*")
     parser.add_argument("-k", default="", dest="expression")
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--one-by-one", action="store_true")
     asked = parser.parse_args(arguments)
@@ -156,7 +157,8 @@ def main(arguments, root=ROOT):
         work = sorted(random.Random(0).sample(work, asked.sample), key=lambda mutant: (mutant.file, mutant.number))
     count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
-    for number, fate in tqdm(fates(root, rung, work, not asked.one_by_one, asked.expression), total=len(work), disable=None):
+    options = ["-k", asked.expression, *(["--short"] if asked.short else [])]
+    for number, fate in tqdm(fates(root, rung, work, not asked.one_by_one, options), total=len(work), disable=None):
         count[fate] += 1
         if fate == "survived":
             print(f"survived: {work[number].file}:{work[number].number}: {work[number].line}", flush=True)

@@ -20,7 +20,6 @@ import functools
 import hashlib
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import tempfile
@@ -491,8 +490,9 @@ def _compile(arguments, target):
 
 @functools.cache
 def _compiler():
-    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    return f"{version} on {platform.machine()} {platform.node()}"   # the machine, because of -march=native
+    """What g++ defines for this machine's processor, its own version included."""
+    command = ["g++", "-march=native", "-dM", "-E", "-x", "c++", "/dev/null"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _cache():

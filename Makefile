@@ -1,7 +1,7 @@
 # make report               the whole chain on the embedded digits: results/report.html
 # make demo                 a page on this machine where the run's model names a picture that is dropped or drawn
 # make watch                a page on this machine with the curves of the training that runs
-# make test                 linters and the tests that a person waits for; tests/README.md says which
+# make test                 linters and the short run of the tests, which tests/README.md describes
 # make test-all             linters and all tests
 # make rung NAME=mine FROM=gpu_basic   a rung of your own: a folder, a module and a row to start from, all new files
 # make check RUNG=mine      what is wrong with one rung of the ladder, in a line each, and its tests if it has any

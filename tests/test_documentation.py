@@ -9,7 +9,8 @@ import pytest
 from ladder.sources import ROOT
 from ladder.workflow import stages
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+         *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)"   # names of files that need not be there
 
 

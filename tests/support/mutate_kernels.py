@@ -14,11 +14,9 @@ equivalent_mutants.toml with the reason why it computes the same.
 
 import argparse
 import collections
-import dataclasses
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import subprocess
@@ -33,6 +31,7 @@ sys.path.insert(0, str(HERE.parent / "cuda_emulator"))
 
 import cuda_emulator  # noqa: E402
 import mutant_schemata  # noqa: E402
+import mutations  # noqa: E402
 
 ROOT = HERE.parents[1]
 # Of rungs without kernels of their own.
@@ -55,18 +54,6 @@ MUTATIONS = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """file: below kernels/, in which `new` replaces what is from start to end; number, line: of the line, as mutated."""
-
-    file: str
-    number: int
-    line: str
-    start: int
-    end: int
-    new: str
-
-
 def mutants(kernels, file):
     """Every mutation of the function bodies in a file; comments, signatures, directives, code hidden from g++ stay."""
     at, inside, hidden = 0, False, 0   # hidden: directives open within #ifndef CUDA_EMULATOR, itself one
@@ -76,11 +63,8 @@ def mutants(kernels, file):
         if hidden or line.startswith("#ifndef CUDA_EMULATOR"):
             hidden += line.startswith("#if") - line.startswith("#endif")
         first = 0 if inside else opened.end() if opened else len(code)
-        for pattern, replacements in [] if hidden or line.startswith("#") else MUTATIONS:
-            for found in re.compile(pattern).finditer(code, first):
-                for new in replacements:
-                    mutated = line[:found.start()] + new + line[found.end():]
-                    yield Mutant(file, number, mutated.strip(), at + found.start(), at + found.end(), new)
+        if not hidden and not line.startswith("#"):
+            yield from mutations.of_line(file, number, line, at, code, first, MUTATIONS)
         inside = (inside or bool(opened) and opened.end() == len(code)) and not line.startswith("}")
         at += len(line)
 
@@ -122,8 +106,8 @@ def fates(root, rung, work, at_once, options=()):
         copy_project(root, copy)
         with open(copy / "tests/support/emulated.h", "a") as header:
             header.write(mutant_schemata.HEADER)
-        mutations = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
-        given = {"mutants": mutations, "at_once": at_once, "results": results}
+        places = {number: (mutant.file, mutant.start, mutant.end, mutant.new) for number, mutant in enumerate(work, 1)}
+        given = {"mutants": places, "at_once": at_once, "results": results}
         (copy / "mutants.json").write_text(json.dumps(given))
         command = [sys.executable, "-m", "pytest", "-p", "mutant_fates", "-p", "no:cacheprovider", "-p", "no:faulthandler",
                    "-p", "no:xdist", "--assert=plain", "--tb=short", *options, *tests_of(root, rung)]
@@ -152,9 +136,7 @@ def main(arguments, root=ROOT):
     rung, kernels, explained = asked.rung, root / "kernels", equivalent(root, asked.rung)
     folder = FILES.get(rung, rung).partition("/")[0]
     files = [file if "/" in file else f"{folder}/{file}" for file in asked.files] or files_of(kernels, rung)
-    work = [mutant for file in files for mutant in mutants(kernels, file)]
-    if asked.sample and asked.sample < len(work):
-        work = sorted(random.Random(0).sample(work, asked.sample), key=lambda mutant: (mutant.file, mutant.number))
+    work = mutations.sample([mutant for file in files for mutant in mutants(kernels, file)], asked.sample)
     count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
     options = ["-k", asked.expression, *(["--short"] if asked.short else [])]

@@ -30,7 +30,7 @@ WHOLE_COMMANDS = {
 }
 # Patterns of tests, FILE::FUNCTION, and how many of their cases are run; 0: the night is early enough.
 CASES = [
-    ("tests/support/test_mutate_kernels.py::*", 0),   # of a tool for developers, which is used at night
+    ("tests/support/test_mutate_*.py::*", 0),         # of tools for developers, which are used at night
     ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
     ("tests/campaigns/test_settings.py::*", 0),       # a slice of a campaign
     ("tests/rungs/test_whole_step.py::*", 0),         # a step of the whole autoencoder in the emulator

@@ -1,6 +1,7 @@
 """Which tests the short run has, and how long each group of tests took. Where NO_SKIPS is set, a skipped test fails the run."""
 
 import collections
+import gc
 import os
 
 import pytest
@@ -23,6 +24,10 @@ def pytest_collection_modifyitems(config, items):
         chosen = short.chosen([item.nodeid for item in items])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
         items[:] = sorted((item for item in items if item.nodeid in chosen), key=lambda item: short.place(item.nodeid))
+
+
+def pytest_collection_finish():
+    gc.freeze()   # or every garbage collection would look through all modules and tests
 
 
 @pytest.hookimpl(trylast=True)

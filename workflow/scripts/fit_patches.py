@@ -7,11 +7,10 @@ Writes the weights, weights.bin or weights.safetensors, with the initial ones fo
 float32 (filters, kernel, kernel, channels), the filters of layer 1 as patches.
 """
 
-import threadpoolctl
-
 from ladder.arithmetic import arrays
 from ladder.data.normalization import Statistics
 from ladder.features import patches
+from ladder.machine import runtime
 from ladder.network import networks, weights
 from ladder.training import plan
 from ladder.training.inference import Inference
@@ -34,7 +33,7 @@ def make(work, inputs, params, options):
     for number, spec in enumerate(network.fits):
         layer = network.layer(spec.layer)
         maps = Maps(network, layer.inputs[0], params["variant"], values, statistics, work.threads, options["data_residency"])
-        with threadpoolctl.threadpool_limits(1):
+        with runtime.thread_pools().limit(limits=1):
             found = patches.sample(layer, images, settings.of_layer(number)[0], maps.batches, settings.seed, number)
             fitted = patches.fit(layer, spec, found, settings, number, pieces)
         patches.log_facts(fitted.facts)

@@ -10,11 +10,10 @@ import os
 
 import numpy as np
 import scipy.linalg
-import threadpoolctl
 
 from ladder.arithmetic import matmul
 from ladder.errors import RunFailed, UserError, one_line
-from ladder.machine import driver
+from ladder.machine import driver, runtime
 from ladder.progress import bar
 
 SHARE = 0.5      # of the free GPU memory, for rows that are kept there, and for the blocks of a product
@@ -79,7 +78,7 @@ class NumPy:
 
     def largest_eigenvectors(self, matrix, count):
         """(values (count,), vectors (n, count)), the largest last, of a symmetric matrix (n, n), whose upper half is read."""
-        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        with runtime.one_blas_thread():
             return scipy.linalg.eigh(matrix, lower=False, overwrite_a=True, check_finite=False, driver="evr",
                                      subset_by_index=[len(matrix) - count, len(matrix) - 1])
 

@@ -3,8 +3,8 @@
 import concurrent.futures
 
 import numpy as np
-import threadpoolctl
 
+from ladder.machine import runtime
 from ladder.progress import bar
 
 SHARE = 256   # rows per piece of a product
@@ -39,6 +39,6 @@ def for_each(work, items, threads, label="", unit=""):
 
     label, unit: of the progress bar; without a label there is none.
     """
-    with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    with runtime.one_blas_thread(), concurrent.futures.ThreadPoolExecutor(threads) as pool:
         found = pool.map(work, items)
         return list(bar(found, label, unit, total=len(items)) if label else found)

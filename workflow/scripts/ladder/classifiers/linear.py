@@ -10,11 +10,11 @@ import dataclasses
 
 import numpy as np
 import scipy.linalg
-import threadpoolctl
 
 from ladder.arithmetic import matmul, randomness
 from ladder.classifiers import decisions
 from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.machine import runtime
 from ladder.progress import bar
 
 STRENGTHS = (10.0, 1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -57,7 +57,7 @@ def fit(features, labels, seed, threads=1):
     system = (_Primal if features.shape[1] <= len(features) else _Dual)(features, center.astype(np.float32), targets, threads)
     drawn = randomness.generator(seed, randomness.HELD_OUT_ROWS, 0).permutation(len(labels))
     held, rest = np.sort(drawn[:len(drawn) // HELD_OUT]), np.sort(drawn[len(drawn) // HELD_OUT:])
-    with threadpoolctl.threadpool_limits(1, user_api="blas"):   # LAPACK's rounding depends on its threads
+    with runtime.one_blas_thread():   # LAPACK's rounding depends on its threads
         system.leave_out(held, rest)
         found = {strength: float(np.mean(system.scores(held, strength).argmax(axis=1) == codes[held]))
                  for strength in bar(STRENGTHS, "linear", "strength")}

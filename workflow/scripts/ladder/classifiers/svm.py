@@ -34,12 +34,12 @@ import time
 import numpy as np
 import sklearn
 import sklearn.svm
-import threadpoolctl
 
 from ladder.arithmetic import arrays
 from ladder.classifiers import backends, decisions
 from ladder.classifiers.kernel_functions import CHUNK, KERNELS, Kernel, resolve_gamma, squared_norms, weighted_sums
 from ladder.errors import NOT_FINITE, RunFailed, UserError
+from ladder.machine import runtime
 from ladder.progress import bar, duration, log, size
 from ladder.store import artifacts
 
@@ -383,7 +383,7 @@ def _side_by_side(workers, function, items):
 
     Ending the iteration early cancels the rest.
     """
-    with threadpoolctl.threadpool_limits(1, user_api="blas"), concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    with runtime.one_blas_thread(), concurrent.futures.ThreadPoolExecutor(workers) as pool:
         yield from pool.map(function, items)   # map cancels tasks that have not started
 
 

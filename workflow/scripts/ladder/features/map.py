@@ -1,10 +1,10 @@
 """A two-dimensional embedding of feature vectors: PCA, then t-SNE (van der Maaten and Hinton, 2008)."""
 
 import numpy as np
-import threadpoolctl
 from sklearn.manifold import TSNE
 
 from ladder.features import features
+from ladder.machine import runtime
 
 ROWS = 1000        # most rows that are embedded, which takes seconds
 FEWEST = 10        # fewer rows are not embedded
@@ -25,7 +25,7 @@ def layout(vectors, seed):
     if not components.any():   # all rows are equal, for which t-SNE fails
         return np.full((len(vectors), 2), 0.5, np.float32)
     tsne = TSNE(perplexity=min(PERPLEXITY, (len(centred) - 1) / 3), init="pca", random_state=seed)
-    with threadpoolctl.threadpool_limits(1):   # results depend on rounding, and that on the threads
+    with runtime.thread_pools().limit(limits=1):   # results depend on rounding, and that on the threads
         places = tsne.fit_transform(centred @ components)
     low, high = places.min(axis=0), places.max(axis=0)
     return ((places - low) / np.maximum(high - low, np.finfo(np.float32).tiny)).astype(np.float32)

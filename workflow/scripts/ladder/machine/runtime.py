@@ -1,5 +1,6 @@
 """The machine of this process: cores, threads, memory, BLAS, and their description in manifests."""
 
+import functools
 import os
 import pathlib
 import platform
@@ -34,9 +35,24 @@ def set_threads(count):
     BLAS splits a product by threads, which changes its last digits. So products are cut into pieces of fixed size
     (arithmetic/matmul.py and the executors), and the pieces are spread over threads.
     """
+    thread_pools().limit(limits={"blas": 1, "openmp": count})
+
+
+def one_blas_thread():
+    """A context in which BLAS computes on one thread, so that its last digits are the same on every machine."""
+    return thread_pools().limit(limits=1, user_api="blas")
+
+
+def thread_pools():
+    """The threadpoolctl.ThreadpoolController of the libraries that are loaded; finding them takes milliseconds, so once."""
+    return _thread_pools(len(sys.modules))   # a library is loaded by an import
+
+
+@functools.lru_cache(maxsize=1)
+def _thread_pools(_modules):
     import threadpoolctl
 
-    threadpoolctl.threadpool_limits(limits={"blas": 1, "openmp": count})
+    return threadpoolctl.ThreadpoolController()
 
 
 def available_cores():
@@ -70,10 +86,8 @@ def machine():
 
 
 def _blas():
-    import threadpoolctl
-
     return ", ".join(sorted({f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
-                             for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}))
+                             for pool in thread_pools().info() if pool["user_api"] == "blas"}))
 
 
 def _cpu_info(field):

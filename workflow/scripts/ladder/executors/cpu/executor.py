@@ -21,7 +21,6 @@ import time
 import weakref
 
 import numpy as np
-import threadpoolctl
 
 from ladder.executors.cpu import approximate, attention, convolution, layers, pooling, small, updates, winners, winograd
 from ladder.executors.cpu.team import Team
@@ -48,7 +47,7 @@ class Executor:
     def __init__(self, threads):
         self.threads = threads
         self.seconds, self.passes = {}, {}
-        self._blas = threadpoolctl.ThreadpoolController()
+        self._blas = runtime.thread_pools()
         self._workers = [_Worker() for _ in range(threads)]
         self._common = _Worker()
         self._helpers = [_Helper() for _ in range(threads - 1)]   # the calling thread does its share too

@@ -6,8 +6,8 @@ FILE: below workflow/scripts/ladder; default: all modules of PACKAGES. --sample 
 seed. --short: the tests of `make test` judge first, and only what survives them is judged by the others.
 
 Each mutant changes one operator, comparison, constant or condition within a function, in a copy of the project. A test run that
-fails or hangs kills it. The module's own tests judge first, then those that import it, then those of its package. Prints each
-mutant with its fate, and how many had which.
+fails or hangs kills it. The module's own tests judge first, then those that import it or a stage that does, then those of its
+package. Prints each mutant with its fate, and how many had which.
 """
 
 import argparse
@@ -74,8 +74,15 @@ def judges(root, file):
     module, tests = pathlib.Path(file).relative_to(LIBRARY), root / "tests"
     own, package = tests / module.with_name(f"test_{module.name}"), tests / module.parts[0]
     name = ".".join(pathlib.Path(file).relative_to(SCRIPTS).with_suffix("").parts)
-    lists = [[own], sorted(path for path in tests.rglob("test_*.py") if name in _imported(path)), [package]]
+    importers = sorted(path for path in tests.rglob("test_*.py") if name in _imported_with_stages(root, path))
+    lists = [[own], importers, [package]]
     return [found for paths in lists if (found := [path.relative_to(root).as_posix() for path in paths if path.exists()])]
+
+
+def _imported_with_stages(root, path):
+    """Of a file and of the stages' scripts among what it imports."""
+    scripts = [root / SCRIPTS / f"{name}.py" for name in _imported(path)]
+    return _imported(path).union(*(_imported(script) for script in scripts if script.exists()))
 
 
 @functools.cache

@@ -84,4 +84,5 @@ def test_a_sample_is_the_same_for_a_seed_and_another_for_another():
 def test_a_module_is_judged_by_its_tests_then_by_those_that_import_it_then_by_those_of_its_package():
     own, importers, package = mutate_python.judges(ROOT, "workflow/scripts/ladder/training/training.py")
     assert (own, package) == (["tests/training/test_training.py"], ["tests/training"])
-    assert "tests/executors/test_passes.py" in importers and "tests/store/test_pull.py" not in importers
+    assert {"tests/executors/test_passes.py", "tests/stages/test_train_network.py"} <= {*importers}
+    assert "tests/store/test_pull.py" not in importers

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -55,6 +56,22 @@ def test_the_time_of_a_step_is_divided_into_kinds_of_work(summary):
                                        "update", "input"}
     assert 0 < sum(sequential["work"].values()) <= sequential["step"]
     assert sequential["steps"] == measure_rungs.STEPS
+
+
+def test_a_step_takes_the_mean_time_of_those_that_were_begun_in_the_time_for_them(monkeypatch):
+    now = [0.0]
+
+    class Slow(numba_executor.Executor):
+        def run(self, plan, arrays):
+            now[0] += 0.25
+            self.seconds = {"update": self.seconds.get("update", 0) + 0.125}
+
+    monkeypatch.setattr(measure_rungs, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(measure_rungs.executors, "create", lambda variant, threads: Slow())
+    monkeypatch.setattr(measure_rungs, "SECONDS", 1)
+    monkeypatch.setattr(measure_rungs, "STEPS", 10)
+    measured = measure_rungs.measure(NETWORK, "cpu_sequential", 4, 1)
+    assert (measured["steps"], measured["step"], measured["work"]) == (4, 250, {"update": 125})
 
 
 def test_memory_is_that_of_the_plan(summary):

@@ -67,7 +67,7 @@ def test_a_step_takes_the_mean_time_of_those_that_were_begun_in_the_time_for_the
             self.seconds = {"update": self.seconds.get("update", 0) + 0.125}
 
     monkeypatch.setattr(measure_rungs, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(measure_rungs.executors, "create", lambda variant, threads: Slow())
+    monkeypatch.setattr(measure_rungs.executors, "create", lambda variant, threads: Slow(threads))
     monkeypatch.setattr(measure_rungs, "SECONDS", 1)
     monkeypatch.setattr(measure_rungs, "STEPS", 10)
     measured = measure_rungs.measure(NETWORK, "cpu_sequential", 4, 1)

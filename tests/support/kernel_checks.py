@@ -61,7 +61,7 @@ def adam_start(step):
     """
     gradient = np.array([2, 0.5, -2, 8], np.float32)
     before = [np.full(4, 2 * (1 - 0.9 ** step), np.float32), np.full(4, 4 * (1 - 0.999 ** step), np.float32)]
-    mean, square = 0.9 * before[0].astype(float) + 0.1 * gradient, 0.999 * before[1].astype(float) + 0.001 * gradient ** 2.0
+    mean, square = 0.9 * before[0].astype(float) + 0.1 * gradient.astype(float), 0.999 * before[1].astype(float) + 0.001 * gradient.astype(float) ** 2
     return gradient, *before, -(mean / (1 - 0.9 ** (step + 1))) / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
 
 

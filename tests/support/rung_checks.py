@@ -1,11 +1,14 @@
 """Runs single steps of a GPU rung in the emulator, through the rung's own launch functions, every access watched."""
 
+import dataclasses
+
 import numpy as np
 
 import cuda_emulator
 import references
 from emulated import KERNELS, load
 from kernel_checks import gamma, integers, normal, poisoned
+from ladder.arithmetic.multipliers import kernel_defines
 from ladder.rungs import tiles
 from ladder.rungs.patterns import Table
 from ladder.training import plan
@@ -24,7 +27,8 @@ class Shapes:
     multiprocessors = tiles.H200
 
     def __init__(self, arrays):
-        self.arrays, self.batch = arrays, next(iter(arrays.values())).shape[0]
+        self.arrays, self.batch = arrays, next((len(array) for array in arrays.values()), 0)
+        self.buffers = arrays   # of which a dtype is asked
 
     def shape(self, name):
         return self.arrays[name].shape
@@ -37,14 +41,24 @@ class Shapes:
 def run_step(launches, reads, writes, orders=ORDERS, operation="step", **attributes):
     """Run a step with arrays given by role; launches: the launch function. Returns its launches."""
     arrays = {**reads, **writes}
+    found = made(launches, arrays, reads, writes, operation, **attributes)
+    run_launches(found, arrays, orders)
+    return found
+
+
+def made(launches, arrays, reads, writes, operation="step", **attributes):
+    """The launches of a step, as a plan completes them; its workspace joins the arrays."""
     step = Step(operation, "layer", {role: role for role in reads}, {role: role for role in writes}, attributes)
-    made = launches(step, Shapes(arrays))
-    for launch in made:
+    defines = kernel_defines(attributes["multiplier"]) if "multiplier" in attributes else ()
+    return tuple(dataclasses.replace(launch, defines=(*launch.defines, *defines)) for launch in launches(step, Shapes(arrays)))
+
+
+def run_launches(launches, arrays, orders=ORDERS):
+    for launch in launches:
         defines = tuple(f"-D{define}" for define in launch.defines)
         kernel = load(KERNELS / launch.source, defines).get_function(launch.entry)
         arguments = [passed(argument, arrays) for argument in launch.arguments]
         cuda_emulator.check(kernel, launch.grid, launch.block, arguments, launch.shared_bytes, orders)
-    return made
 
 
 def passed(argument, arrays):

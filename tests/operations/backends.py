@@ -12,6 +12,7 @@ import pytest
 
 import cpu_rung
 import cuda_emulator
+import operation_cases
 from ladder.arithmetic.multipliers import FORMATS, to_bfloat16, to_tf32
 from ladder.executors import sequential
 from ladder.executors.cpu import executor as cpu_executor
@@ -20,6 +21,7 @@ from ladder.executors.cuda import executor as cuda_executor
 from ladder.executors.cuda.launching import Bound
 from ladder.rungs import variants
 from ladder.rungs.patterns import Gradient
+from operation_cases import Near
 from rung_checks import ORDERS, kernel_folder, made, run_launches
 
 UNIT, UNIT_64 = 2.0 ** -24, 2.0 ** -47   # of the bounds; in float64 the definitions err too
@@ -121,6 +123,8 @@ class Rung:
             return False
         if not case.products and self.tensor_sums != "rounded":
             return False
+        if self.variant.on_tensor_cores and any(np.isinf(array).any() for array in case.reads.values()):
+            return False   # the small part of an infinite operand is no number
         found = self.made(case)
         without = {**case.attributes, "relu": False}
         if case.attributes.get("relu") and found == self.made(case, attributes=without):
@@ -226,3 +230,43 @@ def of_rung(name, variant):
         yield Rung(name, arithmetic="fused")
     if variants.unavailable(name) is None:
         yield OnGpu(name)
+
+
+# ---- checks
+
+def check(backend, case, orders=ORDERS):
+    """orders: of the threads of a GPU rung; sums of integers show a dependence on them."""
+    found = backend.perform(case, orders)
+    wanted = case.results(backend.rounded)
+    assert wanted.keys() - found.keys() <= {"dbias"}   # which some rungs have by conv2d_bias_grad alone
+    for role in wanted.keys() & found.keys():
+        value, bound = expected(backend, case, wanted[role], found)
+        value = np.asarray(value)
+        with np.errstate(all="ignore"):
+            right = np.abs(found[role] - value) <= bound
+        if np.ndim(bound) == 0 and bound == 0:
+            value = value.astype(found[role].dtype)
+        right |= (found[role] == value) | (found[role] != found[role]) & (value != value)   # equal, infinite, or both NaN
+        assert right.all(), f"{role} of {case.operation}: {found[role][~right][:5]} is not {value[~right][:5]}"
+
+
+def expected(backend, case, wanted, found):
+    """(value, bound of the error)."""
+    unit = backend.unit(case)
+    if callable(wanted):
+        return wanted(found, unit)
+    if not isinstance(wanted, Near):
+        return wanted, 0
+    value, size = wanted.value, np.abs(wanted.value) if wanted.size is None else wanted.size
+    if backend.rounded and case.products:   # another rounding would be a hundred times as far
+        return value, 1e-5 * np.nanmax(np.abs(value))
+    terms = backend.roundings(case) * wanted.terms * unit
+    return value, terms / (1 - terms) * size + wanted.slack
+
+
+def check_convolution(backend, shape, stride=1):
+    """All directions, on integers and on other numbers; for a rung with launches that it would not choose by itself."""
+    for draw in operation_cases.BOTH:
+        for case in operation_cases.conv2d(draw, shape, stride):
+            if case.operation in backend.launches and case.operation != "conv2d_bias_grad":
+                check(backend, case, ORDERS if case.exact else ("random",))

@@ -39,6 +39,13 @@ def test_cases_of_other_axes_are_taken_where_there_are_no_others():
     assert short.chosen(cases) == {*cases}
 
 
+def test_of_operations_each_back_end_has_some_cases_of_each():
+    cases = names("tests/operations/test_operations.py::test_an_operation_is_its_definition",
+                  *(f"{backend}-{operation}-{case}" for backend in ("cpu", "gpu_basic")
+                    for operation in ("relu_forward", "conv2d_forward") for case in ("fused-a", "a", "b", "c")))
+    assert short.chosen(cases) == {*cases[1:4:2], *cases[5:8:2], *cases[9:12:2], cases[14]}
+
+
 def test_of_tests_that_run_snakemake_only_those_that_are_named_are_taken_each_once():
     named = names("tests/workflow/test_workflow.py::test_a_second_run_has_nothing_to_do", "a", "b", "c")
     assert short.chosen([*named, "tests/workflow/test_workflow.py::test_another"]) == {named[1]}
@@ -53,7 +60,7 @@ def functions():
 
 @pytest.mark.parametrize("pattern", [pattern for pattern, _ in short.CASES])
 def test_every_pattern_fits_a_test(pattern, functions):
-    assert fnmatch.filter(functions, pattern)
+    assert fnmatch.filter(functions, pattern.partition(" ")[0])
 
 
 def test_every_whole_command_is_a_test_that_runs_snakemake(functions):

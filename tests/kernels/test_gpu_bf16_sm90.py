@@ -179,7 +179,8 @@ def weight_grad(conv):
 
 
 def check(shape, stride, tile=None):
-    check_products(shape, stride, lambda conv, relu: forward(conv, relu, tile), input_grad if stride == 1 else None, weight_grad)
+    check_products(shape, stride, lambda conv, relu: forward(conv, relu, tile), input_grad if stride == 1 else None,
+                   weight_grad)
 
 
 @pytest.mark.usefixtures("sums")

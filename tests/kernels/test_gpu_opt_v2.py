@@ -23,6 +23,7 @@ from ladder.training import parity, plan
 from rung_checks import (
     ORDERS,
     Convolution,
+    Upsampled,
     convolution_launches,
     launches_of,
     run_step,
@@ -64,24 +65,6 @@ def tile(request, monkeypatch):
 
 
 # ---- convolution with ReLU and max-pool, and behind an upsampling; alone: tests/operations
-
-class Upsampled(Convolution):
-    """A 3x3 convolution of an image that is upsampled; shape: batch, height, width, channels of the small image, filters."""
-
-    def __init__(self, shape, values):
-        batch, height, width, channels, filters = shape
-        super().__init__((batch, 2 * height, 2 * width, channels, filters, 3, 1), values)
-        self.x = values(batch, height, width, channels, seed=6)
-
-    def forward(self, x, weight, bias):
-        return super().forward(references.upsample2d(x), weight, bias)
-
-    def input_grad(self, dy, weight):
-        return references.upsample2d_backward(super().input_grad(dy, weight))
-
-    def weight_grad(self, x, dy):
-        return super().weight_grad(references.upsample2d(x), dy)
-
 
 def collapse(weight):
     filters, _, _, channels = weight.shape

@@ -59,9 +59,6 @@ class Functions:
     def unit(self, case):
         return UNIT if case.exact else UNIT_64
 
-    def roundings(self, case):
-        return 1
-
     def _roles(self, case):
         function = self.operations[case.operation]
         return inspect.signature(getattr(function, "py_func", function)).parameters
@@ -155,10 +152,7 @@ class Rung:
             run_launches(launches, arrays, orders)
 
     def unit(self, case):
-        return UNIT
-
-    def roundings(self, case):
-        return ROUNDINGS if self.variant.on_tensor_cores and case.products else 1
+        return ROUNDINGS * UNIT if self.variant.on_tensor_cores and case.products else UNIT
 
     def _operands(self, case, together):
         """(reads, writes, attributes) of the step."""
@@ -260,8 +254,8 @@ def expected(backend, case, wanted, found):
     value, size = wanted.value, np.abs(wanted.value) if wanted.size is None else wanted.size
     if backend.rounded and case.products:   # another rounding would be a hundred times as far
         return value, 1e-5 * np.nanmax(np.abs(value))
-    terms = backend.roundings(case) * wanted.terms * unit
-    return value, terms / (1 - terms) * size + wanted.slack
+    error = wanted.terms * unit
+    return value, error / (1 - error) * size + wanted.slack
 
 
 def check_convolution(backend, shape, stride=1):

@@ -192,13 +192,9 @@ def linear(draw, name, shape, terms_forward, terms_backward, forward, backward, 
                    {**attributes, "relu": one}) for one in (False, True)[:relu + 1])]
 
 
-def sliding(window, stride, padding):
-    return {"window": window, "stride": stride, "padding": padding}
-
-
 def maxpool2d(draw, shape, window, stride, padding):
     x = draw(*shape) - np.float32(9)   # few integers, so many ties; all below the zeros that no padding may have
-    slide = sliding(window, stride, padding)
+    slide = {"window": window, "stride": stride, "padding": padding}
     y, index = references.maxpool2d(x, **slide)
     dy = (integers if draw in SPECIAL else draw)(*y.shape, seed=1)
 
@@ -218,7 +214,7 @@ def maxpool2d(draw, shape, window, stride, padding):
 
 def avgpool2d(draw, shape, window, stride, padding):
     """The gradient is divided by the whole window too."""
-    slide = sliding(window, stride, padding)
+    slide = {"window": window, "stride": stride, "padding": padding}
     return linear(draw, "avgpool2d", shape, window ** 2, window ** 2, lambda x: references.avgpool2d(x, **slide),
                   lambda dy: references.avgpool2d_backward(dy, shape, **slide), slide)
 
@@ -534,9 +530,10 @@ def update_to_the_last_bit(draw, rule, clip):
 
 def first_update(draw, rule, gradient, clip):
     """As small as epsilon, a gradient is not divided by zero; NaN is not clipped."""
+    gradient = np.float32(gradient)
     zero, momentum = np.zeros(len(gradient), np.float32), {"momentum": 0.5} if rule == "momentum" else {}
-    wanted, _ = updated(rule, np.zeros(len(gradient)), np.array(gradient), [np.zeros(len(gradient))] * 2, 0, 0, clip, 0)
-    return of_update(rule, [zero, np.float32(gradient), *(zero for _ in AVERAGES[rule])], [Near(wanted, 160)], step_state(0),
+    wanted, _ = updated(rule, np.zeros(len(gradient)), gradient.astype(float), [np.zeros(len(gradient))] * 2, 0, 0, clip, 0)
+    return of_update(rule, [zero, gradient, *(zero for _ in AVERAGES[rule])], [Near(wanted, 160)], step_state(0),
                      {"weight_decay": 0.0, "clip": clip, **momentum})
 
 
@@ -697,18 +694,9 @@ TABLE = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """Of the table; cases: {operation: its Cases, of each draw}."""
-
-    name: str
-    draws: tuple
-    cases: dict
-
-
 @functools.cache
 def rows():
-    """All rows of the table, whose arrays are drawn."""
+    """(name, {operation: its Cases, of each draw}) of all rows of the table."""
     found = []
     for definition, draws, arguments in TABLE:
         for one in arguments:
@@ -719,5 +707,5 @@ def rows():
                     if draw not in (with_nan, with_nans) or forward:
                         cases.setdefault(case.operation, []).append(case)
             names = [definition.__name__, str(one), *(draw.__name__ for draw in draws if draw not in BOTH)]
-            found.append(Row(" ".join(names), draws, cases))
+            found.append((" ".join(names), cases))
     return found

@@ -16,10 +16,10 @@ def parameters():
     """(back end, cases of a row of the table that it has); by back end and operation, which pytest --short goes by."""
     found = []
     for backend in backends.backends():
-        for row in operation_cases.rows():
-            for operation, cases in row.cases.items():
+        for row, operations in operation_cases.rows():
+            for operation, cases in operations.items():
                 own = [case for case in cases if backend.has(case)]
-                name = "-".join(filter(None, (backend.name, operation, backend.variation, row.name)))
+                name = "-".join(filter(None, (backend.name, operation, backend.variation, row)))
                 found += [pytest.param(backend, own, id=name)] if own else []
     return found
 

@@ -7,8 +7,9 @@ judge, as in pytest; default: all. --short: of these, those of `make test`. --sa
 same ones. --one-by-one compiles every mutant for itself, which takes long and finds the same fates.
 
 Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
-tests/kernels/test_RUNG*.py then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and
-the share of killed ones; mutants that do not compile are not counted. A survivor needs a better test, or an entry in
+tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the emulator until the first failure
+(mutant_fates.py). Prints the surviving mutants and the share of killed ones; mutants that do not compile are not counted. A
+survivor needs a better test, or an entry in
 equivalent_mutants.toml with the reason why it computes the same.
 """
 
@@ -91,7 +92,14 @@ def copy_project(source, target):
 def tests_of(root, rung):
     """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes. Lessons share theirs."""
     own = sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
-    return own or ["tests/rungs/test_lessons.py"]
+    shared = "tests/operations/test_operations.py"
+    return [*(own or ["tests/rungs/test_lessons.py"]), *([shared] if (root / shared).exists() else [])]
+
+
+def chosen(rung, expression):
+    """As pytest's -k: of the cases of all back ends those of the rung, and of all tests those asked for."""
+    own = f"(not test_an_operation_is_its_definition or {rung})"
+    return f"({expression}) and {own}" if expression else own
 
 
 def fates(root, rung, work, at_once, options=()):
@@ -139,7 +147,7 @@ def main(arguments, root=ROOT):
     work = mutations.sample([mutant for file in files for mutant in mutants(kernels, file)], asked.sample)
     count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
-    options = ["-k", asked.expression, *(["--short"] if asked.short else [])]
+    options = ["-k", chosen(rung, asked.expression), *(["--short"] if asked.short else [])]
     for number, fate in tqdm(fates(root, rung, work, not asked.one_by_one, options), total=len(work), disable=None):
         count[fate] += 1
         if fate == "survived":

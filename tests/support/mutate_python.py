@@ -28,6 +28,7 @@ import mutations
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path("workflow/scripts/ladder")
 PACKAGES = ("executors", "training", "classifiers", "features", "workflow", "store")
+ALSO = {"executors": "operations"}   # package: another folder of its tests
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "logs", "__pycache__", ".*_cache")
 SECONDS = 1800   # for a run of the tests
 CANNOT_RUN = 4   # how pytest ends where its arguments are wrong
@@ -68,9 +69,10 @@ def judges(root, file, others):
     """Lists of paths of tests, which run one after the other until one kills: the module's own, its package's, others'."""
     module, tests = pathlib.Path(file).relative_to(LIBRARY), root / "tests"
     own, package = tests / module.with_name(f"test_{module.name}"), tests / module.parts[0]
-    lists = [[path] for path in (own, package) if path.exists()]
+    folders = package, tests / ALSO.get(module.parts[0], module.parts[0])
+    lists = [[path] for path in dict.fromkeys((own, *folders)) if path.exists()]
     if others:
-        lists.append([path for path in sorted(tests.iterdir()) if path.is_dir() and path != package or
+        lists.append([path for path in sorted(tests.iterdir()) if path.is_dir() and path not in folders or
                       path.match("test_*.py")])
     return [[path.relative_to(root).as_posix() for path in paths] for paths in lists]
 

@@ -57,7 +57,8 @@ CASES = [
     ("tests/rungs/*", 2),
     ("*", 3),
 ]
-FIRST = ("tests/operations", "tests/kernels", "tests/rungs", "tests/workflow")   # what waits longest for a compiler or for processes
+# What waits longest for a compiler or for processes.
+FIRST = ("tests/operations", "tests/kernels", "tests/rungs", "tests/workflow")
 
 
 def chosen(names):

@@ -1,7 +1,5 @@
 """What the cpu rung alone has: fused operations and other algorithms. tests/operations has the operations of all rungs."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,8 @@ from kernel_checks import integers
 from ladder.executors.cpu import small
 from ladder.executors.cpu import winograd as numpy_winograd
 from ladder.executors.cpu.convolution import windows_of
-from ladder.executors.cpu.executor import OPERATIONS, Executor
+from ladder.executors.cpu.executor import Executor
+from rung_checks import Convolution, Upsampled
 
 POOLED = [   # images, height, width, channels, filters, kernel, stride, padding
     (1, 4, 4, 1, 1, 3, 1, 1),
@@ -67,61 +66,42 @@ def empty(*shape, dtype=np.float64):
     return np.full(shape, np.nan, dtype)
 
 
-def convolve(executor, x, weight, bias, stride, padding, relu):
-    """(y, positions of the maxima) from conv2d_forward with max-pooling."""
-    height, width = references.slid(*x.shape[1:3], weight.shape[1], stride, padding)
-    shape = len(x), height // 2, width // 2, len(weight)
-    y, index = empty(*shape, dtype=x.dtype), np.full(shape, 99, np.uint8)
-    perform(executor, "conv2d_forward", x=x, weight=weight, bias=bias, y=y, index=index, stride=stride, padding=padding, relu=relu)
-    return y, index
+def by_definition(conv, values, relu, pool):
+    """(y, places of the maxima or None, dy, [dx, dweight, dbias]) of a convolution, pooled, then with ReLU."""
+    convolved = conv.forward(conv.x, conv.weight, conv.bias)
+    y, place = references.maxpool2d(convolved) if pool else (convolved, None)
+    dy = values(*y.shape, seed=5)
+    passed = np.where(y > 0, dy, 0) if relu else dy
+    passed = references.maxpool2d_backward(passed, place, convolved.shape) if pool else passed
+    dx, dweight = conv.input_grad(passed, conv.weight), conv.weight_grad(conv.x, passed)
+    return references.relu(y) if relu else y, place, dy, [dx, dweight, passed.sum(axis=(0, 1, 2), dtype=float)]
 
 
-def convolution_operands(shape, values):
-    images, height, width, channels, filters, kernel, stride, padding = shape
-    operands = values(images, height, width, channels), values(filters, kernel, kernel, channels), values(filters)
-    return *operands, {"stride": stride, "padding": padding}
+def directions(executor, operation, conv, dy, **operands):
+    """(y, [dx, dweight, dbias]) by an operation's functions of both directions, which share the operands."""
+    y = empty(*dy.shape, dtype=conv.x.dtype)
+    written = {f"d{role}": np.full_like(getattr(conv, role), np.nan) for role in ("x", "weight", "bias")}
+    perform(executor, f"{operation}_forward", x=conv.x, bias=conv.bias, y=y, **operands)
+    perform(executor, f"{operation}_backward", x=conv.x, y=y, dy=dy, **written, **operands)
+    return y, written.values()
 
 
-@functools.cache
-def finite_differences(shape, relu=False, pool=False, upsample=False):
-    """Gradients of sum(dy * layer) by x, weight and bias; the layer by its definition, so one result serves all executors."""
-    x, weight, bias, sliding = convolution_operands(shape, normal)
-
-    def layer():
-        y = references.conv2d(references.upsample2d(x) if upsample else x, weight, bias, **sliding)
-        if pool:   # as references.maxpool2d, whose scalar loop is too slow for this many calls
-            images, height, width, filters = y.shape
-            y = y[:, :height // 2 * 2, :width // 2 * 2].reshape(images, height // 2, 2, width // 2, 2, filters).max(axis=(2, 4))
-        return references.relu(y) if relu else y
-
-    dy = normal(*layer().shape, seed=1)
-    return [references.gradient(layer, value, dy) for value in (x, weight, bias)]
-
-
-def assert_gradients(found, *layer, **form):
-    for gradient, wanted in zip(found, finite_differences(*layer, **form), strict=True):
-        assert np.allclose(gradient, wanted, rtol=1e-6, atol=1e-7)
+EXACT_OR_CLOSE = [(integers, 0), (normal, 1e-11)]
 
 
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
 @pytest.mark.parametrize("shape", POOLED, ids=str)
-def test_conv2d_with_pooling_is_its_definition_exactly_on_small_integers(executor, small_or_not, shape, relu):
-    x, weight, bias, sliding = convolution_operands(shape, integers)
-    expected, place = references.maxpool2d(references.conv2d(x, weight, bias, **sliding))
-    y, index = convolve(executor, x, weight, bias, **sliding, relu=relu)
-    assert np.array_equal(y, references.relu(expected) if relu else expected) and np.array_equal(index, place)
-
-
-@pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
-@pytest.mark.parametrize("shape", POOLED, ids=str)
-def test_gradients_of_conv2d_with_pooling_are_finite_differences(executor, small_or_not, shape, relu):
-    x, weight, bias, sliding = convolution_operands(shape, normal)
-    y, index = convolve(executor, x, weight, bias, **sliding, relu=relu)
-    dy = normal(*y.shape, seed=1)
-    dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
-    perform(executor, "conv2d_backward", x=x, weight=weight, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx, index=index,
-         **sliding, relu=relu)
-    assert_gradients((dx, dweight, dbias), shape, relu, pool=True)
+def test_conv2d_with_pooling_is_its_definition(executor, small_or_not, shape, relu):
+    *sizes, stride, padding = shape
+    for values, tolerance in EXACT_OR_CLOSE:
+        conv = Convolution((*sizes, padding), values, stride)
+        wanted, place, dy, gradients = by_definition(conv, values, relu, pool=True)
+        index = np.full(place.shape, 99, np.uint8)
+        y, found = directions(executor, "conv2d", conv, dy.astype(conv.x.dtype), weight=conv.weight, index=index, stride=stride,
+                              padding=padding, relu=relu)
+        assert np.array_equal(index, place)
+        for one, other in zip((y, *found), (wanted, *gradients), strict=True):
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 WINOGRAD = [   # images, height, width, channels, filters, padding
@@ -134,17 +114,6 @@ WINOGRAD = [   # images, height, width, channels, filters, padding
 ]
 
 
-def winograd(executor, x, weight, bias, padding, relu=False, pool=False):
-    """(y, {"index": positions of the maxima} with pool, else {}, the transformed weight)."""
-    height, width = references.slid(*x.shape[1:3], 3, 1, padding)
-    shape = (len(x), height // 2, width // 2, len(weight)) if pool else (len(x), height, width, len(weight))
-    transformed, y = empty(36, len(weight), weight.shape[3], dtype=x.dtype), empty(*shape, dtype=x.dtype)
-    index = {"index": np.full(shape, 99, np.uint8)} if pool else {}
-    perform(executor, "winograd_conv2d_weight", weight=weight, transformed=transformed)
-    perform(executor, "winograd_conv2d_forward", x=x, transformed=transformed, bias=bias, y=y, padding=padding, relu=relu, **index)
-    return y, index, transformed
-
-
 @pytest.fixture(params=["by image", "by plane", "by plane in chunks"])
 def shared_out(request, monkeypatch):
     """Every way of distributing a Winograd convolution over threads, at any size."""
@@ -155,67 +124,35 @@ def shared_out(request, monkeypatch):
         monkeypatch.setattr(numpy_winograd, "CHUNK_NUMBERS", 1)
 
 
-@pytest.mark.parametrize("form", [(False, False), (True, False), (True, True)], ids=["", "relu", "relu and pool"])
+@pytest.mark.parametrize("relu, pool", [(False, False), (True, False), (True, True)], ids=["", "relu", "relu and pool"])
 @pytest.mark.parametrize("shape", WINOGRAD, ids=str)
-def test_winograd_conv2d_is_a_convolution(executor, shared_out, shape, form):
-    images, height, width, channels, filters, padding = shape
-    x, weight, bias = (integers(*shape).astype(np.float64) for shape in
-                       ((images, height, width, channels), (filters, 3, 3, channels), (filters,)))
-    convolved, (relu, pool) = references.conv2d(x, weight, bias, padding), form
-    expected = references.maxpool2d(convolved)[0] if pool else convolved
-    y, index, _ = winograd(executor, x, weight, bias, padding, relu, pool)
-    np.testing.assert_allclose(y, references.relu(expected) if relu else expected, rtol=1e-12, atol=1e-12)
-    if pool:   # equal sums are rounded differently, so any of several maxima may be the first
-        row, column = np.divmod(index["index"], 2)
-        n, r, q, c = np.indices(y.shape)
-        assert np.array_equal(convolved[n, 2 * r + row, 2 * q + column, c], expected)
-
-
-@pytest.mark.parametrize("form", [(False, False), (True, False), (True, True)], ids=["", "relu", "relu and pool"])
-@pytest.mark.parametrize("shape", WINOGRAD, ids=str)
-def test_winograd_conv2d_gradients_are_finite_differences(executor, shared_out, shape, form):
-    images, height, width, channels, filters, padding = shape
-    x, weight, bias = normal(images, height, width, channels), normal(filters, 3, 3, channels), normal(filters)
-    relu, pool = form
-    y, index, transformed = winograd(executor, x, weight, bias, padding, relu, pool)
-    dy = normal(*y.shape, seed=1)
-    dx, dweight, dbias = (empty(*value.shape) for value in (x, weight, bias))
-    perform(executor, "winograd_conv2d_backward", x=x, transformed=transformed, y=y, dy=dy, dweight=dweight, dbias=dbias, dx=dx,
-         padding=padding, relu=relu, **index)
-    assert_gradients((dx, dweight, dbias), (images, height, width, channels, filters, 3, 1, padding), relu, pool)
-
-
-def upsample_convolve(executor, x, weight, bias, relu):
-    collapsed = np.full((x.shape[3], 4, 4, len(weight)), np.nan, x.dtype)
-    OPERATIONS["collapse_weight"](executor, weight, collapsed)
-    y = np.full((len(x), 2 * x.shape[1], 2 * x.shape[2], len(weight)), np.nan, x.dtype)
-    OPERATIONS["upsample_conv2d_forward"](executor, x, collapsed, bias, y, relu)
-    return y, collapsed
-
-
-UPSAMPLED = [(1, 1, 1, 1, 1), (3, 2, 3, 2, 3), (2, 3, 1, 3, 16), (5, 4, 3, 2, 18)]   # images, height, width, channels, filters
+def test_winograd_conv2d_is_a_convolution(executor, shared_out, shape, relu, pool):
+    *sizes, padding = shape
+    for values in (normal, lambda *shape, seed=0: integers(*shape, seed=seed).astype(float)):
+        conv, transformed = Convolution((*sizes, 3, padding), values), empty(36, sizes[4], sizes[3])
+        wanted, place, dy, gradients = by_definition(conv, values, relu, pool)
+        index = {"index": np.full(place.shape, 99, np.uint8)} if pool else {}
+        perform(executor, "winograd_conv2d_weight", weight=conv.weight, transformed=transformed)
+        y, found = directions(executor, "winograd_conv2d", conv, dy, transformed=transformed, padding=padding, relu=relu,
+                              **index)
+        np.testing.assert_allclose(y, wanted, rtol=1e-11, atol=1e-11)
+        if values is normal:   # equal sums of integers are rounded differently: any of several may be the largest, or above 0
+            assert not pool or np.array_equal(index["index"], place)
+            for one, other in zip(found, gradients, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
-@pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
-def test_upsample_conv2d_is_upsampling_then_convolution_exactly_on_small_integers(executor, shape, relu):
-    images, height, width, channels, filters = shape
-    x, weight, bias = integers(images, height, width, channels), integers(filters, 3, 3, channels), integers(filters)
-    expected = references.conv2d(references.upsample2d(x), weight, bias, 1)
-    y, _ = upsample_convolve(executor, x, weight, bias, relu)
-    assert np.array_equal(y, references.relu(expected) if relu else expected)
-
-
-@pytest.mark.parametrize("relu", [False, True], ids=["", "relu"])
-@pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
-def test_upsample_conv2d_gradients_are_finite_differences(executor, shape, relu):
-    images, height, width, channels, filters = shape
-    x, weight, bias = normal(images, height, width, channels), normal(filters, 3, 3, channels), normal(filters)
-    y, collapsed = upsample_convolve(executor, x, weight, bias, relu)
-    dy = normal(*y.shape, seed=1)
-    dx, dweight, dbias = (np.full_like(value, np.nan) for value in (x, weight, bias))
-    OPERATIONS["upsample_conv2d_backward"](executor, x, collapsed, y, dy, dweight, dbias, relu, dx)
-    assert_gradients((dx, dweight, dbias), (*shape, 3, 1, 1), relu, upsample=True)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (3, 2, 3, 2, 3), (2, 3, 1, 3, 16), (5, 4, 3, 2, 18)], ids=str)
+def test_upsample_conv2d_is_upsampling_then_convolution(executor, shape, relu):
+    for values, tolerance in EXACT_OR_CLOSE:
+        conv = Upsampled(shape, values)
+        collapsed = empty(shape[3], 4, 4, shape[4], dtype=conv.x.dtype)
+        perform(executor, "collapse_weight", weight=conv.weight, collapsed=collapsed)
+        wanted, _, dy, gradients = by_definition(conv, values, relu, pool=False)
+        y, found = directions(executor, "upsample_conv2d", conv, dy, collapsed=collapsed, relu=relu)
+        for one, other in zip((y, *found), (wanted, *gradients), strict=True):
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_batchnorm_of_values_far_from_zero_keeps_its_digits(executor):
@@ -223,7 +160,7 @@ def test_batchnorm_of_values_far_from_zero_keeps_its_digits(executor):
     x, one = (3000 + normal(8, 16, 16, 20)).astype(np.float32), np.ones(20, np.float32)
     mean, inverse = empty(20, dtype=np.float32), empty(20, dtype=np.float32)
     perform(executor, "batchnorm_forward", x=x, weight=one, bias=0 * one, y=empty(*x.shape, dtype=np.float32), mean=mean,
-         inverse=inverse, running_mean=0 * one, running_var=one.copy(), decay=0.7, epsilon=1e-3)
+            inverse=inverse, running_mean=0 * one, running_var=one.copy(), decay=0.7, epsilon=1e-3)
     _, expected_mean, expected_inverse = references.batchnorm(x, 1, 0, 1e-3)
     assert np.allclose(mean, expected_mean, rtol=2e-7, atol=0)
     assert np.allclose(inverse, expected_inverse, rtol=1e-5, atol=0)
@@ -246,17 +183,17 @@ def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, p
 
     value, place = empty(count, winners, 1, filters), np.full((count, winners, 1, filters), 99, np.int32)
     perform(executor, "winner_conv2d_forward", x=x, weight=weight, bias=bias, value=value, place=place, padding=padding,
-         images=images)
+            images=images)
     largest = -np.sort(-sparse.reshape(count, -1, filters), axis=1)[:, :winners]
     assert np.allclose(value[:, :, 0], largest, rtol=1e-12)
     y = empty(*rebuilt.shape)
     perform(executor, "winner_decode_forward", value=value, place=place, weight=second, bias=second_bias, y=y, padding=outer,
-         width=maps.shape[2])
+            width=maps.shape[2])
     assert np.allclose(y, rebuilt, rtol=1e-10, atol=1e-11)
 
     dy, dvalue, gradients = normal(*y.shape, seed=2), empty(*value.shape), [empty(*second.shape), empty(channels)]
     perform(executor, "winner_decode_backward", value=value, place=place, weight=second, dy=dy, dvalue=dvalue,
-         dweight=gradients[0], dbias=gradients[1], padding=outer, width=maps.shape[2])
+            dweight=gradients[0], dbias=gradients[1], padding=outer, width=maps.shape[2])
     dense = references.conv2d_input_grad(dy, second, outer, *maps.shape[1:3])
     assert np.allclose(gradients[0], references.conv2d_weight_grad(sparse, dy, outer, wide), rtol=1e-10, atol=1e-11)
     assert np.allclose(gradients[1], dy.sum(axis=(0, 1, 2)), rtol=1e-10, atol=1e-11)
@@ -264,7 +201,7 @@ def test_a_code_of_winners_is_the_dense_code(executor, shape, filters, kernel, p
     passed = dense * mask * (maps > 0)
     dx, dweight, dbias = empty(*x.shape), empty(*weight.shape), empty(filters)
     perform(executor, "winner_conv2d_backward", x=x, place=place, dvalue=dvalue, dweight=dweight, dbias=dbias,
-         padding=padding, weight=weight, dx=dx)
+            padding=padding, weight=weight, dx=dx)
     assert np.allclose(dweight, references.conv2d_weight_grad(x, passed, padding, kernel), rtol=1e-10, atol=1e-11)
     assert np.allclose(dbias, passed.sum(axis=(0, 1, 2)), rtol=1e-10, atol=1e-11)
     assert np.allclose(dx, references.conv2d_input_grad(passed, weight, padding, height, width), rtol=1e-10, atol=1e-11)
@@ -275,7 +212,8 @@ def test_nan_is_a_winner(executor):
     x, weight = normal(2, 4, 4, 1), normal(3, 2, 2, 1)
     x[1, 2, 2] = np.nan
     value, place = empty(2, 1, 1, 3), np.full((2, 1, 1, 3), 99, np.int32)
-    perform(executor, "winner_conv2d_forward", x=x, weight=weight, bias=np.zeros(3), value=value, place=place, padding=0, images=1)
+    perform(executor, "winner_conv2d_forward", x=x, weight=weight, bias=np.zeros(3), value=value, place=place, padding=0,
+            images=1)
     assert np.isnan(value).tolist() == [[[[False] * 3]], [[[True] * 3]]]
 
 
@@ -290,7 +228,7 @@ def test_a_convolution_with_contrast_threshold_and_pool_is_these_in_turn(executo
     expected = references.avgpool2d(references.soft_threshold(answers, 0.5), window, stride, padding)
     y, own = empty(*expected.shape), {"image": x, "contrast": {"kernel": 3, "epsilon": 0.01}} if contrast else {"bias": bias}
     perform(executor, "conv2d_code_forward", x=x, weight=weight, y=y, stride=1, padding=0, threshold=0.5,
-         pool={"window": window, "stride": stride, "padding": padding}, **own)
+            pool={"window": window, "stride": stride, "padding": padding}, **own)
     assert np.allclose(y, expected, rtol=1e-10, atol=1e-12)
 
 

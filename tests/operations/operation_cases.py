@@ -354,7 +354,7 @@ def attention(draw, shape, spread=1, middle=0):
         exact = draw is integers and channels in (1, 4)   # whose roots are exact
         terms = pixels + 6 + (0 if exact else 2 * (channels + 4) * scores.max(axis=2, keepdims=True))   # 2 for expf
         return {"weights": Near(weights, 1, terms * weights, 1e-38),
-                "y": Near(y, 1, (((terms + pixels) * weights) @ value).reshape(y.shape))}
+                "y": Near(y, 1, (((terms + pixels) * weights) @ value).reshape(y.shape), 1e-37)}
 
     def backward(reads):
         wide, passed = x.astype(float), np.abs(dy.astype(float)).reshape(batch, pixels, channels)

@@ -77,6 +77,12 @@ def judges(root, file, others):
     return [[path.relative_to(root).as_posix() for path in paths] for paths in lists]
 
 
+def of_package(root, file):
+    """Of the lists of judges those of whole folders, or the only one."""
+    lists = judges(root, file, False)
+    return [paths for paths in lists if (root / paths[0]).is_dir()] or lists
+
+
 def fate(copy, mutant, lists, short):
     """"killed", "killed by all" (of those of --short, none did) or "SURVIVED"."""
     path = copy / mutant.file
@@ -122,7 +128,7 @@ def main(arguments, root=ROOT):
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(root, pathlib.Path(folder, "project"), ignore=NOT_COPIED)
         os.symlink(ROOT / ".venv", copy / ".venv")
-        for paths in sorted({tuple(judges(root, mutant.file, False)[-1]) for mutant in work}):   # those of whole packages
+        for paths in sorted({tuple(paths) for mutant in work for paths in of_package(root, mutant.file)}):
             if fails(copy, [*(["--short"] if asked.short else []), *paths]):
                 sys.exit(f"{' '.join(paths)}: tests fail without a mutation")
         for mutant in work:

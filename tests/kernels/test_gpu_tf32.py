@@ -3,7 +3,6 @@
 from ladder.rungs import gpu_tf32
 from tensor_checks import RoundedOperands
 
-RUNG = "gpu_tf32"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 
 

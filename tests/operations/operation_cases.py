@@ -67,11 +67,8 @@ def with_nan(*shape, seed=0):
 def with_infinities(*shape, seed=0):
     """Ones, and infinities in one channel and one filter: what is added beyond the last product must be 0 times 0, not NaN."""
     drawn = np.ones(shape, np.float32)
-    if seed != 2:   # the bias
-        drawn[..., 4] = np.inf
-    if seed == 1:
-        drawn[..., 4] = 1
-        drawn[4, ..., 4] = np.inf
+    if seed != 2:   # the bias; 1: the weight
+        drawn[(4, ..., 4) if seed == 1 else (..., 4)] = np.inf
     return drawn
 
 
@@ -158,14 +155,18 @@ def approximate_conv2d(draw, *arguments):
 
 
 def elementwise(draw, *shape):
-    """ReLU, with its gradient, the sum of two and the multiple of one."""
+    """Some integers are 0, and some of their quarters at the threshold."""
     x, other, dy = draw(*shape), draw(*shape, seed=1), draw(*shape, seed=2)
-    y = references.relu(x)
+    y, quarter = references.relu(x), x / np.float32(4)
     return [
         Case("relu_forward", {"x": x}, unwritten(y=shape), lambda reads: {"y": y}, exact=True),
         Case("relu_backward", {"y": y, "dy": dy}, unwritten(dx=shape), lambda reads: {"dx": np.where(y > 0, dy, 0)}, {}, True),
         Case("add_forward", {"a": x, "b": other}, unwritten(y=shape), lambda reads: {"y": x + other}, exact=True),
         Case("scale", {"x": x}, unwritten(y=shape), lambda reads: {"y": x / 1024}, {"factor": 1 / 1024}, exact=True),
+        Case("l1_penalty_backward", {"x": x}, unwritten(dx=shape), lambda reads: {"dx": np.float32(0.3) * np.sign(x)},
+             {"factor": 0.3}, True),
+        Case("soft_threshold_forward", {"x": quarter}, unwritten(y=(*shape[:3], 2 * shape[3])),
+             lambda reads: {"y": references.soft_threshold(quarter, 0.25)}, {"threshold": 0.25}, True),
     ]
 
 
@@ -383,12 +384,6 @@ def local_contrast(draw, image, kernel, values, brightness=0):
         "y": Near(references.local_contrast(x, reads["image"], kernel, 0.01), terms)}, {"kernel": kernel, "epsilon": 0.01})]
 
 
-def soft_threshold(draw, *shape):
-    x = draw(*shape) / np.float32(4)   # some integers are at the threshold
-    return [Case("soft_threshold_forward", {"x": x}, unwritten(y=(*shape[:3], 2 * shape[3])),
-                 lambda reads: {"y": references.soft_threshold(x, np.float32(0.25))}, {"threshold": 0.25}, True)]
-
-
 def dropout(draw, shape, seed, at_step, stream, rate):
     x, dy = draw(*shape), normal(*shape, seed=1)
     attributes = {"rate": rate, "seed": seed, "stream": stream}
@@ -408,12 +403,6 @@ def winner_take_all(draw, shape, winners, images):
                  lambda reads: {"y": y, "mask": kept}, {"winners": winners, "images": images}, True),
             Case("winner_take_all_backward", {"dy": dy, "mask": kept}, unwritten(dx=shape), lambda reads: {"dx": dy * kept},
                  {}, True)]
-
-
-def l1_penalty(draw, *shape):
-    x = draw(*shape)   # some integers are 0
-    return [Case("l1_penalty_backward", {"x": x}, unwritten(dx=shape),
-                 lambda reads: {"dx": np.float32(0.3) * np.sign(x)}, {"factor": 0.3}, True)]
 
 
 def sample(draw, shape, seed, at_step, stream, spread):
@@ -464,7 +453,7 @@ def cross_entropy(draw, batch, classes, spread=1):
 
 
 def of_scores(scores, labels, whole=False):
-    """whole: the scores are integers, whose exponentials have no error of an argument."""
+    """whole: the scores are integers, whose exponentials have no error of an argument; in float32 on every back end."""
     batch, _, _, classes = scores.shape
     permutation, all_labels = np.random.default_rng(0).permutation(batch + 5), np.full(batch + 5, 255, np.uint8)
     all_labels[permutation[3:3 + batch]] = labels
@@ -481,7 +470,7 @@ def of_scores(scores, labels, whole=False):
                                    "counters": counters(7, 3, 2)},
                  {"gradient": poisoned(scores.shape), "losses": losses * np.nan, "hits": all_hits * np.nan}, lambda reads: {
                      "gradient": Near(gradient, 2 * terms, np.abs(gradient) + 2 * is_label / batch, np.finfo(np.float32).tiny),
-                     "losses": Near(losses, 2 if size == 1 else terms, size), "hits": all_hits})]
+                     "losses": Near(losses, 2 if size == 1 else terms, size), "hits": all_hits}, {}, whole)]
 
 
 # (scores, a label for each row): the first of equal scores counts; differences that are no float32; sure answers, beyond which
@@ -635,7 +624,7 @@ TABLE = [
     (conv2d, (with_nan,), [((2, 6, 5, 4, 20, 3, 1), 1), ((2, 8, 7, 4, 20, 3, 1), 2), ((3, 5, 7, 3, 5, 3, 1), 1)]),
     (approximate_conv2d, (integers,), CONVOLUTIONS),
     (dense, BOTH, DENSE),
-    (elementwise, BOTH, [*COUNTS, SMALL]),
+    (elementwise, BOTH, [*COUNTS, *IMAGES]),
     (elementwise, (with_nan,), [SMALL]),
     (maxpool2d, BOTH, POOLED),
     (maxpool2d, (special,), [((3, 6, 6, 17), *pool) for pool in ((3, 2, 1), (2, 2, 1), (2, 1, 0))]),
@@ -662,14 +651,11 @@ TABLE = [
     (local_contrast, (normal,), [((2, 9, 7, 3), 6, 5), ((1, 1, 1, 1), 1, 1), ((3, 5, 19, 1), 2, 9),
                                  ((2, 9, 7, 3), 6, 5, 1000)]),
     (local_contrast, (with_nan,), [((2, 7, 6, 1), 2, 3)]),
-    (soft_threshold, BOTH, IMAGES),
-    (soft_threshold, (with_nan,), [SMALL]),
     (dropout, (normal,), [(*drawn, rate) for rate in (0.1, 0.0, 0.5, 0.875) for drawn in DRAWS]),
     (dropout, (with_nan,), [(SMALL, 0, 0, 0, 0.999)]),
     (winner_take_all, BOTH, [((4, 3, 5, 17), 1, 2), ((1, 1, 1, 1), 1, 1), ((5, 4, 3, 2), 3, 5), ((3, 2, 2, 9), 4, 1),
                              ((5, 4, 3, 2), 3, 4)]),
     (winner_take_all, (with_nans,), [((3, 5, 4, 7), 1, 3), ((3, 5, 4, 7), 2, 2)]),
-    (l1_penalty, BOTH, IMAGES),
     (sample, (normal,), [(*drawn, spread) for spread in (3, 1e-3) for drawn in (*DRAWS, ((7, 5, 6, 9), 5, 6, 4))]),
     (mse, BOTH, [(4, 3, 1, 2), (1, 1, 1, 1), (1, 1, 1, 45), (1, 1, 1, 1024), (1, 1, 1, 300 * 1024 + 1), (1, 1, 1, 1025),
                  (1, 1, 1, 9217)]),   # the large one: more blocks than a block has threads

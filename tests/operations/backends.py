@@ -79,9 +79,9 @@ class Cpu(Functions):
     """
 
     def __init__(self, threads, pieces):
-        super().__init__("cpu", small.OPERATIONS | cpu_executor.OPERATIONS)
+        super().__init__("cpu pieces" if pieces else "cpu", small.OPERATIONS | cpu_executor.OPERATIONS)
         self.threads, self.pieces = threads, pieces
-        self.variation = f"{threads} threads{'-pieces' if pieces else ''}"
+        self.variation = f"{threads} threads"
 
     def has(self, case):
         return super().has(case) and (not self.pieces or case.operation.startswith("conv2d_"))

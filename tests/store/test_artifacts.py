@@ -48,6 +48,12 @@ def test_an_artifact_is_read_as_written(folder):
     assert artifact.manifest["files"]["values.npy"].items() >= {"shape": [2, 3], "dtype": "float32"}.items()
 
 
+def test_a_file_may_be_empty(tmp_path):
+    with artifacts.making(tmp_path / "d1", SPEC) as work:
+        work.write_bytes("empty.txt", b"")
+    assert artifacts.Artifact(tmp_path / "d1").path("empty.txt").read_bytes() == b""
+
+
 def test_an_array_that_is_read_cannot_be_written(folder):
     with pytest.raises(ValueError, match="read-only"):
         artifacts.Artifact(folder).array("values.npy")[0, 0] = 1

@@ -55,9 +55,11 @@ def test_a_missing_record_is_empty_and_a_torn_line_is_skipped(tmp_path, inputs):
     scored(tmp_path, "s0", inputs)
     with open(tmp_path / scoring_record.NAME, "a") as file:
         file.write("2026-01-31T12:34:56Z,svm,s")
-    scored(tmp_path, "s1", inputs)
-    assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1"]
-    assert (tmp_path / scoring_record.NAME).read_text().count("when,stage") == 1
+    for version in ("s1", "s2"):
+        scored(tmp_path, version, inputs)
+    assert [line["version"] for line in scoring_record.lines(tmp_path)] == ["s0", "s1", "s2"]
+    header, *lines = (tmp_path / scoring_record.NAME).read_text().splitlines()
+    assert header.startswith("when,stage") and len(lines) == 4 and all(lines), "no line is empty, and none has two lines"
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\0\n", "ü,ß\n".encode("latin-1"), b"x" * 300_000 + b"\n", b'"' + b"a,b\n" * 9,

@@ -3,8 +3,9 @@
 Usage: python tests/support/mutate_kernels.py RUNG [FILE ...] [-k TESTS] [--short] [--sample COUNT] [--one-by-one]
 
 FILE: in the rung's folder or below kernels/; default: all files of the rung and the headers that they include. -k: which tests
-judge, as in pytest; default: all. --short: of these, those of `make test`. --sample selects COUNT of the mutants, always the
-same ones. --one-by-one compiles every mutant for itself, which takes long and finds the same fates.
+judge, as in pytest; default: all. --short: of these, those of `make test` judge first, and all judge what survives them.
+--sample selects COUNT of the mutants, always the same ones. --one-by-one compiles every mutant for itself, which takes long and
+finds the same fates.
 
 Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
 tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the emulator until the first failure
@@ -132,6 +133,14 @@ def fates(root, rung, work, at_once, options=()):
             sys.exit(said)
 
 
+def _judge(root, asked, work, count, options):
+    """The mutants that survive; the others are counted by their fates."""
+    found = fates(root, asked.rung, work, not asked.one_by_one, ["-k", chosen(asked.rung, asked.expression), *options])
+    ends = dict(tqdm(found, total=len(work), disable=None))
+    count.update(end for end in ends.values() if end != "survived")
+    return [mutant for number, mutant in enumerate(work) if ends[number] == "survived"]
+
+
 def main(arguments, root=ROOT):
     parser = argparse.ArgumentParser()
     parser.add_argument("rung")
@@ -147,13 +156,13 @@ def main(arguments, root=ROOT):
     work = mutations.sample([mutant for file in files for mutant in mutants(kernels, file)], asked.sample)
     count = collections.Counter(explained=sum((mutant.file, mutant.line) in explained for mutant in work))
     work = [mutant for mutant in work if (mutant.file, mutant.line) not in explained]
-    options = ["-k", chosen(rung, asked.expression), *(["--short"] if asked.short else [])]
-    for number, fate in tqdm(fates(root, rung, work, not asked.one_by_one, options), total=len(work), disable=None):
-        count[fate] += 1
-        if fate == "survived":
-            print(f"survived: {work[number].file}:{work[number].number}: {work[number].line}", flush=True)
-    alive = count["killed"] + count["survived"]
-    print(f"{rung}: {count['killed']} of {alive} mutants killed ({count['killed'] / max(alive, 1):.1%}); "
+    alive = _judge(root, asked, work, count, ["--short"] if asked.short else [])
+    killed, judged = count["killed"], count["killed"] + len(alive)
+    if asked.short:
+        missed, alive = alive, _judge(root, asked, alive, count, [])
+        print(*(f"killed by all: {mutant.place()}\n" for mutant in missed if mutant not in alive), sep="", end="")
+    print(*(f"survived: {mutant.place()}\n" for mutant in alive), sep="", end="")
+    print(f"{rung}: {killed} of {judged} mutants killed ({killed / max(judged, 1):.1%}); "
           f"{count['explained']} more compute the same, {count['does not compile']} do not compile")
 
 

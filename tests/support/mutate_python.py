@@ -1,20 +1,24 @@
 """Mutation testing of the library: changes modules in small ways, one at a time, and counts the mutants that tests kill.
 
-Usage: python tests/support/mutate_python.py [FILE ...] [--sample COUNT] [--seed SEED] [--short] [--all]
+Usage: python tests/support/mutate_python.py [FILE ...] [--sample COUNT] [--seed SEED] [--short]
 
 FILE: below workflow/scripts/ladder; default: all modules of PACKAGES. --sample draws COUNT of the mutants, the same ones for a
-seed. --short: the tests of `make test` judge first, and only what survives them is judged by the others. --all: the tests of
-other packages judge too, which takes half an hour for a mutant that survives; otherwise those of the module and its package do.
+seed. --short: the tests of `make test` judge first, and only what survives them is judged by the others.
 
 Each mutant changes one operator, comparison, constant or condition within a function, in a copy of the project. A test run that
-fails or hangs kills it. Prints each mutant with its fate, and how many had which.
+fails or hangs kills it. The module's own tests judge first, then those that import it or a stage that does, then those of its
+package. Prints each mutant with its fate, and how many had which.
 """
 
 import argparse
+import ast
 import collections
+import concurrent.futures
+import functools
 import io
 import os
 import pathlib
+import queue
 import re
 import shutil
 import signal
@@ -26,9 +30,10 @@ import tokenize
 import mutations
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIBRARY = pathlib.Path("workflow/scripts/ladder")
+SCRIPTS = pathlib.Path("workflow/scripts")
+LIBRARY = SCRIPTS / "ladder"
 PACKAGES = ("executors", "training", "classifiers", "features", "workflow", "store")
-ALSO = {"executors": "operations"}   # package: another folder of its tests
+ALSO = {"executors": ("operations",)}   # package: other folders of its tests
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "logs", "__pycache__", ".*_cache")
 SECONDS = 1800   # for a run of the tests
 CANNOT_RUN = 4   # how pytest ends where its arguments are wrong
@@ -65,29 +70,40 @@ def _code(text):
     return ["".join(line) for line in lines]
 
 
-def judges(root, file, others):
-    """Lists of paths of tests, which run one after the other until one kills: the module's own, its package's, others'."""
+def judges(root, file):
+    """Lists of paths of tests, which run one after the other until one kills: see the description above."""
     module, tests = pathlib.Path(file).relative_to(LIBRARY), root / "tests"
     own, package = tests / module.with_name(f"test_{module.name}"), tests / module.parts[0]
-    folders = package, tests / ALSO.get(module.parts[0], module.parts[0])
-    lists = [[path] for path in dict.fromkeys((own, *folders)) if path.exists()]
-    if others:
-        lists.append([path for path in sorted(tests.iterdir()) if path.is_dir() and path not in folders or
-                      path.match("test_*.py")])
-    return [[path.relative_to(root).as_posix() for path in paths] for paths in lists]
+    name = ".".join(pathlib.Path(file).relative_to(SCRIPTS).with_suffix("").parts)
+    importers = sorted(path for path in tests.rglob("test_*.py") if name in _imported_with_stages(root, path))
+    lists = [[own], importers, [package, *(tests / name for name in ALSO.get(package.name, ()))]]
+    return [found for paths in lists if (found := [path.relative_to(root).as_posix() for path in paths if path.exists()])]
 
 
-def of_package(root, file):
-    """Of the lists of judges those of whole folders, or the only one."""
-    lists = judges(root, file, False)
-    return [paths for paths in lists if (root / paths[0]).is_dir()] or lists
+def _imported_with_stages(root, path):
+    """Of a file and of the stages' scripts among what it imports."""
+    scripts = [root / SCRIPTS / f"{name}.py" for name in _imported(path)]
+    return _imported(path).union(*(_imported(script) for script in scripts if script.exists()))
 
 
-def fate(copy, mutant, lists, short):
+@functools.cache
+def _imported(path):
+    """The names of the modules that a file imports, and of what it takes from them: {"ladder.store", "ladder.store.pull"}."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def fate(copy, mutant, short):
     """"killed", "killed by all" (of those of --short, none did) or "SURVIVED"."""
-    path = copy / mutant.file
-    text = path.read_text("utf-8")
+    path, lists = copy / mutant.file, judges(copy, mutant.file)
+    text, times = path.read_text("utf-8"), path.stat()
     path.write_text(mutant.mutated(text), "utf-8")
+    _forget_compiled(copy)
     try:
         for options, what in ((["--short"], "killed"), ([], "killed by all")) if short else (([], "killed"),):
             if any(fails(copy, [*options, *paths]) for paths in lists):
@@ -95,11 +111,19 @@ def fate(copy, mutant, lists, short):
         return "SURVIVED"
     finally:
         path.write_text(text, "utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        _forget_compiled(copy)
+
+
+def _forget_compiled(copy):
+    """Numba does not see that a function changed which another module's function calls."""
+    for path in (copy / SCRIPTS).rglob("*.nbi"):
+        path.unlink()
 
 
 def fails(copy, arguments):
     """Whether these tests fail, or take too long; exits if pytest cannot run them at all."""
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "worksteal", *arguments]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *arguments]
     process = subprocess.Popen(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                start_new_session=True)
     try:
@@ -109,7 +133,7 @@ def fails(copy, arguments):
         process.communicate()
         return True
     if process.returncode == CANNOT_RUN:
-        sys.exit(said)
+        raise RuntimeError(said)
     return process.returncode not in PASSED
 
 
@@ -119,23 +143,38 @@ def main(arguments, root=ROOT):
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--all", action="store_true")
     asked = parser.parse_args(arguments)
     files = [(LIBRARY / file).as_posix() for file in asked.files] or sorted(
         path.relative_to(root).as_posix() for package in PACKAGES for path in (root / LIBRARY / package).rglob("*.py"))
     work = mutations.sample([mutant for file in files for mutant in mutants(root, file)], asked.sample, asked.seed)
-    fates = collections.Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copytree(root, pathlib.Path(folder, "project"), ignore=NOT_COPIED)
-        os.symlink(ROOT / ".venv", copy / ".venv")
-        for paths in sorted({tuple(paths) for mutant in work for paths in of_package(root, mutant.file)}):
-            if fails(copy, [*(["--short"] if asked.short else []), *paths]):
-                sys.exit(f"{' '.join(paths)}: tests fail without a mutation")
-        for mutant in work:
-            end = fate(copy, mutant, judges(root, mutant.file, asked.all), asked.short)
+    fates, at_once = collections.Counter(), os.cpu_count()
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        copies = queue.SimpleQueue()
+        for number in range(at_once):
+            copies.put(_copy(root, pathlib.Path(folder, str(number))))
+
+        def judged(judge, what):
+            copy = copies.get()
+            try:
+                return what, judge(copy)
+            finally:
+                copies.put(copy)
+
+        short = ["--short"] if asked.short else []
+        packages = {folder for mutant in work for folder in judges(root, mutant.file)[-1]}
+        for package, failed in pool.map(lambda name: judged(lambda copy: fails(copy, [*short, name]), name), sorted(packages)):
+            if failed:
+                sys.exit(f"{package}: tests fail without a mutation")
+        for mutant, end in pool.map(lambda one: judged(lambda copy: fate(copy, one, asked.short), one), work):
             fates[end] += 1
-            print(f"{end}: {mutant.file}:{mutant.number}: {mutant.line}", flush=True)
+            print(f"{end}: {mutant.place()}", flush=True)
     print(", ".join(f"{count} {end}" for end, count in sorted(fates.items())))
+
+
+def _copy(root, target):
+    shutil.copytree(root, target, ignore=NOT_COPIED, symlinks=True)
+    os.symlink(ROOT / ".venv", target / ".venv")
+    return target
 
 
 if __name__ == "__main__":

@@ -20,6 +20,10 @@ class Mutant:
         """The text of the file with the mutation."""
         return text[:self.start] + self.new + text[self.end:]
 
+    def place(self):
+        """'relu.cu:5: the mutated line'."""
+        return f"{self.file}:{self.number}: {self.line}"
+
 
 def of_line(file, number, line, at, code, first, mutations):
     """The mutants of one line, which begins at character `at` of its file.

@@ -26,6 +26,15 @@ def test_scale():
     assert y.tolist() == [0, 2, 4, 6]
 """
 
+CONFTEST = """
+def pytest_addoption(parser):
+    parser.addoption("--short", action="store_true")
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--short"):
+        items[:] = [item for item in items if item.name == "test_ends"]
+"""
+
 
 @pytest.fixture
 def toy(tmp_path):
@@ -60,6 +69,19 @@ def test_the_tests_asked_for_alone_judge(toy, capsys):
     found = capsys.readouterr().out
     assert "survived: toy/scale.cu:4: if (i < count) y[i] = 2.0f + x[i];   // a b + c" in found   # no bound, but the result
     assert "killed (50.0%)" in found
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
+def test_what_the_short_run_misses_is_judged_by_all_and_said(toy, capsys):
+    test = toy / "tests/kernels/test_toy.py"
+    ends = TEST.replace("test_scale", "test_ends").replace("    assert y.tolist() == [0, 2, 4, 6]\n", "")
+    test.write_text(TEST + ends)
+    (toy / "tests/conftest.py").write_text(CONFTEST)
+    mutate_kernels.main(["toy", "--short"], toy)
+    assert capsys.readouterr().out.splitlines() == [
+        "killed by all: toy/scale.cu:4: if (i < count) y[i] = 2.0f + x[i];   // a b + c",
+        "survived: toy/scale.cu:5: if (count >= 9) y[i] = x[i] < 0.0f ? 0.0f : x[i];",
+        "toy: 2 of 4 mutants killed (50.0%); 1 more compute the same, 0 do not compile"]
 
 
 # A mutant in a constant expression, an undefined name, an endless loop and a branch that no test reaches.

@@ -42,7 +42,7 @@ def toy(tmp_path):
 
 
 def test_each_mutant_has_its_fate(toy, capsys):
-    mutate_python.main(["store/odd.py", "--short", "--all"], toy)
+    mutate_python.main(["store/odd.py", "--short"], toy)
     file = "workflow/scripts/ladder/store/odd.py"
     assert sorted(capsys.readouterr().out.splitlines()) == sorted([
         f"killed: {file}:2: return min(values) if len(values) > 0 else 0",
@@ -81,8 +81,8 @@ def test_a_sample_is_the_same_for_a_seed_and_another_for_another():
     assert mutations.sample(work, None) == mutations.sample(work, 100) == work
 
 
-def test_a_module_is_judged_by_its_tests_then_by_those_of_its_package_then_by_all_others():
-    own, package, others = mutate_python.judges(ROOT, "workflow/scripts/ladder/store/pull.py", True)
-    assert (own, package) == (["tests/store/test_pull.py"], ["tests/store"])
-    assert "tests/training" in others and "tests/test_sources.py" in others
-    assert not {"tests/store", "tests/README.md", "tests/conftest.py"} & {*others}
+def test_a_module_is_judged_by_its_tests_then_by_those_that_import_it_then_by_those_of_its_package():
+    own, importers, package = mutate_python.judges(ROOT, "workflow/scripts/ladder/training/training.py")
+    assert (own, package) == (["tests/training/test_training.py"], ["tests/training"])
+    assert {"tests/executors/test_passes.py", "tests/stages/test_train_network.py"} <= {*importers}
+    assert "tests/store/test_pull.py" not in importers

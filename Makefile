@@ -68,7 +68,7 @@ rung: test-environment
 check: test-environment
 	@.venv/bin/python tests/support/judge_rung.py "$(RUNG)"
 	@if [ -f "tests/kernels/test_$(RUNG).py" ]; then .venv/bin/python -m pytest -n 2 --maxschedchunk 1 -k "$(RUNG)" \
-	    tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
+	    tests/operations tests/rungs/test_ladder.py tests/rungs/test_largest_batch.py "tests/kernels/test_$(RUNG).py"; fi
 
 test-environment:
 	@envs/install cpu test demo figures $(if $(filter Linux,$(shell uname)),kernels)

@@ -6,12 +6,12 @@ Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
 import numpy as np
 import pytest
 
+import backends
 from kernel_checks import normal
 from ladder.executors.cuda import nvrtc
 from ladder.rungs import gpu_3xtf32, gpu_gemm
-from rung_checks import Convolution, check_forward, check_input_grad, check_weight_grad, convolution_launches, training_plan
+from rung_checks import Convolution, convolution_launches, training_plan
 from tensor_checks import (
-    CONVOLUTIONS,
     FILES,
     LARGE,
     NETWORK,
@@ -26,24 +26,12 @@ from tensor_checks import (
 RUNG = "gpu_3xtf32"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 LAUNCHES = gpu_3xtf32.LAUNCHES
-# Of three products of 8 terms, each term may be cut at the last bit of the largest one, twice what rounding it would cost, and
-# the sum again; two roundings are those of the operands' small parts.
-ROUNDINGS = 3 * 2 * 10 // 8 + 2
-
-
-@pytest.mark.usefixtures("sums")
-@pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
-def test_conv2d_of_any_stride(shape, stride):
-    check_forward(LAUNCHES["conv2d_forward"], shape, stride, ROUNDINGS)
-    check_input_grad(LAUNCHES["conv2d_input_grad"], shape, stride, ROUNDINGS)
-    check_weight_grad(LAUNCHES["conv2d_weight_grad"], shape, stride, ROUNDINGS)
 
 
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
 def test_conv2d_in_large_tiles(shape, stride):
-    check_forward(in_large_tiles("conv2d_forward"), shape, stride, ROUNDINGS)
-    check_input_grad(in_large_tiles("conv2d_input_grad"), shape, stride, ROUNDINGS)
-    check_weight_grad(in_large_tiles("conv2d_weight_grad"), shape, stride, ROUNDINGS)
+    launches = {operation: in_large_tiles(operation) for operation in gpu_3xtf32.TILES}
+    backends.check_convolution(backends.Rung(RUNG, launches=launches), shape, stride)
 
 
 @pytest.mark.usefixtures("sums")

@@ -27,7 +27,7 @@ from ladder.sources import ROOT
 from ladder.training import parity, plan, recompute
 from rounded_copies import (
     check_features,
-    close,
+    check_products,
     copied,
     copies_of,
     numbers,
@@ -65,7 +65,7 @@ FILL_LARGE = [((2, 8, 12, 64, 136, 3, 1), 1), ((1, 16, 16, 136, 40, 1, 0), 1), (
 
 
 class TestConvolutions(RoundedOperands):
-    rung, name, rounded = gpu_bf16, "bfloat16", staticmethod(to_bfloat16)
+    rung, name = gpu_bf16, "bfloat16"
     others, instruction = ("exact", "am16", "tf32"), "m16n8k16.row.col.f32.bf16"
     by_matrices, network = True, networks.build("lenet_5", (28, 28, 1))
 
@@ -191,25 +191,9 @@ def weight_grad(conv, tile=None):
 
 
 def check(shape, stride, tile=None):
-    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums."""
-    conv = Convolution(shape, integers, stride)
-    gives_back = stride == 1 and conv.padding < conv.kernel
-    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
-    if gives_back:
-        assert np.array_equal(input_grad(conv, tile), conv.input_grad(conv.dy, conv.weight))
-    dweight, dbias = weight_grad(conv, tile)
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
-
-    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
-    exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
-    y = exact.forward(exact.x, exact.weight, conv.bias)
-    close(forward(conv, True, tile), np.maximum(y, 0))
-    if gives_back:
-        close(input_grad(conv, tile), exact.input_grad(exact.dy, exact.weight))
-    dweight, dbias = weight_grad(conv, tile)
-    close(dweight, exact.weight_grad(exact.x, exact.dy))
-    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+    gives_back = stride == 1 and shape[6] < shape[5]
+    check_products(shape, stride, lambda conv, relu: forward(conv, relu, tile),
+                   (lambda conv: input_grad(conv, tile)) if gives_back else None, lambda conv: weight_grad(conv, tile))
 
 
 @pytest.mark.usefixtures("sums")
@@ -227,11 +211,8 @@ MANY_STEPS = [((6, 8, 8, 64, 64, 3, 1), 1), ((7, 9, 11, 40, 40, 3, 1), 2), ((2, 
 def test_weight_gradients_over_many_steps(shape, stride, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images; the last one of a pixel."""
     monkeypatch.setattr(bfloat16_tiles, "SPLITS", 1)
-    conv = Convolution(shape, integers, stride)
-    assert conv.dy[..., 0].size > STEP * STAGES
-    dweight, dbias = weight_grad(conv)
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+    assert Convolution(shape, integers, stride).dy[..., 0].size > STEP * STAGES
+    check_products(shape, stride, weight_grad=weight_grad)
 
 
 @pytest.mark.parametrize("shape, stride", FEW_FILTERS, ids=str)
@@ -268,17 +249,12 @@ IN_RECTANGLES = [
 @pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("shape, tile", IN_RECTANGLES, ids=str)
 def test_products_of_copies_in_rectangles(shape, tile):
-    conv = Convolution(shape, integers)
-    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
-    conv = Convolution(shape, normal)
-    y = conv.forward(to_bfloat16(conv.x), to_bfloat16(conv.weight), conv.bias)
-    close(forward(conv, True, tile), np.maximum(y, 0))
+    check_products(shape, forward=lambda conv, relu: forward(conv, relu, tile))
 
 
 @pytest.mark.parametrize("shape", [(1, 9, 8, 40, 64, 3, 1), (2, 7, 8, 8, 128, 3, 0), (1, 6, 5, 72, 192, 2, 1)], ids=str)
 def test_input_gradients_in_rectangles(shape):
-    conv = Convolution(shape, integers)
-    assert np.array_equal(input_grad(conv, NARROW), conv.input_grad(conv.dy, conv.weight))
+    check_products(shape, input_grad=lambda conv: input_grad(conv, NARROW))
 
 
 @pytest.mark.parametrize("shape, tiles", [
@@ -320,13 +296,7 @@ IN_SQUARES = [
 def test_weight_gradients_in_squares(shape, tile, splits, monkeypatch):
     monkeypatch.setattr(bfloat16_tiles, "MEMORY_BYTES", 1e9)   # as many splits as there may be
     monkeypatch.setattr(bfloat16_tiles, "SPLITS", splits)
-    conv = Convolution(shape, integers)
-    dweight, dbias = weight_grad(conv, tile)
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
-    conv = Convolution(shape, normal)
-    wanted = conv.weight_grad(to_bfloat16(conv.x).astype(float), to_bfloat16(conv.dy).astype(float))
-    close(weight_grad(conv, tile)[0], wanted)
+    check_products(shape, weight_grad=lambda conv: weight_grad(conv, tile))
 
 
 def test_a_square_beyond_the_edges_of_its_image_takes_nothing_from_the_next_one():

@@ -25,7 +25,7 @@ from ladder.rungs.gpu_basic import blocks
 from ladder.rungs.patterns import Gradient
 from ladder.sources import ROOT
 from ladder.training import parity, plan
-from rounded_copies import check_features, close, copied, rounded_weight
+from rounded_copies import check_features, check_products, copied, rounded_weight
 from rung_checks import SMALL, Convolution, run_step, training_plan
 from tensor_checks import sums  # noqa: F401 (a fixture)
 
@@ -179,23 +179,8 @@ def weight_grad(conv):
 
 
 def check(shape, stride, tile=None):
-    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums."""
-    conv = Convolution(shape, integers, stride)
-    assert np.array_equal(forward(conv, False, tile), conv.forward(conv.x, conv.weight, conv.bias))
-    if stride == 1:
-        assert np.array_equal(input_grad(conv), conv.input_grad(conv.dy, conv.weight))
-    dweight, dbias = weight_grad(conv)
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
-
-    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
-    exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
-    close(forward(conv, True, tile), np.maximum(exact.forward(exact.x, exact.weight, conv.bias), 0))
-    if stride == 1:
-        close(input_grad(conv), exact.input_grad(exact.dy, exact.weight))
-    dweight, dbias = weight_grad(conv)
-    close(dweight, exact.weight_grad(exact.x, exact.dy))
-    close(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
+    check_products(shape, stride, lambda conv, relu: forward(conv, relu, tile), input_grad if stride == 1 else None,
+                   weight_grad)
 
 
 @pytest.mark.usefixtures("sums")
@@ -217,11 +202,8 @@ def test_products_of_slabs_in_large_tiles(shape, stride, tile):
 def test_weight_gradients_over_many_steps(shape, stride, splits, monkeypatch):
     """More than there are stages, of less than a row, of several rows and of several images."""
     monkeypatch.setattr(rung, "SPLITS", splits)
-    conv = Convolution(shape, integers, stride)
-    assert splits > 1 or conv.dy[..., 0].size > rung.STEP * rung.STAGES
-    dweight, dbias = weight_grad(conv)
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-    assert np.array_equal(dbias, conv.dy.sum(axis=(0, 1, 2)))
+    assert splits > 1 or Convolution(shape, integers, stride).dy[..., 0].size > rung.STEP * rung.STAGES
+    check_products(shape, stride, weight_grad=weight_grad)
 
 
 def test_any_tile_gives_the_same_bytes():

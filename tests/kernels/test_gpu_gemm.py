@@ -6,66 +6,31 @@ import itertools
 
 import pytest
 
+import backends
+import operation_cases
 from compiled import compiled
 from emulated import KERNELS, load
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_gemm
-from rung_checks import (
-    check_forward,
-    check_infinities,
-    check_input_grad,
-    check_weight_grad,
-    convolution_launches,
-    kernel_folder,
-    launches_of,
-    training_plan,
-)
+from rung_checks import convolution_launches, kernel_folder, launches_of, training_plan
 
 RUNG = "gpu_gemm"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 NETWORK = networks.build("autoencoder")
 
-# (batch, height, width, channels, filters, kernel, padding), stride
-CONVOLUTIONS = [
-    ((1, 1, 1, 1, 1, 1, 0), 1),
-    ((2, 7, 9, 3, 5, 3, 1), 2),
-    ((2, 8, 7, 4, 20, 3, 1), 2),
-    ((1, 11, 10, 5, 8, 7, 3), 2),
-    ((1, 9, 12, 8, 4, 1, 0), 2),
-    ((1, 11, 8, 8, 70, 2, 0), 3),
-    ((2, 6, 5, 12, 9, 5, 2), 1),
-    ((1, 13, 8, 6, 3, 4, 1), 4),
-    ((1, 9, 8, 64, 64, 1, 0), 1),
-]
 LARGE = [((2, 11, 9, 20, 132, 3, 1), 1), ((1, 13, 12, 132, 4, 2, 0), 1), ((1, 17, 18, 4, 8, 3, 1), 2)]
 
 
-def large(*_):
-    return gpu_gemm.LARGE
-
-
 def in_large_tiles(launches):
-    return lambda step, build: launches(step, build, large)
-
-
-@pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
-def test_conv2d_of_any_stride(shape, stride):
-    check_forward(gpu_gemm.conv2d_forward, shape, stride)
-    check_input_grad(gpu_gemm.conv2d_input_grad, shape, stride)
-    check_weight_grad(gpu_gemm.conv2d_weight_grad, shape, stride)
+    return lambda step, build: launches(step, build, lambda *_: gpu_gemm.LARGE)
 
 
 @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
 def test_conv2d_in_large_tiles(shape, stride):
-    check_forward(in_large_tiles(gpu_gemm.conv2d_forward), shape, stride)
-    check_input_grad(in_large_tiles(gpu_gemm.conv2d_input_grad), shape, stride)
-    check_weight_grad(in_large_tiles(gpu_gemm.conv2d_weight_grad), shape, stride)
-
-
-@pytest.mark.parametrize("channels", [9, 12])
-def test_infinities(channels):
-    check_infinities(gpu_gemm, channels)
+    launches = {f"conv2d_{one}": in_large_tiles(getattr(gpu_gemm, f"conv2d_{one}"))
+                for one in ("forward", "input_grad", "weight_grad")}
+    backends.check_convolution(backends.Rung(RUNG, launches=launches), shape, stride)
 
 
 def test_the_largest_layers_use_the_large_tile():
@@ -83,7 +48,7 @@ def test_no_convolution_of_the_autoencoder_falls_back():
 
 FILES = sorted(f"{path.parent.name}/{path.name}" for path in (KERNELS / kernel_folder(RUNG)).glob("conv2d_*.cu"))
 LAUNCHES = sorted({*(launch for launch in launches_of(training_plan(RUNG, NETWORK), RUNG) if launch[0] in FILES),
-                   *itertools.chain(*(convolution_launches(gpu_gemm, *case) for case in CONVOLUTIONS))})
+                   *itertools.chain(*(convolution_launches(gpu_gemm, *case) for case in operation_cases.CONVOLUTIONS))})
 
 
 @pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")

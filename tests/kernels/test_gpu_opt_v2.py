@@ -6,22 +6,13 @@ import itertools
 import numpy as np
 import pytest
 
+import backends
+import plan_checks
 import references
 from compiled import compiled
 from emulated import KERNELS, load
 from emulator_executor import Executor
-from kernel_checks import (
-    adam_start,
-    counters,
-    fused,
-    gamma,
-    integers,
-    normal,
-    poisoned,
-    rounded_update,
-    step_state,
-    updated,
-)
+from kernel_checks import fused, gamma, integers, normal, poisoned, step_state, updated
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import layers, networks
@@ -32,10 +23,7 @@ from ladder.training import parity, plan
 from rung_checks import (
     ORDERS,
     Convolution,
-    check_forward,
-    check_infinities,
-    check_input_grad,
-    check_weight_grad,
+    Upsampled,
     convolution_launches,
     launches_of,
     run_step,
@@ -76,11 +64,19 @@ def tile(request, monkeypatch):
     monkeypatch.setattr(gpu_opt_v2, "TIMES", TILES[request.param])
 
 
-# ---- convolution, alone, with ReLU, with ReLU and max-pool
+# ---- convolution with ReLU and max-pool, and behind an upsampling; alone: tests/operations
 
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_forward(tile, shape):
-    check_forward(gpu_opt_v2.conv2d_forward, shape)
+def collapse(weight):
+    filters, _, _, channels = weight.shape
+    collapsed = poisoned((filters, 4, 4, channels))
+    run_step(gpu_opt_v2.collapse_weight, {"weight": weight}, {"collapsed": collapsed})
+    return collapsed
+
+
+def assert_sums(found, function, operands, terms, values, last=lambda sums: sums):
+    """Exact for integers, within the bound of a sum otherwise; last: of the kernel, behind the sum."""
+    bound = 0 if values is integers else gamma(terms) * function(*map(np.abs, operands))
+    assert (np.abs(found - last(function(*operands))) <= bound).all()
 
 
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
@@ -101,156 +97,78 @@ def test_conv2d_pool_forward(tile, shape):
 def received(conv, kind, values):
     """(operands that carry dy back to the convolution's output, dy there by definition)."""
     outputs = values(*conv.output, seed=4)
+    if kind == "":
+        return {"dy": conv.dy}, conv.dy
     if kind == "relu":
         y = references.relu(outputs).astype(np.float32)
         return {"dy": conv.dy, "y": y}, np.where(y > 0, conv.dy, 0)
     maxima, place = references.maxpool2d(outputs)
-    index, dy, behind = np.where(maxima > 0, place, 4).astype(np.uint8), values(*maxima.shape, seed=5), np.zeros(conv.output)
-    for image, row, column, filter_ in np.argwhere(index < 4):
-        i, j = divmod(int(index[image, row, column, filter_]), 2)
-        behind[image, 2 * row + i, 2 * column + j, filter_] = dy[image, row, column, filter_]
-    return {"dy": dy, "index": index}, behind
+    dy = values(*maxima.shape, seed=5)
+    behind = references.maxpool2d_backward(np.where(maxima > 0, dy, 0), place, conv.output)
+    return {"dy": dy, "index": np.where(maxima > 0, place, 4).astype(np.uint8)}, behind
 
 
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_input_grad(tile, shape):
-    check_input_grad(gpu_opt_v2.conv2d_input_grad, shape)
-
-
-@pytest.mark.parametrize("kind", ["relu", "pool"])
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_input_grad_through_relu_and_pooling(tile, shape, kind):
-    for values, orders in DRAWN:
-        conv = Convolution(shape, values)
-        reads, dy = received(conv, kind, values)
-        dx = poisoned(conv.x.shape)
-        run_step(gpu_opt_v2.conv2d_input_grad, {**reads, "weight": conv.weight}, {"dx": dx}, padding=conv.padding,
-                 orders=orders)
-        bound = 0 if values is integers else gamma(conv.kernel ** 2 * len(conv.weight))
-        assert (np.abs(dx - conv.input_grad(dy, conv.weight)) <= bound * conv.input_grad(np.abs(dy), np.abs(conv.weight))).all()
-
-
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_weight_grad(shape):
-    check_weight_grad(gpu_opt_v2.conv2d_weight_grad, shape)
+def check_gradients(conv, kind, values, orders, operation, weight):
+    """operation: the beginning of its name; weight: that the input gradient reads."""
+    reads, dy = received(conv, kind, values)
+    dx, dweight, dbias = (poisoned(array.shape) for array in (conv.x, conv.weight, conv.bias))
+    run_step(gpu_opt_v2.LAUNCHES[f"{operation}_input_grad"], {**reads, "weight": weight}, {"dx": dx}, padding=conv.padding,
+             orders=orders)
+    run_step(gpu_opt_v2.LAUNCHES[f"{operation}_weight_grad"], {"x": conv.x, **reads}, {"dweight": dweight, "dbias": dbias},
+             padding=conv.padding, kernel=conv.kernel, orders=orders)
+    taps = 36 if isinstance(conv, Upsampled) else conv.kernel ** 2
+    assert_sums(dx, conv.input_grad, (dy, conv.weight), taps * len(conv.weight), values)
+    assert_sums(dweight, conv.weight_grad, (conv.x, dy), dy[..., 0].size, values)
+    assert_sums(dbias, lambda dy: dy.sum(axis=(0, 1, 2), dtype=float), (dy,), dy[..., 0].size, values)
 
 
 @pytest.mark.parametrize("kind", ["relu", "pool"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_conv2d_weight_grad_through_relu_and_pooling(shape, kind):
+def test_conv2d_gradients_through_relu_and_pooling(tile, shape, kind):
     for values, orders in DRAWN:
         conv = Convolution(shape, values)
-        reads, dy = received(conv, kind, values)
-        dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-        run_step(gpu_opt_v2.conv2d_weight_grad, {"x": conv.x, **reads}, {"dweight": dweight, "dbias": dbias},
-                 padding=conv.padding, kernel=conv.kernel, orders=orders)
-        bound = 0 if values is integers else gamma(dy[..., 0].size)
-        assert (np.abs(dweight - conv.weight_grad(conv.x, dy)) <= bound * conv.weight_grad(np.abs(conv.x), np.abs(dy))).all()
-        assert (np.abs(dbias - dy.sum(axis=(0, 1, 2))) <= bound * np.abs(dy).sum(axis=(0, 1, 2))).all()
+        check_gradients(conv, kind, values, orders, "conv2d", conv.weight)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1, 1, 0), (3, 1, 1, 35, 10, 1, 0), (67, 1, 1, 12, 132, 1, 0)], ids=str)
-def test_dense(tile, shape):
-    """A dense layer is the 1x1 convolution over images of one pixel."""
-    check_forward(gpu_opt_v2.conv2d_forward, shape)
-    check_input_grad(gpu_opt_v2.conv2d_input_grad, shape)
-    check_weight_grad(gpu_opt_v2.conv2d_weight_grad, shape)
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_conv2d_in_large_tiles(shape, monkeypatch):
+    monkeypatch.setattr(gpu_opt_v2, "TIMES", TILES["large tiles"])
+    backends.check_convolution(backends.Rung(RUNG), shape)
 
 
 def test_with_a_stride_the_launches_are_those_of_gpu_opt_v1():
     shape = (2, 7, 6, 4, 5, 3, 1)
-    check_forward(gpu_opt_v2.conv2d_forward, shape, 2)
     for stride, rung in ((1, "gpu_opt_v2"), (2, "gpu_opt_v1")):
         assert {source.partition("/")[0] for source, _ in convolution_launches(gpu_opt_v2, shape, stride)} == {rung}
 
 
-@pytest.mark.parametrize("channels", [9, 12])
-def test_infinities(tile, channels):
-    check_infinities(gpu_opt_v2, channels)
-
-
-# ---- upsampling and convolution
-
-def upsampled(shape, values):
-    """(x, the convolution behind its upsampling)."""
-    batch, height, width, channels, filters = shape
-    conv = Convolution((batch, 2 * height, 2 * width, channels, filters, 3, 1), values)
-    return values(batch, height, width, channels, seed=6), conv
-
-
-def collapse(weight):
-    filters, _, _, channels = weight.shape
-    collapsed = poisoned((filters, 4, 4, channels))
-    run_step(gpu_opt_v2.collapse_weight, {"weight": weight}, {"collapsed": collapsed})
-    return collapsed
-
-
-def four_added(dx):
-    batch, height, width, channels = dx.shape
-    return dx.reshape(batch, height // 2, 2, width // 2, 2, channels).sum(axis=(2, 4))
-
-
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
-def test_upsample_conv2d_forward(tile, shape, relu):
+def test_upsample_conv2d(tile, shape, relu):
     for values, orders in DRAWN:
-        x, conv = upsampled(shape, values)
-        y = poisoned(conv.output)
-        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": x, "collapsed": collapse(conv.weight), "bias": conv.bias}, {"y": y},
+        conv, y = Upsampled(shape, values), poisoned(Upsampled(shape, values).output)
+        collapsed = collapse(conv.weight)
+        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": conv.x, "collapsed": collapsed, "bias": conv.bias}, {"y": y},
                  relu=relu, orders=orders)
-        expected = conv.forward(references.upsample2d(x), conv.weight, conv.bias)
-        size = conv.forward(references.upsample2d(np.abs(x)), np.abs(conv.weight), np.abs(conv.bias))
-        bound = 0 if values is integers else gamma(conv.weight[0].size + 1)
-        assert (np.abs(y - (references.relu(expected) if relu else expected)) <= bound * size).all()
+        assert_sums(y, conv.forward, (conv.x, conv.weight, conv.bias), conv.weight[0].size + 1, values,
+                    references.relu if relu else lambda sums: sums)
+        check_gradients(conv, "relu" if relu else "", values, orders, "upsample_conv2d", collapsed)
 
 
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
-def test_upsample_conv2d_input_grad(tile, shape, relu):
-    for values, orders in DRAWN:
-        x, conv = upsampled(shape, values)
-        reads, dy = received(conv, "relu", values) if relu else ({"dy": conv.dy}, conv.dy)
-        dx = poisoned(x.shape)
-        run_step(gpu_opt_v2.upsample_conv2d_input_grad, {**reads, "weight": collapse(conv.weight)}, {"dx": dx}, orders=orders)
-        bound = 0 if values is integers else gamma(36 * len(conv.weight))
-        size = four_added(conv.input_grad(np.abs(dy), np.abs(conv.weight)))
-        assert (np.abs(dx - four_added(conv.input_grad(dy, conv.weight))) <= bound * size).all()
-
-
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("shape", UPSAMPLED, ids=str)
-def test_upsample_conv2d_weight_grad(shape, relu):
-    for values, orders in DRAWN:
-        x, conv = upsampled(shape, values)
-        reads, dy = received(conv, "relu", values) if relu else ({"dy": conv.dy}, conv.dy)
-        dweight, dbias = poisoned(conv.weight.shape), poisoned(conv.bias.shape)
-        run_step(gpu_opt_v2.upsample_conv2d_weight_grad, {"x": x, **reads}, {"dweight": dweight, "dbias": dbias}, orders=orders,
-                 kernel=3)
-        x, dy = references.upsample2d(x), dy.astype(float)
-        bound = 0 if values is integers else gamma(dy[..., 0].size)
-        assert (np.abs(dweight - conv.weight_grad(x, dy)) <= bound * conv.weight_grad(np.abs(x), np.abs(dy))).all()
-        assert (np.abs(dbias - dy.sum(axis=(0, 1, 2))) <= bound * np.abs(dy).sum(axis=(0, 1, 2))).all()
-
-
-@pytest.mark.parametrize("name, filters", [("conv2d", 1), ("pool", 1), ("upsample", 1), ("upsample", 16)])
-def test_a_nan_is_not_lost(name, filters):
+@pytest.mark.parametrize("place", range(4))
+def test_a_nan_is_not_lost(place):
     """A diverged training must show in the loss."""
-    x, bias = np.ones((1, 2, 2, 1), np.float32), np.zeros(filters, np.float32)
-    for place in range(4):
-        x[...] = 1
-        x[0, place // 2, place % 2] = np.nan
-        kernel = 3 if name == "upsample" else 1
-        weight = np.ones((filters, kernel, kernel, 1), np.float32)
-        y = np.zeros({"conv2d": (1, 2, 2, 1), "pool": (1, 1, 1, 1), "upsample": (1, 4, 4, filters)}[name], np.float32)
-        if name == "upsample":
-            run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": x, "collapsed": collapse(weight), "bias": bias}, {"y": y},
-                     relu=True)
-        else:
-            index = {"index": poisoned(y.shape, np.uint8)} if name == "pool" else {}
-            run_step(gpu_opt_v2.conv2d_forward, {"x": x, "weight": weight, "bias": bias}, {"y": y, **index}, padding=0,
-                     relu=True)
-        expected = {"conv2d": 1, "pool": 1, "upsample": 9 * filters}[name]
-        assert np.isnan(y).sum() == expected
+    x, bias = np.ones((1, 2, 2, 1), np.float32), np.zeros(16, np.float32)
+    x[0, place // 2, place % 2] = np.nan
+    y, index = np.zeros((1, 1, 1, 1), np.float32), poisoned((1, 1, 1, 1), np.uint8)
+    run_step(gpu_opt_v2.conv2d_forward, {"x": x, "weight": np.ones((1, 1, 1, 1), np.float32), "bias": bias[:1]},
+             {"y": y, "index": index}, padding=0, relu=True)
+    assert np.isnan(y).all()
+    for filters in (1, 16):
+        y, weight = np.zeros((1, 4, 4, filters), np.float32), np.ones((filters, 3, 3, 1), np.float32)
+        run_step(gpu_opt_v2.upsample_conv2d_forward, {"x": x, "collapsed": collapse(weight), "bias": bias[:filters]}, {"y": y},
+                 relu=True)
+        assert np.isnan(y).sum() == 9 * filters
 
 
 # ---- the update
@@ -263,16 +181,16 @@ def gradients(layers):
     found, wanted, parts = {}, {}, {}
     for number, (name, collapsed) in enumerate(layers):
         shape = (2, 7 + number, 5, 5, 3 + number)
-        x, conv = upsampled(shape, normal) if collapsed else (None, Convolution((*shape, 3, 1), normal))
+        conv = Upsampled(shape, normal) if collapsed else Convolution((*shape, 3, 1), normal)
         matrix = (16 * len(conv.weight), 5) if collapsed else (len(conv.weight), 9 * 5)
         pixels = 2 * shape[1] * 5
         splits, _ = gpu_opt_v2.split(gpu_opt_v2.weight_tile(*matrix), *matrix, pixels)
         parts[f"{name}.parts"] = poisoned(gpu_opt_v2.parts_shape(splits, *matrix))
         run_step(gpu_opt_v2.upsample_conv2d_weight_grad if collapsed else gpu_opt_v2.conv2d_weight_grad,
-                 {"x": conv.x if x is None else x, "dy": conv.dy}, {"parts": parts[f"{name}.parts"]}, padding=1, kernel=3)
+                 {"x": conv.x, "dy": conv.dy}, {"parts": parts[f"{name}.parts"]}, padding=1, kernel=3)
         found |= {f"{name}.weight": Gradient(f"{name}.parts", True, 0, collapsed),
                   f"{name}.bias": Gradient(f"{name}.parts", True, matrix[0] * matrix[1], collapsed)}
-        wanted |= {f"{name}.weight": conv.weight_grad(conv.x if x is None else references.upsample2d(x), conv.dy),
+        wanted |= {f"{name}.weight": conv.weight_grad(conv.x, conv.dy),
                    f"{name}.bias": conv.dy.astype(float).sum(axis=(0, 1, 2))}
     return found, wanted, parts
 
@@ -311,54 +229,6 @@ def run_update(rule, found, sources, writes, rates, step, settings):
                     **momentum)
 
 
-@pytest.mark.parametrize("name", ["rmsprop", "adam"])
-def test_gradients_as_small_as_epsilon_are_not_divided_by_zero(name):
-    gradient = np.array([0, 1e-8, 1e-7], np.float32)
-    state = {"": np.zeros(3, np.float32), **{f".{average}": np.zeros(3, np.float32) for average in AVERAGES[name]}}
-    found = updated_by(gradient, 0, step_state(0)[0], state, update=name, weight_decay=0.0, clip=0.0)
-    wanted, _ = updated(name, np.zeros(3), gradient.astype(float), [np.zeros(3) for _ in AVERAGES[name]], 0, 0, 0, 0)
-    for role in ("weight", "bias"):
-        np.testing.assert_allclose(found[role], wanted, rtol=1e-5)
-
-
-def updated_by(gradient, at_step, rates, state, **settings):
-    """{role or 'role.average': array} after the update of weights and biases with this gradient; state: their values before."""
-    count, writes = len(gradient), {}
-    for role in ("weight", "bias"):
-        writes |= {f"{role}{average}": value.copy() for average, value in state.items()}
-    parts = np.concatenate([gradient, gradient, [0] * (-2 * count % 4)]).astype(np.float32)[None]
-    found = {"weight": Gradient("parts", True, 0), "bias": Gradient("parts", True, count)}
-    run_update(settings["update"], found, {"parts": parts}, writes, rates, counters(at_step),
-               Optimizer(settings["update"], weight_decay=settings["weight_decay"], clip=settings["clip"],
-                         momentum=settings.get("momentum", 0.0)))
-    return writes
-
-
-@pytest.mark.parametrize("optimizer", [Optimizer("sgd", momentum=0), Optimizer("momentum")], ids=lambda each: each.name)
-@pytest.mark.parametrize("clip", [0.0, 0.5])
-def test_sgd_and_momentum_to_the_last_bit(optimizer, clip):
-    w, g, velocity = (normal(1000, seed=seed) for seed in range(3))
-    rates, _ = step_state(3)
-    wanted = rounded_update(w, g, velocity, rates[3], 0.1, clip, optimizer.momentum)
-    settings = {"update": optimizer.name, "weight_decay": 0.1, "clip": clip}
-    state = {"": w}
-    if optimizer.momentum:
-        settings, state = {**settings, "momentum": optimizer.momentum}, {"": w, ".velocity": velocity}
-    found = updated_by(g, 3, rates, state, **settings)
-    for role, (average, expected) in itertools.product(("weight", "bias"), zip(state, wanted, strict=False)):
-        assert np.array_equal(found[f"{role}{average}"], expected)
-
-
-@pytest.mark.parametrize("at_step", [0, 1, 2, 9, 99, 1999])
-def test_adam_corrects_its_start_at_every_step(at_step):
-    """1 - 0.999^t is a difference of nearly equal numbers in the first steps."""
-    gradient, mean, square, wanted = adam_start(at_step)
-    state = {"": np.zeros(4, np.float32), ".mean": mean, ".square": square}
-    found = updated_by(gradient, at_step, np.ones(2000), state, update="adam", weight_decay=0.0, clip=0.0)
-    for role in ("weight", "bias"):
-        np.testing.assert_allclose(found[role], wanted, rtol=1e-6)
-
-
 def parameter_steps(made, name):
     """(last step that reads the parameter or a value derived from it, steps that write it)."""
     readers = {name, f"{name.removesuffix('.weight')}.collapsed"}
@@ -381,17 +251,11 @@ def test_a_parameter_is_updated_once_and_after_its_last_reader(fused):
 
 # ---- the plan
 
-def device_bytes(made):
-    """Bytes that a step's launches read and write, each buffer once a launch; of the dataset only the batch."""
-    return sum(made.buffers[name].bytes for step in made.steps for launch in step.launches for name in launch.buffers
-               if made.buffers[name].kind not in ("dataset", "control"))
-
-
 @pytest.mark.parametrize("below", ["gpu_basic", "gpu_opt_v1"])
 def test_fewer_launches_bytes_and_products_than_the_rungs_below(below):
     below, here = training_plan(below, NETWORK), training_plan(RUNG, NETWORK)
     assert sum(len(step.launches) for step in here.steps) <= 0.7 * sum(len(step.launches) for step in below.steps)
-    assert device_bytes(here) < 0.5 * device_bytes(below)
+    assert plan_checks.touched_bytes(here) < 0.5 * plan_checks.touched_bytes(below)
     assert here.flop < 0.74 * below.flop
     kinds, kinds_below = here.bytes_by_kind(), below.bytes_by_kind()
     assert kinds["activation"] + kinds["gradient"] < 0.25 * (kinds_below["activation"] + kinds_below["gradient"])

@@ -1,16 +1,11 @@
-"""gpu_opt_v1's convolution kernels on tensor cores with TF32 operands, as gpu_tf32 launches them, against rounded operands.
+"""gpu_opt_v1's convolution kernels on tensor cores with TF32 operands, as gpu_tf32 launches them."""
 
-Tensor cores add by either model of cuda_emulator/tensor_cores.cpp.
-"""
-
-from ladder.arithmetic.multipliers import to_tf32
 from ladder.rungs import gpu_tf32
-from tensor_checks import RoundedOperands, sums  # noqa: F401 (sums is a fixture)
+from tensor_checks import RoundedOperands
 
-RUNG = "gpu_tf32"
 ONE_ARITHMETIC = True   # in the tests of gpu_opt_v1 the kernels run in both
 
 
 class TestConvolutions(RoundedOperands):
-    rung, name, rounded = gpu_tf32, "tf32", staticmethod(to_tf32)
+    rung, name = gpu_tf32, "tf32"
     others, instruction = ("exact", "am16", "bfloat16"), "m16n8k8.row.col.f32.tf32"

@@ -1,4 +1,4 @@
-"""Lessons, the small steps between two rungs: their convolutions, their training, their launches, and what each one changes.
+"""Lessons, the small steps between two rungs: their training, their launches, and what each one changes.
 
 A lesson is no choice of `auto`, so it is tested on what it changes alone; tests/rungs/test_ladder.py has the rungs.
 """
@@ -11,55 +11,21 @@ import pytest
 
 import emulator_executor
 import plan_checks
-import references
 import zoo
 from compiled import compiled
-from kernel_checks import integers, poisoned
 from ladder.executors import create as executors
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import variants
 from ladder.training import parity, plan
-from rung_checks import Convolution, run_step, training_plan
+from rung_checks import training_plan
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ (Debian package: g++)")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.installed(), reason="NVRTC is not installed (envs/kernels.txt)")
 
 LESSONS = [name for name, variant in variants.VARIANTS.items() if variant.role == "lesson"]
-OWN_CONVOLUTIONS = [name for name in LESSONS if name != "gpu_fused"]   # which has those of gpu_split_k
 NETWORK = networks.build("autoencoder")
 SMALL = 5e-5   # largest deviation, as in test_ladder.py
-# batch, height, width, channels, filters, kernel, padding, and stride: more than a tile of 64 in each direction of some
-# product, with parts of tiles, three splits of the pixels and fewer in the last, for 16 bytes at a time; and for single
-# elements, with more channels than filters.
-SHAPES = [((2, 8, 13, 20, 68, 3, 1), 1), ((2, 9, 8, 18, 7, 3, 2), 2)]
-
-
-@pytest.mark.parametrize("shape, stride", SHAPES)
-@pytest.mark.parametrize("rung", OWN_CONVOLUTIONS)
-def test_convolutions_are_exact_on_small_integers_in_every_order(rung, shape, stride):
-    """Roundings are those of training, below."""
-    launches, conv = variants.rung(rung).LAUNCHES, Convolution(shape, integers, stride)
-    y, dx, dweight = (poisoned(shape) for shape in (conv.output, conv.x.shape, conv.weight.shape))
-    attributes = {"kernel": conv.kernel, "padding": conv.padding, "stride": conv.stride}
-    run = functools.partial(run_step, orders=("reverse", "random"), **attributes)
-    run(launches["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y})
-    run(launches["conv2d_input_grad"], {"dy": conv.dy, "weight": conv.weight}, {"dx": dx})
-    run(launches["conv2d_weight_grad"], {"x": conv.x, "dy": conv.dy}, {"dweight": dweight})
-    assert np.array_equal(y, conv.forward(conv.x, conv.weight, conv.bias))
-    assert np.array_equal(dx, conv.input_grad(conv.dy, conv.weight))
-    assert np.array_equal(dweight, conv.weight_grad(conv.x, conv.dy))
-
-
-def test_a_fused_relu_keeps_nan_and_no_negative_number():
-    conv = Convolution(SHAPES[0][0], integers)
-    conv.x[0, -1, 4] = np.nan
-    y = poisoned(conv.output)
-    run_step(variants.rung("gpu_fused").LAUNCHES["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias},
-             {"y": y}, kernel=3, padding=1, stride=1, relu=True, orders=("forward",))
-    sums = conv.forward(conv.x, conv.weight, conv.bias)
-    wanted = np.where(np.isnan(sums), np.nan, references.relu(sums))
-    assert np.isnan(y).any() and (wanted == 0).any() and np.array_equal(y, wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("rung, network", [*((rung, "forked") for rung in LESSONS), ("gpu_fused", "postactivation")])

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 
-import references
-
 UNIT = 2.0 ** -24   # half the distance of 1 to the next float32
 
 
@@ -61,7 +59,8 @@ def adam_start(step):
     """
     gradient = np.array([2, 0.5, -2, 8], np.float32)
     before = [np.full(4, 2 * (1 - 0.9 ** step), np.float32), np.full(4, 4 * (1 - 0.999 ** step), np.float32)]
-    mean, square = 0.9 * before[0].astype(float) + 0.1 * gradient, 0.999 * before[1].astype(float) + 0.001 * gradient ** 2.0
+    g, mean, square = (array.astype(float) for array in (gradient, *before))
+    mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g ** 2
     return gradient, *before, -(mean / (1 - 0.9 ** (step + 1))) / (np.sqrt(square / (1 - 0.999 ** (step + 1))) + 1e-8)
 
 
@@ -85,27 +84,3 @@ def fused(ptx, kernel):
         each for each in sums if products & set(re.findall(r"%\w+", each)[1:])]
 
 
-def check_cross_entropy(run, scores, whole):
-    """Gradient and loss within the bounds of their roundings, hits exactly; every second label is a largest score.
-
-    run(scores, labels): gradient, loss and hits of scores (batch, 1, 1, classes); whole: they are integers.
-    """
-    batch, classes = len(scores), scores.shape[3]
-    labels = np.where(np.arange(batch) % 2, np.arange(batch) % classes, scores.reshape(batch, -1).argmax(axis=1))
-    gradient, loss, hits = run(scores, labels)
-    wanted, wanted_loss, wanted_hits = references.cross_entropy(scores, labels)
-    # The exponential passes on the error of score - largest, times its size, and adds two roundings. That of integers has none.
-    size = np.ptp(scores, axis=3).max().astype(float)
-    terms = classes + 4 + (0 if whole else size)
-    is_label = (np.arange(classes) == labels[:, None]).reshape(scores.shape)
-    bound = gamma(2 * terms) * (np.abs(wanted) + 2 * is_label / batch) + np.finfo(np.float32).tiny
-    assert (np.abs(gradient - wanted) <= bound).all()
-    assert abs(loss - wanted_loss) <= gamma(terms) * (2 + size)
-    assert hits == wanted_hits >= 1
-
-
-def check_sure_answer(run, distance):
-    """The loss keeps its digits where it is the logarithm of a sum just above 1."""
-    scores = np.array([0, -distance], np.float32).reshape(1, 1, 1, 2)
-    _, loss, _ = run(scores, [0])
-    assert abs(loss - references.cross_entropy(scores, [0])[1]) <= 2 * UNIT

@@ -8,8 +8,9 @@ judge, as in pytest; default: all. --short: of these, those of `make test` judge
 finds the same fates.
 
 Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
-tests/kernels/test_RUNG*.py then run in the emulator until the first failure (mutant_fates.py). Prints the surviving mutants and
-the share of killed ones; mutants that do not compile are not counted. A survivor needs a better test, or an entry in
+tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the emulator until the first failure
+(mutant_fates.py). Prints the surviving mutants and the share of killed ones; mutants that do not compile are not counted. A
+survivor needs a better test, or an entry in
 equivalent_mutants.toml with the reason why it computes the same.
 """
 
@@ -92,7 +93,14 @@ def copy_project(source, target):
 def tests_of(root, rung):
     """Of the rung's kernels; also those of gpu_bf16_sm90 are of gpu_bf16, whose headers it includes. Lessons share theirs."""
     own = sorted(str(path.relative_to(root)) for path in (root / "tests/kernels").glob(f"test_{rung}*.py"))
-    return own or ["tests/rungs/test_lessons.py"]
+    shared = "tests/operations/test_operations.py"
+    return [*(own or ["tests/rungs/test_lessons.py"]), *([shared] if (root / shared).exists() else [])]
+
+
+def chosen(rung, expression):
+    """As pytest's -k: of the cases of all back ends those of the rung, and of all tests those asked for."""
+    own = f"(not test_an_operation_is_its_definition or {rung})"
+    return f"({expression}) and {own}" if expression else own
 
 
 def fates(root, rung, work, at_once, options=()):
@@ -127,7 +135,7 @@ def fates(root, rung, work, at_once, options=()):
 
 def _judge(root, asked, work, count, options):
     """The mutants that survive; the others are counted by their fates."""
-    found = fates(root, asked.rung, work, not asked.one_by_one, ["-k", asked.expression, *options])
+    found = fates(root, asked.rung, work, not asked.one_by_one, ["-k", chosen(asked.rung, asked.expression), *options])
     ends = dict(tqdm(found, total=len(work), disable=None))
     count.update(end for end in ends.values() if end != "survived")
     return [mutant for number, mutant in enumerate(work) if ends[number] == "survived"]

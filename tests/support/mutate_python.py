@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = pathlib.Path("workflow/scripts")
 LIBRARY = SCRIPTS / "ladder"
 PACKAGES = ("executors", "training", "classifiers", "features", "workflow", "store")
+ALSO = {"executors": ("operations",)}   # package: other folders of its tests
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", ".snakemake", "results", "logs", "__pycache__", ".*_cache")
 SECONDS = 1800   # for a run of the tests
 CANNOT_RUN = 4   # how pytest ends where its arguments are wrong
@@ -75,7 +76,7 @@ def judges(root, file):
     own, package = tests / module.with_name(f"test_{module.name}"), tests / module.parts[0]
     name = ".".join(pathlib.Path(file).relative_to(SCRIPTS).with_suffix("").parts)
     importers = sorted(path for path in tests.rglob("test_*.py") if name in _imported_with_stages(root, path))
-    lists = [[own], importers, [package]]
+    lists = [[own], importers, [package, *(tests / name for name in ALSO.get(package.name, ()))]]
     return [found for paths in lists if (found := [path.relative_to(root).as_posix() for path in paths if path.exists()])]
 
 
@@ -160,7 +161,7 @@ def main(arguments, root=ROOT):
                 copies.put(copy)
 
         short = ["--short"] if asked.short else []
-        packages = {judges(root, mutant.file)[-1][0] for mutant in work}
+        packages = {folder for mutant in work for folder in judges(root, mutant.file)[-1]}
         for package, failed in pool.map(lambda name: judged(lambda copy: fails(copy, [*short, name]), name), sorted(packages)):
             if failed:
                 sys.exit(f"{package}: tests fail without a mutation")

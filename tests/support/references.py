@@ -34,7 +34,7 @@ def dense(x, weight, bias):
 
 
 def relu(x):
-    return np.where(x > 0, x, 0)
+    return np.where(x <= 0, 0, x)
 
 
 def maxpool2d(x, window=2, stride=2, padding=0):
@@ -71,6 +71,14 @@ def avgpool2d(x, window=2, stride=2, padding=0):
     return out / window ** 2
 
 
+def avgpool2d_backward(dy, shape, window, stride, padding):
+    batch, height, width, channels = shape
+    dx = np.zeros((batch, height + 2 * padding, width + 2 * padding, channels))
+    for row, column in np.ndindex(dy.shape[1:3]):
+        dx[:, stride * row:stride * row + window, stride * column:stride * column + window] += dy[:, [[row]], [[column]]]
+    return dx[:, padding:padding + height, padding:padding + width] / window ** 2
+
+
 def _window(row, column, size, window, stride, padding):
     """(row, column, place) of a window's pixels in the image, row by row."""
     pixels = [(stride * row + i - padding, stride * column + j - padding, window * i + j)
@@ -82,17 +90,35 @@ def global_avgpool(x):
     return x.astype(np.float64).mean(axis=(1, 2), keepdims=True)
 
 
+def global_avgpool_backward(dy, shape):
+    return np.broadcast_to(dy / (shape[1] * shape[2]), shape)
+
+
 def upsample2d(x):
     return x.repeat(2, axis=1).repeat(2, axis=2)
+
+
+def upsample2d_backward(dy):
+    images, height, width, channels = dy.shape
+    return dy.reshape(images, height // 2, 2, width // 2, 2, channels).sum(axis=(2, 4))
 
 
 def pad(x, amount):
     return np.pad(x, ((0, 0), (amount, amount), (amount, amount), (0, 0)))
 
 
+def pad_backward(dy, amount):
+    return dy[:, amount:dy.shape[1] - amount, amount:dy.shape[2] - amount]
+
+
 def flatten(x):
     """(N, 1, 1, C * H * W), channel by channel."""
     return x.transpose(0, 3, 1, 2).reshape(len(x), 1, 1, -1)
+
+
+def flatten_backward(dy, shape):
+    images, height, width, channels = shape
+    return dy.reshape(images, channels, height, width).transpose(0, 2, 3, 1)
 
 
 def batchnorm(x, weight, bias, epsilon):
@@ -145,14 +171,10 @@ def divergences(mean, log_variance):
     return (mean ** 2 + np.exp(log_variance) - 1 - log_variance).sum(axis=1) / 2
 
 
-def sample_gradients(mean, log_variance, drawn, dy, factor):
-    """(dmean, dlog_variance) of sum(dy * y) + factor * the sum of the divergences, by differences."""
-    arrays = [values.astype(np.float64) for values in (mean, log_variance)]
-
-    def total():
-        return np.sum(dy * sample(*arrays, drawn)[0]) + factor * divergences(*arrays).sum()
-
-    return [numerical_gradient(total, values) for values in arrays]
+def sample_gradients(mean, log_variance, noise, dy, factor):
+    """(dmean, dlog_variance) of sum(dy * y) + factor * the sum of the divergences."""
+    mean, log_variance, dy = (values.astype(np.float64) for values in (mean, log_variance, dy))
+    return dy + factor * mean, (dy * noise + factor * np.expm1(log_variance)) / 2
 
 
 def lrn(x, size, alpha, beta, k):

@@ -3,12 +3,12 @@
 import numpy as np
 
 import emulator_executor
-from kernel_checks import poisoned
-from ladder.arithmetic.multipliers import PRECISIONS
+from kernel_checks import integers, normal, poisoned
+from ladder.arithmetic.multipliers import PRECISIONS, to_bfloat16
 from ladder.executors import create as executors
 from ladder.rungs import gpu_bf16
 from ladder.training import parity, plan
-from rung_checks import SMALL, run_step
+from rung_checks import SMALL, Convolution, run_step
 
 
 def numbers(copy):
@@ -64,6 +64,25 @@ def copied(x, padding):
 
 def close(found, wanted):
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()   # another rounding would be a hundred times as far
+
+
+def check_products(shape, stride=1, forward=None, input_grad=None, weight_grad=None):
+    """Exact on small integers; otherwise the products of rounded operands, but for the order and the rounding of sums.
+
+    Functions of a Convolution, those that there are: y with and without ReLU; dx; dweight and dbias.
+    """
+    for values, equal in ((integers, np.testing.assert_array_equal), (normal, close)):
+        conv, exact = (Convolution(shape, values, stride) for _ in range(2))
+        exact.x, exact.weight, exact.dy = (to_bfloat16(value) for value in (conv.x, conv.weight, conv.dy))
+        if forward:
+            y = exact.forward(exact.x, exact.weight, conv.bias)
+            equal(forward(conv, values is normal), np.maximum(y, 0) if values is normal else y)
+        if input_grad:
+            equal(input_grad(conv), exact.input_grad(exact.dy, exact.weight))
+        if weight_grad:
+            dweight, dbias = weight_grad(conv)
+            equal(dweight, exact.weight_grad(exact.x, exact.dy))
+            equal(dbias, conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product: not rounded
 
 
 def check_features(rung, network, until):

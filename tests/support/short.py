@@ -2,7 +2,8 @@
 
 1. Of the tests that run Snakemake, those in WHOLE_COMMANDS, each once.
 2. Of every other test the cases that have none of the words in OTHER_AXES, if there are such; of these, the first, the last and
-   those evenly between them, as many as the first fitting row of CASES says.
+   those evenly between them, as many as the first fitting row of CASES says, in tests/operations of each operation on each
+   back end.
 
 How much that misses, and how that is measured, is in tests/README.md.
 """
@@ -28,7 +29,8 @@ WHOLE_COMMANDS = {
     "test_a_reader_that_goes_away_ends_the_command_and_leaves_no_process_and_the_plain_command_finishes",
     "test_a_failed_run_stops_no_other_of_a_list_and_is_not_repeated",
 }
-# Patterns of tests, FILE::FUNCTION, and how many of their cases are run; 0: the night is early enough.
+# Patterns of tests, FILE::FUNCTION, in tests/operations FILE::FUNCTION BACKEND OPERATION, and how many of their cases are run;
+# 0: the night is early enough.
 CASES = [
     ("tests/support/test_mutate_*.py::*", 0),         # of tools for developers, which are used at night
     ("tests/support/test_judge_rung.py::*", 0),       # of `make check`, which compiles and trains with rungs that it makes
@@ -48,20 +50,24 @@ CASES = [
     # Each case compiles kernels of its own, those for tensor cores the longest.
     ("tests/kernels/test_gpu_*tf32.py::*", 1),
     ("tests/kernels/test_gpu_bf16*.py::*", 1),
+    ("tests/operations/* gpu_*tf32 *", 1),
+    ("tests/operations/* gpu_bf16 *", 1),
+    ("tests/operations/* gpu_[rsw]* *", 1),           # lessons
     ("tests/kernels/*", 2),
     ("tests/rungs/*", 2),
     ("*", 3),
 ]
-FIRST = ("tests/kernels", "tests/rungs", "tests/workflow")   # what waits longest for a compiler or for processes
+# What waits longest for a compiler or for processes.
+FIRST = ("tests/operations", "tests/kernels", "tests/rungs", "tests/workflow")
 
 
 def chosen(names):
     """The names of the tests, as pytest writes them, that the short run has."""
     cases = {}
     for name in names:
-        cases.setdefault(name.partition("[")[0], []).append(name)
-    return {name for function, own in cases.items()
-            for name in _evenly([case for case in own if not _other(case)] or own, _count(function))}
+        cases.setdefault(_group(name), []).append(name)
+    return {name for group, own in cases.items()
+            for name in _evenly([case for case in own if not _other(case)] or own, _count(group))}
 
 
 def place(name):
@@ -69,11 +75,17 @@ def place(name):
     return next((number for number, folder in enumerate(FIRST) if name.startswith(folder)), len(FIRST))
 
 
-def _count(function):
-    file, _, test = function.partition("::")
+def _group(name):
+    """FILE::FUNCTION, and in tests/operations the back end and the operation, the first two words of a case."""
+    function, _, case = name.partition("[")
+    return " ".join((function, *case.split("-")[:2])) if function.startswith("tests/operations/") else function
+
+
+def _count(group):
+    file, _, test = group.partition("::")
     if file in RUN_SNAKEMAKE:
         return int(test in WHOLE_COMMANDS)
-    return next(count for pattern, count in CASES if fnmatch.fnmatchcase(function, pattern))
+    return next(count for pattern, count in CASES if fnmatch.fnmatchcase(group, pattern))
 
 
 def _other(case):

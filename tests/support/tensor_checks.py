@@ -1,38 +1,24 @@
 """What the tests of the tensor-core rungs share: shapes, both models of their sums, the compiled kernels' resources."""
 
-import dataclasses
 import itertools
 import re
-import types
 
-import numpy as np
 import pytest
 
+import backends
 import cuda_emulator
+import operation_cases
 from compiled import compiled
 from emulated import KERNELS
-from kernel_checks import normal, poisoned
-from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS, kernel_defines
+from kernel_checks import integers, poisoned
+from ladder.arithmetic.multipliers import FORMATS, MULTIPLIERS
 from ladder.executors.cuda import nvrtc
 from ladder.network import networks
 from ladder.rungs import gpu_3xtf32, gpu_gemm, gpu_opt_v1, tiles
-from rung_checks import Convolution, convolution_launches, run_step, training_plan
+from rung_checks import made, run_step, training_plan
 
 NETWORK = networks.build("autoencoder")
 NAMED = {**MULTIPLIERS, **FORMATS}
-# (batch, height, width, channels, filters, kernel, padding), stride: every tile, ends of tiles within a fragment; not those
-# of the tests of gpu_opt_v1 and gpu_gemm, which end elsewhere in their tiles and have fewer filters than tensor cores multiply
-CONVOLUTIONS = [
-    ((1, 1, 1, 1, 9, 1, 0), 1),
-    ((2, 7, 9, 3, 10, 3, 1), 2),
-    ((2, 8, 7, 4, 20, 3, 1), 2),
-    ((1, 11, 10, 5, 33, 7, 3), 2),
-    ((1, 9, 12, 12, 40, 1, 0), 2),
-    ((1, 11, 8, 16, 70, 2, 0), 3),
-    ((2, 6, 5, 12, 9, 5, 2), 1),
-    ((1, 9, 8, 64, 64, 1, 0), 1),
-    ((2, 11, 13, 16, 3, 3, 1), 1),
-]
 LARGE = [((1, 12, 11, 12, 132, 2, 1), 1), ((1, 4, 5, 132, 12, 2, 0), 1)]
 FILES = sorted(f"gpu_opt_v1/{path.name}" for path in (KERNELS / "gpu_opt_v1").glob("conv2d_*.cu"))
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90")
@@ -49,68 +35,32 @@ def in_large_tiles(operation):
     return lambda step, build: getattr(gpu_opt_v1, operation)(step, build, lambda *_: gpu_3xtf32.LARGE)
 
 
-def multiplied(launches, name):
-    """The launches for a multiplier, with the definitions that a plan adds for it."""
-    multiplier = NAMED[name]
-
-    def launch(step, build):
-        if name == "exact":
-            return launches(step, build)
-        made = launches(dataclasses.replace(step, attributes={**step.attributes, "multiplier": multiplier}), build)
-        return tuple(dataclasses.replace(one, defines=(*one.defines, *kernel_defines(multiplier))) for one in made)
-
-    return launch
+def multiplier(name):
+    """The attribute of a step with this multiplier."""
+    return {} if name == "exact" else {"multiplier": NAMED[name]}
 
 
 def forward(launches, conv, name):
     """y of a convolution with a multiplier, without a ReLU."""
     y = poisoned(conv.output)
-    run_step(multiplied(launches["conv2d_forward"], name), {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
-             padding=conv.padding, stride=conv.stride, relu=False)
+    run_step(launches["conv2d_forward"], {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": y},
+             padding=conv.padding, stride=conv.stride, relu=False, **multiplier(name))
     return y
-
-
-def directions(launches, conv, name):
-    """(y, dx, dweight, dbias) of a convolution with a multiplier; launches: by operation."""
-    dx, dweight, dbias = (poisoned(one.shape) for one in (conv.x, conv.weight, conv.bias))
-    slide = {"padding": conv.padding, "stride": conv.stride}
-    run_step(multiplied(launches["conv2d_input_grad"], name), {"dy": conv.dy, "weight": conv.weight}, {"dx": dx}, **slide)
-    run_step(multiplied(launches["conv2d_weight_grad"], name), {"x": conv.x, "dy": conv.dy},
-             {"dweight": dweight, "dbias": dbias}, **slide)
-    return forward(launches, conv, name), dx, dweight, dbias
-
-
-def check_rounded(launches, shape, stride, name, rounded):
-    """The products are those of operands rounded by `rounded`, but for the order and the rounding of sums.
-
-    These change a value by less than 1e-5 of the largest one, a hundredth of what another rounding would.
-    """
-    conv, exact = (Convolution(shape, normal, stride) for _ in range(2))
-    exact.x, exact.weight, exact.dy = (rounded(value) for value in (conv.x, conv.weight, conv.dy))
-    wanted = (exact.forward(exact.x, exact.weight, conv.bias), exact.input_grad(exact.dy, exact.weight),
-              exact.weight_grad(exact.x, exact.dy), conv.dy.astype(float).sum(axis=(0, 1, 2)))   # a sum, no product
-    for found, value in zip(directions(launches, conv, name), wanted, strict=True):
-        assert np.abs(found - value).max() <= 1e-5 * np.abs(value).max()
 
 
 class RoundedOperands:
     """Tests of a rung of gpu_opt_v1's convolution kernels on tensor cores with rounded operands; its test file has a subclass.
 
-    rung: its module; name: the multiplier that its products are of; rounded: the operands of it; others: multipliers whose
-    products are those of gpu_gemm; instruction, by_matrices: as check_compiled; network: one that it runs in these kernels.
+    rung: its module; name: the multiplier that its products are of; others: multipliers whose products are those of gpu_gemm;
+    instruction, by_matrices: as check_compiled; network: one that it runs in these kernels.
     """
 
     others, by_matrices, network = (), False, NETWORK
 
-    @pytest.mark.usefixtures("sums")
-    @pytest.mark.parametrize("shape, stride", CONVOLUTIONS, ids=str)
-    def test_products_are_those_of_rounded_operands(self, shape, stride):
-        check_rounded(self.rung.LAUNCHES, shape, stride, self.name, self.rounded)
-
     @pytest.mark.parametrize("shape, stride", LARGE, ids=str)
     def test_products_in_large_tiles(self, shape, stride):
-        check_rounded({operation: in_large_tiles(operation) for operation in gpu_3xtf32.TILES}, shape, stride, self.name,
-                      self.rounded)
+        launches = {operation: in_large_tiles(operation) for operation in gpu_3xtf32.TILES}
+        backends.check_convolution(backends.Rung(self._name(), launches=launches), shape, stride)
 
     def test_other_products_are_launched_as_gpu_gemm_does(self):
         shape = (2, 6, 6, 16, 16, 3, 1)
@@ -129,28 +79,34 @@ class RoundedOperands:
     def test_every_file_is_launched(self):
         assert {source for source, _, _ in self._compiled()} == set(FILES)
 
+    def _name(self):
+        return self.rung.__name__.rpartition(".")[2]
+
     def _compiled(self):
-        return compiled_launches(self.rung.__name__.rpartition(".")[2], self.rung.LAUNCHES, self.name, self.network)
+        return compiled_launches(self._name(), self.rung.LAUNCHES, self.name, self.network)
 
 
 def same_launches(one, other, shape, name):
     """Whether two rungs compile a forward convolution in the same way with a multiplier."""
-    conv = Convolution(shape, lambda *size, seed=0: poisoned(size))
-    arrays = {"x": conv.x, "weight": conv.weight, "bias": conv.bias}, {"y": poisoned(conv.output)}
-    made = [run_step(multiplied(rung.LAUNCHES["conv2d_forward"], name), *arrays, ("forward",), padding=1, stride=1, relu=False)
-            for rung in (one, other)]
-    return [launch.defines for launch in made[0]] == [launch.defines for launch in made[1]]
+    found = [[launch.defines for launch in _launches(rung.LAUNCHES, "conv2d_forward", name, shape)] for rung in (one, other)]
+    return found[0] == found[1]
+
+
+def _launches(launches, operation, name, shape, stride=1):
+    """Those of an operation with a multiplier."""
+    (case, *_) = [case for case in operation_cases.conv2d(integers, shape, stride) if case.operation == operation]
+    arrays = case.reads, case.writes
+    return made(launches[operation], arrays[0] | arrays[1], *arrays, **case.attributes, **multiplier(name))
 
 
 def compiled_launches(rung, launches, name, network=NETWORK):
     """(source, defines, architecture) of what a rung compiles for tensor cores: all that the network launches for each
-    architecture, and the other tiles of CONVOLUTIONS for the newest, where they take most registers.
+    architecture, and the other tiles of operation_cases.CONVOLUTIONS for the newest, where they take most registers.
     """
-    named = {operation: multiplied(launches[operation], name) for operation in gpu_3xtf32.TILES}
-    module = types.SimpleNamespace(LAUNCHES=named)
     trained = {(launch.source, launch.defines) for gpu in (tiles.H200, A100)
                for launch in training_plan(rung, network, multiprocessors=gpu).launches if launch.source in FILES}
-    others = set().union(*(convolution_launches(module, *case) for case in CONVOLUTIONS)) - trained
+    others = {(launch.source, launch.defines) for case in operation_cases.CONVOLUTIONS for operation in gpu_3xtf32.TILES
+              for launch in _launches(launches, operation, name, *case)} - trained
     found = [*itertools.product(trained, ARCHITECTURES), *itertools.product(others, ARCHITECTURES[-1:])]
     return sorted((*launch, architecture) for launch, architecture in found
                   if any(define.startswith("WARP_M") for define in launch[1]))

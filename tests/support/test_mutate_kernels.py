@@ -1,5 +1,6 @@
 """The mutation script kills what a test notices and reports what none does."""
 
+import re
 import shutil
 
 import pytest
@@ -139,9 +140,16 @@ def test_a_rungs_files_are_its_own_and_the_headers_that_they_include():
 
 
 def test_lessons_are_judged_by_the_tests_that_they_share():
-    assert mutate_kernels.tests_of(ROOT, "gpu_shared") == ["tests/rungs/test_lessons.py"]
+    operations = "tests/operations/test_operations.py"
+    assert mutate_kernels.tests_of(ROOT, "gpu_shared") == ["tests/rungs/test_lessons.py", operations]
     assert (ROOT / "tests/rungs/test_lessons.py").is_file()
-    assert mutate_kernels.tests_of(ROOT, "gpu_opt_v1") == ["tests/kernels/test_gpu_opt_v1.py"]
+    assert mutate_kernels.tests_of(ROOT, "gpu_opt_v1") == ["tests/kernels/test_gpu_opt_v1.py", operations]
+
+
+def test_of_the_operations_of_all_back_ends_those_of_the_rung_judge():
+    (operations,) = re.findall(r"def (test_\w+)", (ROOT / "tests/operations/test_operations.py").read_text())
+    assert mutate_kernels.chosen("gpu_basic", "") == f"(not {operations} or gpu_basic)"
+    assert mutate_kernels.chosen("gpu_basic", "relu") == f"(relu) and (not {operations} or gpu_basic)"
 
 
 def test_every_explained_mutant_is_still_one():

@@ -39,6 +39,12 @@ def test_cases_of_other_axes_are_taken_where_there_are_no_others():
     assert short.chosen(cases) == {*cases}
 
 
+def test_of_operations_each_back_end_has_some_cases_of_each():
+    groups = [names("tests/operations/test_operations.py::test_it", *(f"{group}-{case}" for case in ("fused-a", *"abcde")))
+              for group in ("cpu-relu_forward", "cpu-conv2d_forward", "gpu_basic-relu_forward", "gpu_tf32-conv2d_forward")]
+    assert short.chosen(sum(groups, [])) == {*groups[0][1::2], *groups[1][1::2], *groups[2][1::2], groups[3][3]}
+
+
 def test_of_tests_that_run_snakemake_only_those_that_are_named_are_taken_each_once():
     named = names("tests/workflow/test_workflow.py::test_a_second_run_has_nothing_to_do", "a", "b", "c")
     assert short.chosen([*named, "tests/workflow/test_workflow.py::test_another"]) == {named[1]}
@@ -53,7 +59,7 @@ def functions():
 
 @pytest.mark.parametrize("pattern", [pattern for pattern, _ in short.CASES])
 def test_every_pattern_fits_a_test(pattern, functions):
-    assert fnmatch.filter(functions, pattern)
+    assert fnmatch.filter(functions, pattern.partition(" ")[0])
 
 
 def test_every_whole_command_is_a_test_that_runs_snakemake(functions):

@@ -78,16 +78,3 @@ def scattered(made, shape, stride, padding):
     return padded[:, padding:padding + height, padding:padding + width]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_without_a_multiplier_they_are_exact(shape, monkeypatch):
-    cpu_rung.cut_at_any_size(monkeypatch, cpu_rung.BY_IMAGE)
-    x, weight, bias, dy, sliding = case(shape)
-    executor, seen = executors.create("cpu", 2), patches(x, weight.shape[1], **sliding).astype(np.float64)
-    y, dweight, dbias, dx = np.empty_like(dy), np.empty_like(weight), np.empty_like(bias), np.empty_like(x)
-    operations.approximate_conv2d_forward(executor, x, weight, bias, y, **sliding)
-    operations.approximate_conv2d_weight_grad(executor, x, dy, dweight, dbias, **sliding)
-    operations.approximate_conv2d_input_grad(executor, dy, weight, dx, **sliding)
-    np.testing.assert_allclose(y, np.einsum("nhwijc,oijc->nhwo", seen, weight) + bias, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(dweight, np.einsum("nhwo,nhwijc->oijc", dy, seen), rtol=1e-4, atol=1e-4)
-    made = (dy[..., None, None, None].astype(np.float64) * weight)
-    np.testing.assert_allclose(dx, scattered(made, x.shape, **sliding), rtol=1e-4, atol=1e-4)

@@ -68,6 +68,10 @@ def test_an_epoch_has_the_seconds_of_its_own_steps_also_after_an_interruption(tm
     assert after.restore(tmp_path / "checkpoint") and after.step == 2
     (begun,) = after.seconds_by_pass
     assert all(0 < begun[name] < first[0][name] for name in PASSES)
+    run.run_epoch(tmp_path / "second")   # the last checkpoint is that of step 5, in the second of three epochs
+    later = start(AUTOENCODER, epochs=None, steps=7)
+    assert later.restore(tmp_path / "second") and later.step == 5
+    assert len(later.seconds_by_pass) == 2 and later.seconds_by_pass[0] == run.seconds_by_pass[0]
     finish(after)
     assert len(after.seconds_by_pass) == 3
     assert all(after.seconds_by_pass[0][name] > begun[name] for name in PASSES)

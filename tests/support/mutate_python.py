@@ -103,7 +103,7 @@ def fate(copy, mutant, short):
     path, lists = copy / mutant.file, judges(copy, mutant.file)
     text, times = path.read_text("utf-8"), path.stat()
     path.write_text(mutant.mutated(text), "utf-8")
-    _forget_compiled(copy)
+    _forget_compiled(copy, mutant.file)
     try:
         for options, what in ((["--short"], "killed"), ([], "killed by all")) if short else (([], "killed"),):
             if any(fails(copy, [*options, *paths]) for paths in lists):
@@ -112,13 +112,16 @@ def fate(copy, mutant, short):
     finally:
         path.write_text(text, "utf-8")
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        _forget_compiled(copy)
+        _forget_compiled(copy, mutant.file)
 
 
-def _forget_compiled(copy):
-    """Numba does not see that a function changed which another module's function calls."""
-    for path in (copy / SCRIPTS).rglob("*.nbi"):
-        path.unlink()
+def _forget_compiled(copy, file):
+    """Numba sees a change of a function, but not of one that it calls in another module."""
+    name = ".".join(pathlib.Path(file).relative_to(SCRIPTS).with_suffix("").parts)
+    for path in (copy / SCRIPTS).rglob("*.py"):
+        if {"numba", name} <= _imported(path):
+            for index in (path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"):
+                index.unlink()
 
 
 def fails(copy, arguments):

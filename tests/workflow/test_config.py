@@ -385,6 +385,7 @@ def test_options_of_the_features_apply_one_after_another(raw):
         config.load(raw | {"features_max_pool": 2, "features_pool": 8})
     with pytest.raises(UserError, match="there are 128 features"):
         config.load(raw | {"features_pool": 1, "features_pca": 200})
+    assert config.load(raw | {"features_pool": 1, "features_pca": 128})
     assert config.load(raw | {"features_pool": 1, "features_pca": 200, "features_two_polarity": 0})
 
 

@@ -39,13 +39,15 @@ CASES = [
     # All kernels of all plans for a GPU: the kernels' own tests compile each of them with its usual tile.
     ("*::test_every_launch_of_every_plan_is_one_that_the_gpu_accepts", 0),
     ("*::test_every_launch_is_one_that_the_gpu_accepts", 0),
+    ("*::test_a_race_has_the_rungs_and_the_best_of_pytorch_by_precision", 0),   # the whole of a record, rung by rung
     # These train networks with all layers, for which g++ compiles all kernels of a rung.
     ("*::test_a_network_that_classifies_is_compared_and_kernels_of_other_rungs_are_named", 0),
     ("*::test_the_record_has_every_section_the_headline_first", 0),
     ("*::test_parity_with_the_tiles_of_large_batches", 0),
     ("*::test_a_rung_for_a_lower_precision_is_compared_with_the_cpu_rung_at_that_precision", 1),
     ("*::test_a_run_makes_every_stage_with_its_choices", 1),
-    ("*::test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it", 1),
+    ("*::test_parity_holds_and_a_gradient_wrong_by_one_percent_in_one_tensor_fails_it", 0),
+    ("*::test_a_network_of_copies_trains_as_on_the_cpu_in_the_same_bytes_in_every_order", 0),
     ("*::test_the_sequential_rung_passes_the_parity_protocol", 1),
     # Each case compiles kernels of its own, those for tensor cores the longest.
     ("tests/kernels/test_gpu_*tf32.py::*", 1),

@@ -82,5 +82,3 @@ def fused(ptx, kernel):
     sums = re.findall(r"\b(?:add|sub)\.f(?:32|64)\s+[^;]*;", body)
     return re.findall(r"\bfma\.rn\.f(?:32|64)[^;]*;", body) + [
         each for each in sums if products & set(re.findall(r"%\w+", each)[1:])]
-
-

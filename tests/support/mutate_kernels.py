@@ -10,8 +10,7 @@ finds the same fates.
 Each mutant changes one operator, bound, index, constant, barrier, wait or rounding in a copy of the project, whose
 tests/kernels/test_RUNG*.py and cases of the rung in tests/operations then run in the emulator until the first failure
 (mutant_fates.py). Prints the surviving mutants and the share of killed ones; mutants that do not compile are not counted. A
-survivor needs a better test, or an entry in
-equivalent_mutants.toml with the reason why it computes the same.
+survivor needs a better test, or an entry in equivalent_mutants.toml with the reason why it computes the same.
 """
 
 import argparse

@@ -26,15 +26,6 @@ def test_scale():
     assert y.tolist() == [0, 2, 4, 6]
 """
 
-CONFTEST = """
-def pytest_addoption(parser):
-    parser.addoption("--short", action="store_true")
-
-def pytest_collection_modifyitems(config, items):
-    if config.getoption("--short"):
-        items[:] = [item for item in items if item.name == "test_ends"]
-"""
-
 
 @pytest.fixture
 def toy(tmp_path):
@@ -75,8 +66,8 @@ def test_the_tests_asked_for_alone_judge(toy, capsys):
 def test_what_the_short_run_misses_is_judged_by_all_and_said(toy, capsys):
     test = toy / "tests/kernels/test_toy.py"
     ends = TEST.replace("test_scale", "test_ends").replace("    assert y.tolist() == [0, 2, 4, 6]\n", "")
-    test.write_text(TEST + ends)
-    (toy / "tests/conftest.py").write_text(CONFTEST)
+    test.write_text(TEST.replace("test_scale", "test_scale_at_night") + ends)
+    shutil.copy(ROOT / "tests/support/toy_conftest.py", toy / "tests/conftest.py")
     mutate_kernels.main(["toy", "--short"], toy)
     assert capsys.readouterr().out.splitlines() == [
         "killed by all: toy/scale.cu:4: if (i < count) y[i] = 2.0f + x[i];   // a b + c",

@@ -18,15 +18,8 @@ TEST = """from ladder.store.odd import most
 def test_some():
     assert most([3, 7]) == 7
 
-def test_none():   # at night
+def test_none_at_night():
     assert most([]) == 0
-"""
-CONFTEST = """def pytest_addoption(parser):
-    parser.addoption("--short", action="store_true")
-
-def pytest_collection_modifyitems(config, items):
-    if config.getoption("--short"):
-        items[:] = [item for item in items if item.name == "test_some"]
 """
 
 
@@ -34,7 +27,8 @@ def pytest_collection_modifyitems(config, items):
 def toy(tmp_path):
     """A project of one module, with a test for the short run, one for the night, and a function that none calls."""
     for path, text in (("workflow/scripts/ladder/store/odd.py", MODULE), ("tests/store/test_odd.py", TEST),
-                       ("tests/conftest.py", CONFTEST), ("tests/README.md", "# Tests"),
+                       ("tests/conftest.py", (ROOT / "tests/support/toy_conftest.py").read_text()),
+                       ("tests/README.md", "# Tests"),
                        ("pyproject.toml", '[tool.pytest.ini_options]\npythonpath = ["workflow/scripts"]\n')):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)

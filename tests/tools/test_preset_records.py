@@ -1,6 +1,8 @@
 """`make records`: what the record of a preset keeps, and the tables that are made of the records."""
 
+import itertools
 import json
+import re
 import sys
 
 import numpy as np
@@ -38,6 +40,23 @@ def test_every_record_is_of_a_preset():
     for path in preset_records.FOLDER.glob("*.json"):
         assert (ROOT / f"presets/{path.name}").with_suffix(".yaml").exists(), path.name
         assert json.loads(path.read_text())["preset"] == path.stem
+
+
+def comments(path):
+    """The lines of comments at the top of a file."""
+    return list(itertools.takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines()))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_preset_has_one_to_three_lines_of_comments_and_then_settings(path):
+    settings = path.read_text("utf-8").splitlines()[len(comments(path)):]
+    assert 1 <= len(comments(path)) <= 3 and not any(line.lstrip().startswith("#") for line in settings)
+
+
+def test_accuracies_in_the_comments_of_presets_are_those_of_their_records():
+    for one in preset_table.records():
+        named = set(re.findall(r"[\d.]+ %", " ".join(comments(ROOT / f"presets/{one['preset']}.yaml"))))
+        assert named and named <= {cell for row in preset_table.whole_rows(one) for cell in row}, one["preset"]
 
 
 def test_a_row_has_accuracy_control_and_the_interval_of_the_matched_difference():

@@ -9,6 +9,8 @@
 # make gpu-check            this machine's GPU: every rung checked, and measured beside PyTorch; a page, and a file to send in
 # make profile RUNG=gpu_opt_v2  what the kernels of a rung's training step spend their time on, by ncu or nsys
 # make records PRESET=cifar10_best   a preset on its real data, whole and with three seeds: benchmarks/presets/, and the tables
+# make container            a Docker image with the packages of the CPU and a copy of the project: kernel-ladder
+# make container-gpu        the same for a machine with an NVIDIA GPU: kernel-ladder-gpu
 # make docs                 docs/configuration.md, from config.yaml and its schema; the parts of docs/climb.md from the source
 # make pictures             the pictures of README.md and docs/, photographed by Chromium; runs what is missing for them
 # make pins                 newest releases, with the hashes of their files, into envs/*.txt
@@ -28,7 +30,7 @@ MINUTES ?= 10
 # Tests start hundreds of processes, each of which would compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records docs pictures pins clean environment gpu-environment test-environment pytorch
+.PHONY: report demo watch test test-all lint rung check benchmark gpu-check profile records container container-gpu docs pictures pins clean environment gpu-environment test-environment pytorch
 
 report: environment
 	.venv/bin/snakemake --cores 1 results/report.html
@@ -102,6 +104,12 @@ records: environment
 	@test -n "$(PRESET)" || { echo "PRESET=cifar10_best: say which preset; there are$(patsubst presets/%.yaml, %,$(wildcard presets/*.yaml))"; exit 1; }
 	.venv/bin/python benchmarks/preset_records.py $(PRESET) $(if $(CONFIG),--config $(CONFIG))
 	.venv/bin/python benchmarks/preset_table.py
+
+container:
+	docker build -f envs/Dockerfile.cpu -t kernel-ladder .
+
+container-gpu:
+	docker build -f envs/Dockerfile.gpu -t kernel-ladder-gpu .
 
 docs:
 	@envs/install cpu

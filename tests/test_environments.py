@@ -56,6 +56,24 @@ def test_actions_are_named_by_digest():
         assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in used), used
 
 
+@pytest.mark.parametrize("name, sets", [("cpu", ["cpu"]), ("gpu", ["cpu", "gpu"])])
+def test_an_image_has_the_pinned_sets_and_a_user_who_is_not_root(name, sets):
+    text = (ROOT / f"envs/Dockerfile.{name}").read_text("utf-8").replace("\\\n", "")
+    steps = re.findall(r"^([A-Z]+) +(.*)$", text, re.M)
+    bases, copied, users = ([rest for step, rest in steps if step == kind] for kind in ("FROM", "COPY", "USER"))
+    assert len(bases) == 1 and re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+", bases[0])
+    assert copied[0].split()[:-1] == ["envs/install", "envs/bring.py", *(f"envs/{one}.txt" for one in sets)]
+    installs = [rest for step, rest in steps if step == "RUN" and "envs/" in rest]
+    assert installs == [f"PIP_NO_CACHE_DIR=1 /opt/kernel-ladder/envs/install {' '.join(sets)}"]
+    assert "pip install" not in text and users == ["10001"]
+
+
+def test_the_images_get_files_that_are_there_and_nothing_else():
+    comment, everything, *kept, caches = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert comment.startswith("# ") and everything == "*" and caches == "**/__pycache__"
+    assert all(line.startswith("!") and (ROOT / line[1:]).exists() for line in kept)
+
+
 # What envs/install does in the environment.
 
 

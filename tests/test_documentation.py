@@ -5,11 +5,12 @@ import re
 import runpy
 
 import pytest
+import yaml
 
 from ladder.sources import ROOT
 from ladder.workflow import stages
 
-PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "config/README.md")),
          *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)"   # names of files that need not be there
 
@@ -65,6 +66,14 @@ def test_keys_that_a_page_sets_are_keys(path):
     for command in re.findall(r"--config (.*)", path.read_text().replace("\\\n", " ")):
         named = re.findall(r"(?:^|[\s'\"])([a-z_]\w+)=", command.split("#")[0].split("`")[0])
         assert set(named) <= keys, command
+
+
+def test_the_workflow_catalog_finds_what_it_asks_for():
+    """What https://snakemake.github.io/snakemake-workflow-catalog reads: words of README.md, and the ways of deployment."""
+    words = (ROOT / "README.md").read_text().lower()
+    assert "snakemake" in words and "workflow" in words and (ROOT / "config/README.md").exists()
+    settings = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert settings["software-stack-deployment"].keys() == {"conda", "apptainer", "apptainer+conda", "report"}
 
 
 def test_packages_import_in_the_order_that_the_architecture_lists():

@@ -4,36 +4,19 @@
 #                                          |-> features -> (joined, shifted) -> svm, (linear, ridge, knn), map -> report
 #
 # A stage writes results/<stage>/<version>/. The version is a hash of its settings, sources and parents, so a rule runs exactly when
-# its artifact is missing. `{version}` and every function named below are defined in workflow/rules/common.smk.
-import pathlib
+# its artifact is missing. Every function named below is defined in workflow/rules/common.smk.
+#
+# Results, logs and downloads are where the command runs, and so is config.yaml; without one there the workflow's own is read.
 import sys
 
 from snakemake.utils import min_version
 
 min_version("9.13.0")  # the first with pathvars
-
-# What Snakemake would end with a traceback.
-try:
-    pathlib.Path("config.yaml").read_text("utf-8")
-except (OSError, UnicodeDecodeError) as error:
-    sys.exit(f"config.yaml cannot be read as UTF-8 text: {error}")
-
-
-configfile: "config.yaml"
+HOME = str(workflow.current_basedir)
+sys.path.insert(0, f"{HOME}/workflow/scripts")
 
 
 include: "workflow/rules/common.smk"
-
-
-wildcard_constraints:
-    version=VERSIONS,
-
-
-# The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
-shell.prefix("set -euo pipefail; trap : TERM; ")
-
-
-# Targets, by name; the first is the default.
 
 
 rule report:
@@ -44,13 +27,13 @@ rule report:
         "report: {input}"
 
 
-for target in ("data", "normalized", "patches", "train", "evaluate", "features", "svm"):
+for target in commands.TARGETS:
 
     rule:
         name:
             target
         input:
-            made(target),
+            inputs(JOBS.made, target),
         localrule: True
         message:
             f"{target}: {{input}}"
@@ -61,13 +44,15 @@ for target in ("data", "normalized", "patches", "train", "evaluate", "features",
 
 rule stage:
     input:
-        asked_for_again,
+        parents(),
     output:
         "results/<stage>/{version}/manifest.json",
     log:
         "logs/<stage>/{version}.log",
     pathvars:
         stage="stage",
+    wildcard_constraints:
+        version="|".join(PLAN.artifacts),
     conda:
         ENVIRONMENT
     threads: threads_of
@@ -75,34 +60,31 @@ rule stage:
         gpu=gpus,
     params:
         script=script,
-        role=role,
-        why=why,
-        job=job,
+        role=of("role"),
+        why=for_version(JOBS.why),
+        job=for_version(JOBS.spec_file),
         options="",
-        remake=remake,
-        folder=folder,
+        folder=of("folder"),
         threads=stage_threads,
     message:
         "{params.role} {wildcards.version}: {params.why}"
     shell:
-        "python3 {params.script} --job {params.job} {params.options} {params.remake}"
+        # The trap: a signal to all processes of a command ends the script, and the shell has to tell which one it was.
+        "trap : TERM; python3 {params.script:q} --job {params.job} {params.options}"
         " --output {params.folder} --threads {params.threads} --log {log:q} || {{ status=$?; [ $status -le 128 ] ||"
-        ' [ $status = 130 ] || echo killed $status {params.script} >> "$LADDER_ERRORS"; exit $status; }}'
-
-
-# Images.
+        " [ $status = 130 ] || echo $status {params.script:q} > {log:q}.killed; exit $status; }}"
 
 
 use rule stage as prepare_data with:
     pathvars:
         stage="data",
     params:
-        options=options("urls", "folder", downloads="results/downloads"),
+        options=options("urls", "folder", "downloads"),
 
 
 use rule stage as normalize_images with:
     input:
-        data=parent("data"),
+        parents("data"),
     pathvars:
         stage="normalized",
 
@@ -119,8 +101,7 @@ use rule stage as initialize_weights with:
 
 use rule stage as fit_patches with:
     input:
-        normalized=parent("normalized"),
-        initial=parent("initial"),
+        parents("normalized", "initial"),
     pathvars:
         stage="patches",
     params:
@@ -129,10 +110,7 @@ use rule stage as fit_patches with:
 
 use rule stage as train_network with:
     input:
-        normalized=parent("normalized"),
-        initial=parent("initial"),
-        patches=parent("patches"),
-        data=parent("data"),
+        parents("normalized", "initial", "patches", "data"),
     pathvars:
         stage="train",
     params:
@@ -142,9 +120,7 @@ use rule stage as train_network with:
 # Evaluation of a network that classifies.
 use rule stage as evaluate_network with:
     input:
-        normalized=parent("normalized"),
-        data=parent("data"),
-        weights=parent("weights"),
+        parents("normalized", "data", "weights"),
     pathvars:
         stage="evaluate",
     params:
@@ -156,8 +132,7 @@ use rule stage as evaluate_network with:
 
 use rule stage as extract_features with:
     input:
-        normalized=parent("normalized"),
-        weights=parent("weights"),
+        parents("normalized", "weights"),
     pathvars:
         stage="features",
     params:
@@ -166,16 +141,14 @@ use rule stage as extract_features with:
 
 use rule stage as join_features with:
     input:
-        parents,
+        parents(),
     pathvars:
         stage="joined",
 
 
 use rule stage as shift_features with:
     input:
-        normalized=parent("normalized"),
-        weights=parent("weights"),
-        features=parent("features"),
+        parents("normalized", "weights", "features"),
     pathvars:
         stage="shifted",
     params:
@@ -184,17 +157,14 @@ use rule stage as shift_features with:
 
 use rule stage as map_features with:
     input:
-        features=parent("features"),
+        parents("features"),
     pathvars:
         stage="map",
 
 
-# Classifiers of the features.
-
-
 use rule stage as fit_svm with:
     input:
-        parents,
+        parents(),
     pathvars:
         stage="svm",
 
@@ -219,7 +189,7 @@ use rule fit_svm as classify_knn with:
 
 use rule stage as make_report with:
     input:
-        parents,
+        parents(),
     pathvars:
         stage="report",
 
@@ -260,5 +230,10 @@ use rule stage as check_parity with:
 include: "workflow/rules/pages.smk"
 
 
+onsuccess:
+    finish()
+
+
 onerror:
-    atexit.register(repeat_errors)
+    finish()
+    atexit.register(commands.repeat_errors)

@@ -14,11 +14,11 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "workflow/scripts"))
 
-import yaml  # noqa: E402
 
 import table  # noqa: E402
 from ladder.pages import spread  # noqa: E402
 from ladder.store import lineage  # noqa: E402
+from ladder.workflow.settings import Settings  # noqa: E402
 
 BEGIN = "<!-- table: made by benchmarks/preset_table.py -->"
 CLASSIFIERS = {"svm": "SVM", "ridge": "kernel ridge", "linear": "linear", "knn": "nearest neighbours", "evaluate": "network"}
@@ -132,7 +132,7 @@ def changed(record):
     if not whole or not seeds:
         return ""
     keys = sorted({*whole, *seeds}.difference(OF_A_PART))
-    default = yaml.safe_load((HERE.parent / "config.yaml").read_text("utf-8"))   # of a key that is younger than a record
+    default = Settings().by_key()   # of a key that is younger than a record
     then = {key: seeds.get(key, default.get(key)) for key in keys}
     told = [f"{key} {json.dumps(then[key])}" for key in keys if then[key] != whole.get(key, default.get(key))]
     now, before = (len(record[part]["summary"]["features"]) for part in ("whole", "seeds"))   # no setting tells the parts

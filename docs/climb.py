@@ -103,7 +103,7 @@ def counts_row(rung, record):
 
 
 def main():
-    generate.write(PAGE, page(), __doc__)
+    generate.write({PAGE: page()}, __doc__)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Make docs/configuration.md from workflow/config.schema.yaml and config.yaml: python docs/generate.py
+"""Make docs/configuration.md, docs/config.schema.json and the comments of config.yaml from ladder/workflow/settings.py.
 
-Every key's default, what it may be, and its description, under the headings of config.yaml. With --check nothing is written;
-it ends with 1 where the file is not up to date.
+    python docs/generate.py
+
+The page has every key's default, what it may be, and its description; the schema is for editors. With --check nothing is
+written; it ends with 1 where a file is not up to date.
 """
 
 import argparse
@@ -11,53 +13,83 @@ import re
 import sys
 import textwrap
 
-import yaml
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from ladder.rungs import variants  # noqa: E402  (after sys.path)
-from ladder.workflow import config as configuration  # noqa: E402
-from ladder.workflow import values  # noqa: E402
+from ladder.workflow import settings, values  # noqa: E402
 
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE, SCHEMA, CONFIG = ROOT / "docs/configuration.md", ROOT / "docs/config.schema.json", ROOT / "config.yaml"
 COLUMNS = 100
+MOST_CHOICES = 8   # that a comment lists
 OPENING = """\
-<!-- Made by docs/generate.py (make docs) from config.yaml and its schema; do not edit. -->
+<!-- Made by docs/generate.py (make docs) from ladder/workflow/settings.py; do not edit. -->
 
 # Configuration
 
-`config.yaml` holds every key. `--config key=value` overrides one for a single command, a file of
-overrides such as those in `presets/` is named with `--configfile`, and a wrong key or value ends
-with one line that names it and the nearest right one.
+Every key has a default. `config.yaml` has those that a person edits first; any other one can be
+written there too. `--config key=value` overrides one for a single command, a file of overrides such
+as those in `presets/` is named with `--configfile`, and a wrong key or value ends with one line
+that names it and the nearest right one.
 
 ```sh
 .venv/bin/snakemake report --config batch_size=32 seed=7   # the target comes before --config
 .venv/bin/snakemake -n --config batch_size=32              # what would run, and why
+.venv/bin/snakemake settings                               # the settings that are not the default
+.venv/bin/snakemake all_settings                           # every setting
 ```
+
+`docs/config.schema.json` describes the keys to editors that know JSON schemas.
 """
+
+
+def rules():
+    """The JSON schema of every key, without rungs of a person's own."""
+    own = {name for name, one in variants.VARIANTS.items() if one.role == "own"}
+    return {key: {**rule, "enum": [name for name in rule["enum"] if name not in own]} if "enum" in rule else rule
+            for key, rule in settings.rules().items()}
 
 
 def page():
     """The text of docs/configuration.md."""
-    text = (ROOT / "config.yaml").read_text("utf-8")
-    defaults, rules = yaml.safe_load(text), configuration.load_schema()["properties"]
-    documented = [name for name in rules["variant"]["enum"] if name == "auto" or variants.VARIANTS[name].role != "own"]
-    rules = {**rules, "variant": {**rules["variant"], "enum": documented},
-             "features_variant": {**rules["features_variant"], "enum": ["same", *documented[1:]]},
-             "reference_variant": {**rules["reference_variant"], "enum": ["none", *documented[1:]]}}
-    return "\n".join([OPENING, *sections(text.split("\n\n", 1)[1], defaults, rules)])
+    return "\n".join([OPENING, *sections(rules())])
 
 
-def sections(text, defaults, rules):
-    """A heading for each one of config.yaml after its opening comment, a section for each key, in its order."""
+def sections(rules):
+    """A heading for each section of the settings, and below it each of its keys."""
+    defaults, above = settings.Settings(), ""
+    for section in settings.SECTIONS:
+        first, second = section.heading
+        yield from [f"## {first}\n"] * (first != above) + [f"### {second}\n"] * bool(second)
+        above = first
+        for key, name in settings.KEYS.items():
+            if name in section.model_fields:
+                yield entry(key, getattr(defaults, name), rules[key])
+
+
+def schema():
+    """The text of docs/config.schema.json, a line for each key."""
+    keys = ",\n".join(f" {json.dumps(key)}: {json.dumps(rule, ensure_ascii=False)}" for key, rule in rules().items())
+    return ('{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, '
+            f'"properties": {{\n{keys}\n}}}}\n')
+
+
+def config(text):
+    """config.yaml's text with a comment behind every key's value, in the same column."""
+    every, lines = rules(), []
     for line in text.splitlines():
-        if ruled := re.fullmatch(r"# =+ (.*?) =+", line):
-            yield f"## {ruled[1]}\n"
-        elif named := re.fullmatch(r"# (.*)", line):
-            yield f"### {named[1]}\n"
-        elif key := re.match(r"(\w+):", line):
-            yield entry(key[1], defaults[key[1]], rules[key[1]])
+        if found := re.match(r"(\w+): (.*?)(?: +#.*)?$", line):
+            line = f"{f'{found[1]}: {found[2]}':<32} # {comment(every[found[1]])}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def comment(rule):
+    """What a key is, in a few words: its choices, or the beginning of its description."""
+    named = values.choices(rule.get("items", rule))
+    if 1 < len(named) <= MOST_CHOICES:
+        return " | ".join(map(str, named))
+    return re.split(r"[.:;] ", rule["description"].rstrip(".") + ". ")[0].replace("`", "")
 
 
 def entry(key, default, rule):
@@ -70,7 +102,7 @@ def entry(key, default, rule):
 
 
 def facts(default, rule):
-    shown = json.dumps(default) if isinstance(default, (list, dict, bool)) or default in (None, "") else str(default)
+    shown = default if isinstance(default, str) and default else re.sub(r"\.0\b", "", json.dumps(default))
     first = f"Default: `{shown}`."
     if isinstance(default, list) and len(first) > COLUMNS:
         first = "Default:\n" + "\n".join(f"`{item}`" + ("," if item != default[-1] else ".") for item in default)
@@ -82,18 +114,20 @@ def paragraph(text, indent="", first=0):
                          break_on_hyphens=False).lstrip()
 
 
-def write(path, made, description):
-    """The command line of a program that writes the text `made` to `path`; with --check nothing is written."""
+def write(made, description):
+    """The command line of a program that writes texts, path -> text; with --check nothing is written."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    if not parser.parse_args().check:
-        path.write_text(made, "utf-8")
-    elif not path.exists() or path.read_text("utf-8") != made:
-        sys.exit(f"docs/{path.name} is not up to date: run `make docs`")
+    check = parser.parse_args().check
+    for path, text in made.items():
+        if not check:
+            path.write_text(text, "utf-8")
+        elif not path.exists() or path.read_text("utf-8") != text:
+            sys.exit(f"{path.relative_to(ROOT)} is not up to date: run `make docs`")
 
 
 def main():
-    write(PAGE, page(), __doc__)
+    write({PAGE: page(), SCHEMA: schema(), CONFIG: config(CONFIG.read_text("utf-8"))}, __doc__)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ for version; do
     echo "-- one stage again"
     before=$(stat -c %Y results/svm/*/manifest.json | sort | tail -1)
     sleep 1
-    expect "svm .*: asked for" "$SNAKEMAKE" report -R fit_svm
+    expect "svm .*: made again" "$SNAKEMAKE" report -R fit_svm
     after=$(stat -c %Y results/svm/*/manifest.json | sort | head -1)
     [ "$after" -gt "$before" ] && echo "all SVMs were made again" || fail "-R fit_svm made nothing"
     echo "-- switched and back"

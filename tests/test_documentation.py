@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ladder.sources import ROOT
-from ladder.workflow import stages
+from ladder.workflow import config, settings, stages
 
 PAGES = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "config/README.md")),
          *sorted((ROOT / "docs").glob("*.md"))]
@@ -16,10 +16,19 @@ EXAMPLES = r"NAME|kernels/mine|rungs/mine|leaky_relu|relu4|[/_]layers\.(html|py)
 
 
 def test_the_description_of_the_configuration_is_up_to_date():
-    page = runpy.run_path(str(ROOT / "docs/generate.py"))["page"]()
+    generate = runpy.run_path(str(ROOT / "docs/generate.py"))
+    page, written = generate["page"](), (ROOT / "config.yaml").read_text()
     assert (ROOT / "docs/configuration.md").read_text() == page, "run `make docs`"
-    headings = re.findall(r"^#### `(\w+)`$", page, re.M)
-    assert headings == re.findall(r"^(\w+):", (ROOT / "config.yaml").read_text(), re.M)
+    assert (ROOT / "docs/config.schema.json").read_text() == generate["schema"](), "run `make docs`"
+    assert written == generate["config"](written), "run `make docs`"
+    assert re.findall(r"^#### `(\w+)`$", page, re.M) == list(settings.KEYS)
+
+
+def test_what_a_person_edits_first_comes_first_and_has_its_default():
+    text = (ROOT / "config.yaml").read_text()
+    keys = re.findall(r"^(\w+):", text, re.M)
+    assert keys[:2] == ["variant", "batch_size"] and len(text.splitlines()) <= 40
+    assert config.load(yaml.safe_load(text)) == settings.Settings(), "a key that is taken out of the file changes nothing"
 
 
 def test_the_lines_and_counts_of_the_course_are_those_of_the_source():
@@ -62,7 +71,7 @@ def test_files_named_by_a_page_exist(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_keys_that_a_page_sets_are_keys(path):
-    keys = {"key", "map_perplexity", *re.findall(r"^(\w+):", (ROOT / "config.yaml").read_text(), re.M)}   # and two examples
+    keys = {"key", "map_perplexity", *settings.KEYS}   # and two examples
     for command in re.findall(r"--config (.*)", path.read_text().replace("\\\n", " ")):
         named = re.findall(r"(?:^|[\s'\"])([a-z_]\w+)=", command.split("#")[0].split("`")[0])
         assert set(named) <= keys, command

@@ -84,14 +84,14 @@ def test_a_job_of_kubernetes_asks_for_what_the_profile_says(tmp_path):
     programs = program(tmp_path / "bin", "kubectl", 'cat > "$ASKED"; echo job.batch/kernel-ladder-x')
     command = submit_command("kubernetes", **JOB)
     command[0] = str(ROOT / command[0])
-    done = run(command, programs, ASKED=str(tmp_path / "asked.json"), LADDER_REMAKE="t0 t1")
+    done = run(command, programs, ASKED=str(tmp_path / "asked.json"), LADDER_COMMAND='{"started": 1}')
     assert done.stdout == "job.batch/kernel-ladder-x\n", done.stderr
     spec = json.loads((tmp_path / "asked.json").read_text())["spec"]
     container, = spec["template"]["spec"]["containers"]
     assert container["command"] == ["sh", "job.sh"] and container["workingDir"] == os.getcwd()
     assert container["resources"] == {"requests": {"cpu": 4, "memory": "6000M"},
                                       "limits": {"memory": "6000M", "nvidia.com/gpu": 1}}
-    assert spec["activeDeadlineSeconds"] == 86400 and {"name": "LADDER_REMAKE", "value": "t0 t1"} in container["env"]
+    assert spec["activeDeadlineSeconds"] == 86400 and {"name": "LADDER_COMMAND", "value": '{"started": 1}'} in container["env"]
     assert container["volumeMounts"][0]["name"] == spec["template"]["spec"]["volumes"][0]["name"]
     command = submit_command("kubernetes", **JOB | {"resources.gpu": 0})
     run([str(ROOT / command[0]), *command[1:]], programs, ASKED=str(tmp_path / "cpu.json"))

@@ -108,8 +108,8 @@ class Project:
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             sys.exit(f"the undisturbed run of {name} failed:\n{done.stdout}")
-        commands = [shlex.split(line.partition(" || ")[0])[3:] for line in done.stdout.splitlines()
-                    if line.startswith("Shell command: python3 workflow/scripts/") and " --job " in line]
+        commands = [shlex.split(line.partition(" || ")[0])[6:] for line in done.stdout.splitlines()
+                    if line.startswith("Shell command: trap : TERM; python3 workflow/scripts/") and " --job " in line]
         return {words[words.index("--output") + 1]: words for words in commands}
 
     def arguments(self, name):

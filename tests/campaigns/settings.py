@@ -23,7 +23,6 @@ import time
 import zlib
 
 import hypothesis
-import yaml
 from hypothesis import strategies as st
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,15 +31,16 @@ sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "workflow/scripts")]
 import snakemake_server  # noqa: E402
 from ladder.errors import UserError  # noqa: E402
 from ladder.workflow import config as configuration  # noqa: E402
-from ladder.workflow import search, stages  # noqa: E402
+from ladder.workflow import plans  # noqa: E402
+from ladder.workflow import settings as rules  # noqa: E402
 
 BATCH = 100
 SECONDS = 3
 COLUMNS = 400   # of a message, which may name all rungs or networks
 BY_SNAKEMAKE = 50   # one setting in as many
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "presets", "envs")
-PROPERTIES = configuration.load_schema()["properties"]
-DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text())
+PROPERTIES = rules.rules()
+DEFAULTS = rules.Settings().by_key()
 OF_RUNS = ("compare", "multipliers", "ablation", "features_concatenate")
 # Keys whose valid values the schema does not tell.
 VALID = {
@@ -200,17 +200,7 @@ RUNS, SEARCH = st.lists(entry(), max_size=2), a_search()
 def plan(settings):
     """What the Snakefile computes from the configuration before the first rule."""
     configuration.check_overrides(settings)
-    loaded = configuration.load({**DEFAULTS, **settings})
-    resolved = configuration.resolve(loaded)
-    lists = {key: configuration.entries(loaded, key) for key in configuration.LISTS}
-    searched = search.entries(loaded)
-    runs = [resolved, *(one.settings for one in (*lists["compare"], *lists["multipliers"], *searched) if not one.reason)]
-    chains = [stages.chain(needed) for run in runs for needed in configuration.every(run)]
-    versions = [keyed.version for chain in chains for keyed in chain.values()]
-    pages = [stages.network_page(resolved), stages.comparison(lists["compare"]),
-             stages.multiplier_comparison(lists["multipliers"]),
-             stages.comparison(searched, "search", search=search.params(loaded))]
-    return versions, [page.version for page in pages]
+    return plans.of(settings)
 
 
 def verdict(settings):

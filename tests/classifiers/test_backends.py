@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ladder import progress, sources
+from ladder import caller, progress, sources
 from ladder.classifiers import backends
 from ladder.errors import UserError
 from ladder.store import first_use
@@ -80,7 +80,7 @@ def outcome(machine, monkeypatch):
         machine(1, "cupy", "cuml", "sklearnex")
         monkeypatch.setattr(first_use, "outcome", outcome)
         monkeypatch.setattr(progress.log, "propagate", True)
-        monkeypatch.setenv(first_use.CHECKS, "yes")
+        monkeypatch.setenv(caller.VARIABLE, '{"checks": true}')
         backends._passes.cache_clear()
         return made
 
@@ -99,7 +99,7 @@ def test_auto_passes_over_a_cuml_that_fails_its_check_and_says_why(outcome, capl
 
 def test_a_command_that_runs_nothing_trusts_a_cuml_that_was_never_checked(outcome, monkeypatch):
     made = outcome("RAPIDS rejects the driver")
-    monkeypatch.delenv(first_use.CHECKS)
+    monkeypatch.delenv(caller.VARIABLE)
     assert backends.resolve_backend("auto") == "cuml" and made == [False]
 
 

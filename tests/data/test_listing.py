@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import zipfile
 
 import numpy as np
@@ -284,11 +285,11 @@ def test_a_class_keeps_a_picture_for_each_part(count, share, tests):
 def test_the_facts_of_a_folder_are_its_own(tmp_path):
     listing.of.cache_clear()
     folder = picture_folders.write(tmp_path / "p", {"a": 10, "b": 5})
-    config = {"dataset": "folder", "folder": str(folder), "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
-    assert facts.of(config) == facts.Facts((24, 40, 1), 2, 12, 3)
+    keys = {"dataset": "folder", "test_share": 0.2, "image_size": [24, 40], "image_channels": 1}
+    assert facts.of(types.SimpleNamespace(**keys, folder=str(folder))) == facts.Facts((24, 40, 1), 2, 12, 3)
     single = picture_folders.write(tmp_path / "q", {"a": 10, "b": 1})
     with pytest.raises(UserError, match="class 'b' has a single picture; it needs one to train on and one to test on"):
-        facts.of(config | {"folder": str(single)})
+        facts.of(types.SimpleNamespace(**keys, folder=str(single)))
 
 
 # .npz files.

@@ -220,13 +220,13 @@ def project(tmp_path, monkeypatch):
 
 
 def test_settings_are_those_of_the_files_and_the_command_line_in_this_order(project):
-    settings = demo.read_settings(["over.yaml"], ["epochs=4", "controls=[]", "learning_rate=1e-2"])
-    assert [settings[key] for key in ("network", "epochs", "controls", "learning_rate")] == ["lenet_5", 4, [], 0.01]
+    run = demo.read_run(["over.yaml"], ["epochs=4", "controls=[]", "learning_rate=1e-2"])
+    assert list(run.pick("network", "epochs", "controls", "learning_rate").values()) == ["lenet_5", 4, [], 0.01]
 
 
 def test_a_run_that_is_not_trained_yet_says_which_command_trains_it(project):
     files, overrides = ["over.yaml"], ["name=a b"]
-    chain = stages.chain(demo.read_settings(files, overrides))
+    chain = stages.chain(demo.read_run(files, overrides))
     command = ".venv/bin/snakemake evaluate --configfile over.yaml --config 'name=a b'"
     with pytest.raises(UserError, match="not trained yet") as fault:
         demo.open_run(chain, demo.options(files, overrides))
@@ -260,7 +260,7 @@ def test_a_users_mistake_is_one_line(project, arguments, words):
 def test_a_configuration_file_that_is_none_is_one_line(project, name, content):
     (project / name).write_bytes(content)
     with pytest.raises(UserError) as fault:
-        demo.read_settings(["over.yaml"], [])
+        demo.read_run(["over.yaml"], [])
     assert name in str(fault.value) or "config:" in str(fault.value)
     assert "\n" not in str(fault.value) and len(str(fault.value)) < 500
 
@@ -268,4 +268,4 @@ def test_a_configuration_file_that_is_none_is_one_line(project, name, content):
 def test_a_pipe_as_a_configuration_file_is_not_waited_for(project):
     os.mkfifo(project / "pipe")
     with pytest.raises(UserError, match="cannot read pipe: it is not a plain file"):
-        demo.read_settings(["pipe"], [])
+        demo.read_run(["pipe"], [])

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from ladder.pages import intervals, multiplier_runs, templates
 from ladder.pages import multipliers as multipliers_page
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, stages
-from ladder.workflow.config import Entry
+from ladder.workflow import config, runs, stages
+from ladder.workflow.runs import Entry
 from page_text import addresses, text_of
 from synthetic_cells import REASON, Cells
 
@@ -249,7 +250,7 @@ def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
     listed = [{"network": "lenet_5", "multiplier": ["exact", "am32"]}, {"multiplier": "mit16", "multiplier_in": [["forward"]]},
               {"test_multiplier": "acc16"}]
-    entries = config.entries(config.load(raw | {"multipliers": listed}), "multipliers")
+    entries = runs.entries(config.load(raw | {"multipliers": listed}), "multipliers")
     told = [of["settings"] for of in stages.multiplier_comparison(entries).spec["params"]["entries"]]
     assert [(arm.trained, arm.directions, arm.tested) for arm in map(multiplier_runs.Arm.of, told)] == [
         ("exact", (), "exact"), ("am32", multipliers.DIRECTIONS, "am32"), ("mit16", ("forward",), "mit16"),
@@ -259,7 +260,8 @@ def test_a_list_of_the_configuration_becomes_arms_that_multiply_as_it_says():
 def test_an_artifacts_settings_are_what_tells_its_cells_apart():
     def entry(**overrides):
         settings = dict.fromkeys(stages.MULTIPLIER_CELL, "usual") | {"momentum": 0.9, "batch_size": 64}
-        return Entry(overrides, settings | overrides, REASON)
+        run = types.SimpleNamespace(pick=lambda *keys: {key: (settings | overrides)[key] for key in keys})
+        return Entry(overrides, run, REASON)
 
     spec = stages.multiplier_comparison([entry(), entry(batch_size=32)]).spec
     told = [of["settings"] for of in spec["params"]["entries"]]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import browser
+import planned
 import small_comparison
 from browser import FAINT_TEXTS, SCROLLING, SMALL_TARGETS, TOO_WIDE
 from ladder.executors import sequential as numba_executor
@@ -44,14 +45,13 @@ def test_a_rung_for_a_lower_precision_has_its_own_tolerance_and_its_own_fastest(
 
 
 def test_the_comparison_depends_on_every_rung_it_runs_and_on_the_machine():
-    config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
-              "autoencoder_norm": False, "batch_size": 64, **stages.OFF_IN_NETWORK}
-    here = stages.parity(config, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
+    run = planned.run(dataset="cifar10")
+    here = stages.parity(run, ["cpu", "cpu_sequential"], {"host": "a", "gpu": None})
     assert "workflow/scripts/ladder/executors/sequential.py" in here.spec["sources"]
     assert "workflow/scripts/ladder/rungs/cpu.py" in here.spec["sources"]
-    gpu = stages.parity(config, ["cpu", "gpu_basic"], {"host": "a", "gpu": None})
+    gpu = stages.parity(run, ["cpu", "gpu_basic"], {"host": "a", "gpu": None})
     assert "kernels/gpu_basic/conv2d.cu" in gpu.spec["sources"]
-    assert here.version != stages.parity(config, ["cpu", "cpu_sequential"], {"host": "b", "gpu": None}).version
+    assert here.version != stages.parity(run, ["cpu", "cpu_sequential"], {"host": "b", "gpu": None}).version
 
 
 def test_predictions_are_named_as_such_beside_what_was_measured(summary):
@@ -72,9 +72,7 @@ def _predicted(page):
 
 
 def test_the_committed_predictions_are_part_of_the_page():
-    config = {"dataset": "cifar10", "network": "autoencoder", "autoencoder_filters": [256, 128],
-              "autoencoder_norm": False, "batch_size": 64, **stages.OFF_IN_NETWORK}
-    made = stages.parity(config, ["cpu"], {"host": "a", "gpu": None})
+    made = stages.parity(planned.run(dataset="cifar10"), ["cpu"], {"host": "a", "gpu": None})
     assert "gpu_basic" in counted.predictions() and made.spec["params"]["predictions"] == counted.predictions()
 
 

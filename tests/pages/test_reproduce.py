@@ -4,7 +4,7 @@ import yaml
 import manifest_files
 from ladder.pages import reproduce
 from ladder.sources import ROOT
-from ladder.workflow import config, stages
+from ladder.workflow import config, runs, stages
 
 CHANGES = [
     {"dataset": "digits", "batch_size": 16, "learning_rate": 0.005, "name": "a: name", "tags": ["x", "null"]},
@@ -31,11 +31,11 @@ class Planned:
 @pytest.mark.parametrize("changes", CHANGES)
 def test_the_settings_with_config_yaml_plan_the_very_same_report(changes):
     here = yaml.safe_load((ROOT / "config.yaml").read_text())
-    planned = stages.chain(config.resolve(config.load(here | changes)))
+    planned = stages.chain(runs.of(config.load(here | changes)))
     report = planned["report"]
     inputs = {role: Planned(keyed) for role, keyed in report.parents.items()}
     written = reproduce.text(reproduce.settings(inputs, report.spec["params"]))
-    again = stages.chain(config.resolve(config.load(here | yaml.safe_load(written))))
+    again = stages.chain(runs.of(config.load(here | yaml.safe_load(written))))
     assert reproduce.unwritten(inputs) == []
     assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
 

@@ -14,7 +14,7 @@ import synthetic_results
 from ladder.pages import compare, search
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, stages
+from ladder.workflow import config, runs, stages
 from ladder.workflow import search as workflow_search
 from page_text import addresses, text_of
 
@@ -86,15 +86,15 @@ OVERRIDES = {"batch_size": 32, "normalization": "zca", "features_concatenate": [
 def test_the_printed_command_plans_the_best_run_whatever_files_the_search_was_made_with(inputs):
     here = yaml.safe_load((ROOT / "config.yaml").read_text())
     searched = config.load(here | OVERRIDES | {"search": {"keys": {"learning_rate": [0.001, 0.01]}, "holdout": 180}})
-    best = next(entry for entry in workflow_search.entries(searched) if entry.overrides == {"learning_rate": 0.01})
+    best = next(entry for entry in workflow_search.plan(searched).entries if entry.overrides == {"learning_rate": 0.01})
     written = yaml.safe_load(search.best_yaml(found(inputs, settings=workflow_search.params(searched)["settings"])))
     edited = here | {"batch_size": 16, "seed": 9, "features_pool": 4}   # config.yaml, changed after the search
 
-    def versions(settings):
-        return {role: keyed.version for role, keyed in stages.chain(settings).items() if role != "report"}   # it has the name
+    def versions(run):
+        return {role: keyed.version for role, keyed in stages.chain(run).items() if role != "report"}   # it has the name
 
-    again = config.resolve(config.load(edited | written | {"holdout": 180}))
-    assert again["autoencoder_filters"] == [256, 128] and versions(again) == versions(best.settings)
+    again = runs.of(config.load(edited | written | {"holdout": 180}))
+    assert again.settings.autoencoder_filters == [256, 128] and versions(again) == versions(best.run)
     assert written["holdout"] == 0, "the command scores on the test images"
 
 

@@ -16,7 +16,7 @@ from ladder.pages import paper
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import artifacts
-from ladder.workflow import config, stages
+from ladder.workflow import config, runs, settings, stages
 
 SMALL = {"train_limit": 40, "test_limit": 20, "batch_size": 20, "steps": 2, "warmup_steps": 1, "threads": 1, "controls": [],
          "feature_map": False, "autoencoder_filters": [4, 3], "resnet_width": 1, "patch_net_filters": [6, 5, 4, 6],
@@ -79,7 +79,7 @@ def documented():
         *([("figures", True)] if paper.missing() else []), ("features_variant", "same"),
         ("normalization", "zca")}   # the last has a test of its own
     found = [("multiplier", name) for name in multipliers.MULTIPLIERS]
-    for key, rule in config.load_schema()["properties"].items():
+    for key, rule in settings.rules().items():
         found += [(key, choice) for one in rule.get("anyOf", [rule.get("items", rule)]) for choice in choices(one)]
     return [one for one in found if one not in left_out and one[1] not in unavailable]
 
@@ -93,12 +93,12 @@ def resolved(run):
     raw = yaml.safe_load((ROOT / "config.yaml").read_text())
     if backends.unavailable(run.get("svm_backend", "sklearn")):
         run = {**run, "svm_backend": "sklearn"}
-    return config.resolve(config.load({**raw, **SMALL, **run}))
+    return runs.of(config.load({**raw, **SMALL, **run}))
 
 
 def test_every_documented_choice_is_in_a_run():
     every = [resolved(run) for run in RUNS]
-    chosen = [(key, choice) for run in every for key, value in run.items()
+    chosen = [(key, choice) for run in every for key, value in run.settings.by_key().items()
               for choice in (value if isinstance(value, list) else [value])]
     assert [one for one in documented() if one not in chosen] == []
 
@@ -111,22 +111,22 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: ",".join(str(value) for value in list(run.values())[:3]))
 def test_a_run_makes_every_stage_with_its_choices(run, results, monkeypatch):
     monkeypatch.chdir(results)
-    settings = resolved(run)
+    one = resolved(run)
     runtime.set_threads(1)
-    chain = stages.chain(settings)
+    chain = stages.chain(one)
     for keyed in chain.values():
-        make(keyed, settings)
-    assert [key for key in run if not named(chain, key, settings)] == []
+        make(keyed, one.settings)
+    assert [key for key in run if not named(chain, key, one)] == []
     score = artifacts.Artifact(chain.get("svm", chain.get("evaluate")).folder).metrics["accuracy"]
     assert 0 <= score <= 1
 
 
 def test_features_of_patches_of_two_sizes_are_joined(results, monkeypatch):
     monkeypatch.chdir(results)
-    settings = resolved({"network": "patch_net", "training": "patches", "features_concatenate": [{"patch_net_kernel": 8}]})
+    one = resolved({"network": "patch_net", "training": "patches", "features_concatenate": [{"patch_net_kernel": 8}]})
     runtime.set_threads(1)
-    chain = stages.chain(settings)
-    make(chain["joined"], settings)
+    chain = stages.chain(one)
+    make(chain["joined"], one.settings)
     fits = [artifacts.Artifact(chain[role].folder) for role in ("patches", "patches_part2")]
     assert [fit.array("atoms.npy").shape for fit in fits] == [(6, 6, 6, 3), (6, 8, 8, 3)]
     parts = [artifacts.Artifact(chain[role].folder).array("train.npy") for role in ("features", "features_part2")]
@@ -136,9 +136,9 @@ def test_features_of_patches_of_two_sizes_are_joined(results, monkeypatch):
 
 def test_small_images_are_whitened(results, monkeypatch):   # those of a data set take as long as all other tests together
     monkeypatch.chdir(results)
-    settings = resolved({"normalization": "zca"})
-    data, normalized = (stages.chain(settings)[role] for role in ("data", "normalized"))
-    make(data, settings)
+    one = resolved({"normalization": "zca"})
+    data, normalized = (stages.chain(one)[role] for role in ("data", "normalized"))
+    make(data, one.settings)
     whole = artifacts.Artifact(data.folder)
     with artifacts.making("small", data.spec) as work:
         for name in whole.manifest["files"]:
@@ -146,7 +146,7 @@ def test_small_images_are_whitened(results, monkeypatch):   # those of a data se
             work.write_array(name, values[:, 8:16, 8:16] if values.ndim == 4 else values)
         work.metrics = whole.metrics
     monkeypatch.setattr(stages.Keyed, "folder", property(lambda keyed: "small" if keyed.stage == "data" else "whitened"))
-    make(normalized, settings)
+    make(normalized, one.settings)
     assert normalized.spec["params"] == {"normalization": "zca"}
     assert artifacts.Artifact("whitened").array("train.npy").shape == (40, 8, 8, 3)
 
@@ -155,9 +155,9 @@ def make(keyed, settings):
     """Make an artifact by its stage's function, unless another run has made it."""
     if pathlib.Path(keyed.manifest).exists():
         return
-    multiplier = settings["multiplier" if keyed.stage == "train" else "test_multiplier"]
-    options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings["data_residency"], "monitor": "1",
-               "multiplier": multiplier, "recompute": str(settings["recompute"])}
+    multiplier = settings.multiplier if keyed.stage == "train" else settings.test_multiplier
+    options = {"urls": "[]", "downloads": "downloads", "file": "", "data_residency": settings.data_residency, "monitor": "1",
+               "multiplier": multiplier, "recompute": str(settings.recompute)}
     for parent in keyed.parents.values():
         make(parent, settings)   # of another chain: the training by another rung
     function = importlib.import_module(stages.RULES[keyed.stage]).make
@@ -168,9 +168,9 @@ def make(keyed, settings):
         function(work, inputs, keyed.spec["params"], *([options] if takes_options else []))
 
 
-def named(chain, key, settings):
+def named(chain, key, run):
     """Whether a stage of the chain was made with the setting: it is in its parameters, or it is the stage."""
-    value, params = settings[key], [keyed.spec["params"] for keyed in chain.values()]
+    value, params = run.pick(key)[key], [keyed.spec["params"] for keyed in chain.values()]
     if key in ("evaluations", "controls"):
         return all(any(role in (name, f"svm_{name}") for role in chain) for name in value)
     if key == "reference_variant":
@@ -181,6 +181,6 @@ def named(chain, key, settings):
         return value == "exact" or chain["evaluate"].spec["params"]["multiplier"] == value
     if key == "training" and "train" not in chain:
         return value == "patches" and "patches" in chain
-    if UNNAMED.get(key, ...) in (None, value) or key == "multiplier_in" and settings["multiplier"] == "exact":
+    if UNNAMED.get(key, ...) in (None, value) or key == "multiplier_in" and run.settings.multiplier == "exact":
         return True
     return any(one.get(NAMES.get(key, key)) == value for one in params)

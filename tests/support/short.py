@@ -14,7 +14,7 @@ import fnmatch
 # beside products rounded as they are watched, and other numbers of threads.
 OTHER_AXES = {"sm_75", "sm_80", "sm_86", "sm_89", "fused", "1 threads", "3 threads"}
 RUN_SNAKEMAKE = {"tests/workflow/test_workflow.py", "tests/workflow/test_chain.py", "tests/workflow/test_trials.py",
-                 "tests/workflow/test_snakemake_internals.py", "tests/campaigns/test_kill.py", "tests/campaigns/test_damage.py"}
+                 "tests/campaigns/test_kill.py", "tests/campaigns/test_damage.py"}
 # What only a whole command shows, a few seconds each.
 WHOLE_COMMANDS = {
     "test_the_report_and_the_summary_are_made",

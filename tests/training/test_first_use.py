@@ -2,7 +2,7 @@
 
 import pytest
 
-from ladder import progress
+from ladder import caller, progress
 from ladder.errors import UserError
 from ladder.machine import driver
 from ladder.rungs import variants
@@ -28,7 +28,7 @@ def outcomes(monkeypatch):
     monkeypatch.setattr(driver, "gpu", lambda: driver.Gpu("Fake", "sm_80", 1, 1))
     monkeypatch.setattr(checks, "outcome", outcome)
     monkeypatch.setattr(progress.log, "propagate", True)
-    monkeypatch.setenv(checks.CHECKS, "yes")
+    monkeypatch.setenv(caller.VARIABLE, '{"checks": true}')
     first_use._choose.cache_clear()
     yield faults, made
     first_use._choose.cache_clear()
@@ -54,7 +54,7 @@ def test_auto_ends_at_the_cpu(outcomes, tmp_path):
 
 def test_a_command_that_runs_nothing_trusts_a_rung_that_was_never_checked(outcomes, tmp_path, monkeypatch):
     _, made = outcomes
-    monkeypatch.delenv(checks.CHECKS)
+    monkeypatch.delenv(caller.VARIABLE)
     variant, reason = first_use.choose("auto", "float32", PLAN, tmp_path)
     assert variant == "gpu_opt_v2" and reason.endswith("; it is checked before its first use")
     assert made == [("gpu_opt_v2", False)]

@@ -14,7 +14,7 @@ from ladder.network import layers, networks, weights
 from ladder.pages import network_file, reproduce
 from ladder.sources import ROOT
 from ladder.training import plan
-from ladder.workflow import config, network_files, stages
+from ladder.workflow import checks, config, network_files, runs, stages
 
 MINE = """\
 # A small network
@@ -156,7 +156,7 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
         path = here / folder / "mine.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return stages.chain(config.resolve(config.load(raw | {"network": str(path)})))["train"].version
+        return stages.chain(runs.of(config.load(raw | {"network": str(path)})))["train"].version
 
     assert version(MINE) == version(MINE, "other") == version("# words\n" + MINE)
     assert version(MINE) != version(changed("units: 64", "units: 65"))
@@ -165,9 +165,9 @@ def test_the_content_of_the_file_is_part_of_versions_and_its_place_is_not(here, 
 def test_the_layers_are_what_other_keys_are_checked_against(here, raw):
     (here / "mine.yaml").write_text(MINE)
     raw |= {"network": "mine.yaml", "variant": "cpu"}
-    assert config.resolve(config.load(raw | {"features_layer": "pool1"}))["features_layer"] == "pool1"
+    assert runs.of(config.load(raw | {"features_layer": "pool1"})).features_layer == "pool1"
     with pytest.raises(UserError, match="mine.yaml has no such layer; did you mean hidden"):
-        config.load(raw | {"features_layer": "hiden"})
+        runs.of(config.load(raw | {"features_layer": "hiden"}))
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -179,28 +179,28 @@ def test_a_network_that_does_not_fit_the_memory_is_refused_before_anything_runs(
     monkeypatch.setattr(runtime, "memory_bytes", lambda: memory)
     raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64, "recompute": recompute}
     with pytest.raises(UserError, match="^config: a training step of mine.yaml with batch_size 64 takes .* has") as error:
-        config.resolve(config.load(raw))
+        runs.of(config.load(raw))
     assert words in str(error.value)
     if memory > 10 ** 6:
         fits = int(str(error.value).rpartition("batch_size ")[2].split()[0])
-        config.resolve(config.load(raw | {"batch_size": fits}))
+        runs.of(config.load(raw | {"batch_size": fits}))
         with pytest.raises(UserError, match="takes"):
-            config.resolve(config.load(raw | {"batch_size": fits + 1}))
+            runs.of(config.load(raw | {"batch_size": fits + 1}))
 
 
 def test_recompute_is_named_where_a_step_fits_with_it(here, raw, monkeypatch):
     (here / "mine.yaml").write_text(MINE)
     raw |= {"network": "mine.yaml", "variant": "cpu", "batch_size": 64}
-    network = networks.from_params(stages.network_params(config.load(raw)))
+    network = checks.check(config.load(raw)).network
     kept, less = (plan.one_step(network, "cpu", 64, "adam", recompute).bytes for recompute in (False, True))
     monkeypatch.setattr(runtime, "memory_bytes", lambda: less)
     with pytest.raises(UserError, match=r"takes .*, but this machine has .*; batch_size \d+ or less fits, and this one with "
                                         "recompute=true$"):
-        config.resolve(config.load(raw))
-    config.resolve(config.load(raw | {"recompute": True}))
+        runs.of(config.load(raw))
+    runs.of(config.load(raw | {"recompute": True}))
     monkeypatch.setattr(runtime, "memory_bytes", lambda: less - 1)
     with pytest.raises(UserError, match="or less fits$"):
-        config.resolve(config.load(raw))
+        runs.of(config.load(raw))
     assert less < kept
 
 
@@ -230,13 +230,13 @@ def test_what_attention_cannot_part_is_one_line(here):
 def test_a_reports_settings_and_file_plan_the_very_same_run(here, raw):
     (here / "first").mkdir()
     (here / "first/mine.yaml").write_text(MINE)
-    planned = stages.chain(config.resolve(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
+    planned = stages.chain(runs.of(config.load(raw | {"network": str(here / "first/mine.yaml"), "batch_size": 16})))
     params = planned["report"].spec["params"]
     manifests = {role: Planned(keyed.spec) for role, keyed in planned["report"].parents.items()}
     (here / "mine.yaml").write_text(reproduce.network_file(params))
     written = yaml.safe_load(reproduce.text(reproduce.settings(manifests, params)))
     assert written["network"] == "mine.yaml"
-    again = stages.chain(config.resolve(config.load(raw | written)))
+    again = stages.chain(runs.of(config.load(raw | written)))
     assert {role: keyed.version for role, keyed in again.items()} == {role: keyed.version for role, keyed in planned.items()}
 
 

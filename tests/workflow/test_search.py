@@ -8,7 +8,7 @@ import yaml
 from ladder.errors import UserError
 from ladder.sources import ROOT
 from ladder.store.versions import canonical
-from ladder.workflow import config, search, stages
+from ladder.workflow import config, runs, search, stages
 
 KEYS = {"learning_rate": {"min": "1e-4", "max": 0.1, "scale": "log"}, "optimizer": ["adam", "sgd"],
         "epochs": {"min": 1, "max": 5}}
@@ -22,11 +22,11 @@ def loaded():
 
 
 def overrides(loaded, **of):
-    return [entry.overrides for entry in search.entries(loaded(search=of))]
+    return [entry.overrides for entry in search.plan(loaded(search=of)).entries]
 
 
 def test_without_a_search_there_are_no_runs(loaded):
-    assert search.entries(loaded()) == [] and search.entries(loaded(search={"budget": 5})) == []
+    assert search.plan(loaded()).entries == [] and search.plan(loaded(search={"budget": 5})).entries == []
 
 
 def test_values_are_drawn_within_their_ranges_and_as_the_types_of_their_keys(loaded):
@@ -64,7 +64,7 @@ def test_a_grid_is_every_combination_with_the_given_points_of_a_range(loaded):
     assert overrides(loaded, strategy="grid", keys=keys) == [
         {"learning_rate": rate, "epochs": epochs} for rate in (0.001, 0.01, 0.1) for epochs in (1, 9)]
     with pytest.raises(UserError, match="has 6 runs, more than its budget of 5"):
-        search.entries(loaded(search={"strategy": "grid", "keys": keys, "budget": 5}))
+        search.plan(loaded(search={"strategy": "grid", "keys": keys, "budget": 5}))
 
 
 def test_a_key_that_takes_a_list_has_lists_as_choices(loaded):
@@ -75,19 +75,19 @@ def test_a_key_that_takes_a_list_has_lists_as_choices(loaded):
 @pytest.mark.parametrize("keys, of, held_out", [
     ({}, {}, 143), ({"train_limit": 300}, {}, 30), ({"holdout": 50}, {}, 50), ({"holdout": 50}, {"holdout": 60}, 60)])
 def test_every_run_is_scored_on_the_same_hold_out(loaded, keys, of, held_out):
-    entries = search.entries(loaded(search={"keys": {"seed": [1, 2, 3]}, **of}, **keys))
-    assert {entry.settings["holdout"] for entry in entries} == {held_out}
-    assert len({stages.chain(entry.settings)["data"].version for entry in entries}) == 1
+    entries = search.plan(loaded(search={"keys": {"seed": [1, 2, 3]}, **of}, **keys)).entries
+    assert {entry.run.settings.holdout for entry in entries} == {held_out}
+    assert len({stages.chain(entry.run)["data"].version for entry in entries}) == 1
 
 
 def test_the_runs_are_the_ordinary_ones_of_their_settings(loaded):
-    entry, = search.entries(loaded(search={"keys": {"learning_rate": [0.01]}}))
-    plain = config.resolve(loaded(learning_rate=0.01, holdout=143))
-    assert stages.chain(entry.settings)["report"].version == stages.chain(plain)["report"].version
+    entry, = search.plan(loaded(search={"keys": {"learning_rate": [0.01]}})).entries
+    plain = runs.of(loaded(learning_rate=0.01, holdout=143))
+    assert stages.chain(entry.run)["report"].version == stages.chain(plain)["report"].version
 
 
 def test_incompatible_values_are_a_reason_and_no_error(loaded):
-    entries = search.entries(loaded(search={"strategy": "grid", "keys": {"features_pool": ["none", 3]}}))
+    entries = search.plan(loaded(search={"strategy": "grid", "keys": {"features_pool": ["none", 3]}})).entries
     assert [bool(entry.reason) for entry in entries] == [False, True]
     assert entries[1].reason == "features_pool is 3, but layer latent puts out 8x8 pixels, which that does not divide"
 
@@ -116,5 +116,5 @@ def test_incompatible_values_are_a_reason_and_no_error(loaded):
 ])
 def test_an_impossible_search_is_one_line(loaded, of, words):
     with pytest.raises(UserError) as caught:
-        search.entries(loaded(search=of))
+        search.plan(loaded(search=of))
     assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
-from ladder import sources
+from ladder import caller, sources
 from ladder.store import artifacts, programs, shorter
 
 NAME = "workflow/scripts/script.py"
@@ -44,6 +45,7 @@ def call(tmp_path):
     shutil.copytree(sources.SCRIPTS / "ladder", root / "workflow/scripts/ladder", ignore=shutil.ignore_patterns("__pycache__"))
     script = root / NAME
     script.write_text(SCRIPT)
+    told = {}   # by the command of Snakemake
 
     def call(params, *arguments, inputs=None, declared=None, output="d1", **more):
         text = programs.tree(script.read_bytes())
@@ -53,11 +55,12 @@ def call(tmp_path):
         job.write_text(json.dumps({"spec": spec, "inputs": inputs or {}}))
         command = [sys.executable, script, "--job", job, "--output", tmp_path / output,
                    "--log", tmp_path / "logs/d1.log", *arguments]
-        environment = os.environ | {"LADDER_ERRORS": str(tmp_path / "errors")}
+        environment = os.environ | {caller.VARIABLE: json.dumps({"errors": str(tmp_path / "errors"), **told})}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         done.folder = tmp_path / output
         return done
 
+    call.told = told
     return call
 
 
@@ -139,23 +142,28 @@ def test_a_source_edited_after_the_run_was_planned_is_named(call):
     assert done.returncode == 1 and f"{NAME} changed after this run was planned; run it again" in done.stderr
 
 
-def test_an_existing_artifact_is_used_unless_remade(call):
-    call({}, "--threads", "1")
-    assert "is there already" in call({}, "--threads", "2").stderr
-    assert artifacts.Artifact(call({}, "--threads", "2").folder).metrics["threads"] == 1
-    assert artifacts.Artifact(call({}, "--threads", "2", "--remake").folder).metrics["threads"] == 2
+def test_an_artifact_is_made_again_if_it_was_whole_before_the_command_began_and_else_used(call):
+    def threads_of(number, **told):
+        call.told |= told
+        return artifacts.Artifact(call({}, "--threads", number).folder).metrics["threads"]
+
+    assert threads_of("1") == 1
+    assert threads_of("2") == 1, "no command has begun"
+    assert threads_of("2", started=time.time_ns() - 10**12) == 1, "another command has made it meanwhile"
+    assert threads_of("2", started=time.time_ns(), damaged=["d1"]) == 1, "only its manifest was damaged"
+    assert threads_of("2", started=time.time_ns(), damaged=[]) == 2
 
 
-def test_a_failed_run_is_an_error_and_kept_only_on_request(call, tmp_path, monkeypatch):
+def test_a_failed_run_is_an_error_and_kept_only_on_request(call, tmp_path):
     assert call({"raises": "failed"}).returncode == 1 and not (tmp_path / "d1/manifest.json").exists()
-    monkeypatch.setenv("LADDER_KEEP_FAILED", "yes")
+    call.told["keep_failed"] = True
     assert call({"raises": "failed"}).returncode == 0
     assert artifacts.Artifact(tmp_path / "d1").failed == "it diverged"
     of_it = {"data": str(tmp_path / "d1")}
     assert call({}, inputs=of_it, output="d2").returncode == 0 and artifacts.Artifact(tmp_path / "d2").failed == "it diverged"
     assert call({"raises": "user"}, output="d3").returncode == 1, "a fault that another machine may not have is never kept"
 
-    monkeypatch.delenv("LADDER_KEEP_FAILED")
+    call.told |= {"keep_failed": False, "started": time.time_ns()}
     for output, inputs in (("d1", {}), ("d4", of_it)):
         done = call({} if inputs else {"raises": "failed"}, inputs=inputs, output=output)
         assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == f"data {output}: it diverged"

@@ -1,48 +1,27 @@
-import pathlib
-
 import pytest
-import yaml
 
-import manifest_files
 import picture_folders
+import planned
 from ladder import sources
 from ladder.data import listing
 from ladder.errors import UserError
 from ladder.machine import libraries
 from ladder.rungs import variants
-from ladder.sources import ROOT
 from ladder.store import cache
-from ladder.workflow import config, stages
-
-
-@pytest.fixture
-def settings():
-    return resolved()
-
-
-def resolved(**keys):
-    raw = yaml.safe_load((ROOT / "config.yaml").read_text())
-    return config.resolve(config.load(raw | {"svm_backend": "sklearn", "array_library": "numpy"} | keys))
-
-
-def changed(settings, **keys):
-    """Roles whose version changes with these keys."""
-    before, after = stages.chain(settings), stages.chain(settings | keys)
-    versions = [{role: keyed.version for role, keyed in chain.items()} for chain in (before, after)]
-    return {role for role, version in versions[0].items() ^ versions[1].items()}
+from ladder.workflow import reasons, runs, stages
 
 
 def test_versions_of_libraries_count_only_if_strict(monkeypatch):
     here = {"numpy": "2.4.6", "scikit-learn": "1.9.1"}
     monkeypatch.setattr(libraries, "_version", here.get)
-    usual, strict = (stages.chain(resolved(strict_versions=strict)) for strict in (False, True))
+    usual, strict = (planned.chain(strict_versions=strict) for strict in (False, True))
     here["scikit-learn"] = "1.9.2"
-    assert stages.chain(resolved())["svm"].version == usual["svm"].version
-    later = stages.chain(resolved(strict_versions=True))
+    assert planned.chain()["svm"].version == usual["svm"].version
+    later = planned.chain(strict_versions=True)
     assert later["initial"].version == strict["initial"].version   # drawn with NumPy alone
     assert later["svm"].version != strict["svm"].version != usual["svm"].version
     assert later["svm"].spec["libraries"] == {"numpy": "2.4.6", "scikit-learn": "1.9.2"}
-    assert stages._differences(strict["svm"].spec, later["svm"].spec, {}) == [
+    assert reasons._differences(strict["svm"].spec, later["svm"].spec, {}) == [
         "scikit-learn 1.9.1 -> 1.9.2", "parent data changed", "parent features changed"]
 
 
@@ -55,52 +34,51 @@ def test_the_sources_of_a_stage_are_the_imports_of_its_script():
     assert not any("workflow/report" in path for path in data)
 
 
-def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are(settings):
+def test_an_edited_gpu_rung_leaves_results_of_the_cpu_rungs_as_they_are():
     for variant in ("cpu", "cpu_sequential"):
         counted = stages.stage_sources("train", {"variant": variant})
         assert not [path for path in counted if "gpu_" in path or path.startswith("kernels/") or "cuda" in path], variant
     assert "kernels/gpu_basic/conv2d.cu" in stages.stage_sources("train", {"variant": "gpu_basic"})
 
 
-def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not(settings):
-    chain = stages.chain(settings)
+def test_a_features_stage_depends_on_its_rung_and_the_pixels_do_not():
+    chain = planned.chain()
     rung = "workflow/scripts/ladder/rungs/cpu.py"
     assert rung in chain["train"].spec["sources"] and rung in chain["features"].spec["sources"]
     assert rung not in chain["features_pixels"].spec["sources"]
 
 
-def test_a_key_changes_the_stages_it_can_change_and_no_other(settings):
+def test_a_key_changes_the_stages_it_can_change_and_no_other():
     trained = {"train", "features", "svm", "map", "report"}
-    assert changed(settings, learning_rate=0.5) == trained
-    assert changed(settings, seed=2) == trained | {"initial", "features_random", "svm_random"}
-    assert changed(settings, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
-    assert changed(settings, controls=["random"]) == {"features_pixels", "svm_pixels", "report"}
-    assert changed(settings, normalization="zca") == set(stages.chain(settings)) - {"data", "initial"}
-    assert changed(settings, train_limit=200) == set(stages.chain(settings)) - {"initial"}
+    assert planned.changed({}, learning_rate=0.5) == trained
+    assert planned.changed({}, seed=2) == trained | {"initial", "features_random", "svm_random"}
+    assert planned.changed({}, svm_C=1.0) == {"svm", "svm_random", "svm_pixels", "report"}
+    assert planned.changed({}, controls=["random"]) == {"features_pixels", "svm_pixels", "report"}
+    assert planned.changed({}, normalization="zca") == set(planned.chain()) - {"data", "initial"}
+    assert planned.changed({}, train_limit=200) == set(planned.chain()) - {"initial"}
 
 
-def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version(settings):
-    held_out = settings | {"holdout": 100}
-    assert changed(settings, holdout=100) == set(stages.chain(settings)) - {"initial"}
-    assert "holdout" not in stages.chain(settings)["data"].spec["params"]
-    assert stages.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
-    assert changed(settings, patience=3) == set()
-    assert changed(held_out, patience=3) == {"train", "features", "svm", "map", "report"}
-    assert changed(held_out, test_limit=20) == set() and "data" in changed(held_out, holdout=101)
+def test_a_hold_out_takes_the_place_of_the_test_images_in_the_version():
+    held_out = {"holdout": 100}
+    assert planned.changed({}, holdout=100) == set(planned.chain()) - {"initial"}
+    assert "holdout" not in planned.chain()["data"].spec["params"]
+    assert planned.chain(held_out)["data"].spec["params"].keys() == {"dataset", "train_limit", "holdout"}
+    assert planned.changed(held_out, patience=3) == {"train", "features", "svm", "map", "report"}
+    assert planned.changed(held_out, test_limit=20) == set() and "data" in planned.changed(held_out, holdout=101)
 
 
 @pytest.mark.parametrize("keys", [
     {"threads": 7}, {"momentum": 0.1}, {"schedule_step_epochs": 3, "schedule_step_factor": 0.9},
     {"cifar10_sha256": None, "cifar10_urls": ["file:///elsewhere"]}, {"resnet_width": 8}, {"monitor": 100}, {"recompute": True},
 ])
-def test_a_key_without_effect_changes_nothing(settings, keys):
-    assert changed(settings, **keys) == set()
+def test_a_key_without_effect_changes_nothing(keys):
+    assert planned.changed({}, **keys) == set()
 
 
-def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
+def test_features_may_be_extracted_by_another_rung_than_the_trainings():
     extracted = {"features", "features_random"}
-    assert changed(settings, features_variant="cpu_sequential") == extracted | {"svm", "svm_random", "map", "report"}
-    chain = stages.chain(settings | {"features_variant": "cpu_sequential"})
+    assert planned.changed({}, features_variant="cpu_sequential") == extracted | {"svm", "svm_random", "map", "report"}
+    chain = planned.chain({"features_variant": "cpu_sequential"})
     for role in extracted:
         assert chain[role].spec["params"]["variant"] == "cpu_sequential", role
         assert "workflow/scripts/ladder/executors/sequential.py" in chain[role].spec["sources"]
@@ -108,84 +86,69 @@ def test_features_may_be_extracted_by_another_rung_than_the_trainings(settings):
 
 
 def test_the_training_of_another_rung_is_a_parent_of_the_report_alone():
-    settings = resolved(variant="cpu", reference_variant="cpu_sequential")
-    chain, plain = stages.chain(settings), stages.chain(resolved(variant="cpu"))
+    one = planned.run(variant="cpu", reference_variant="cpu_sequential")
+    chain, plain = stages.chain(one), planned.chain(variant="cpu")
     own, other = chain["train"].spec, chain["report"].parents["train_reference"].spec
     assert other["params"] == {**own["params"], "variant": "cpu_sequential"} and other["parents"] == own["parents"]
     assert {role for role in chain if chain[role].version != plain[role].version} == {"report"}
-    assert other in [stages.chain(one)["train"].spec for one in config.every(settings)]   # so that there is a job for it
-    assert not stages.chain(resolved(variant="cpu", reference_variant="cpu_sequential", epochs=0))["report"].parents.keys() & {
+    assert other in [stages.chain(needed)["train"].spec for needed in runs.every(one)]   # so that there is a job for it
+    assert not planned.chain(variant="cpu", reference_variant="cpu_sequential", epochs=0)["report"].parents.keys() & {
         "train_reference"}
 
 
-def test_targets_and_figures_are_part_of_the_reports_version_alone(settings):
-    assert changed(settings, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
-    assert changed(settings, figures=True) == {"report"}
+def test_targets_and_figures_are_part_of_the_reports_version_alone():
+    assert planned.changed({}, targets=[{"metric": "test_accuracy", "at_least": 0.6}]) == {"report"}
+    assert planned.changed({}, figures=True) == {"report"}
 
 
-def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named(settings):
-    lenet = settings | {"network": "lenet_5", "features_layer": None}
+def test_a_network_that_classifies_is_evaluated_and_has_an_svm_only_on_a_layer_that_is_named():
+    lenet = {"network": "lenet_5"}
     first = ["data", "normalized", "initial", "train", "evaluate"]
-    assert list(stages.chain(lenet)) == [*first, "features_pixels", "linear_pixels", "report"]
-    assert list(stages.chain(lenet | {"controls": []})) == [*first, "report"]
-    assert set(stages.chain(lenet)["train"].parents) == {"normalized", "initial", "data"}
-    assert {"evaluate", "features", "svm", "svm_random"} <= stages.chain(lenet | {"features_layer": "fc1"}).keys()
-    assert changed(lenet, gradient_scale="batch") == set()
-    assert changed(lenet, steps=100) == changed(lenet, augment_flip=True) == {"train", "evaluate", "report"}
-    assert changed(lenet | {"steps": 100}, epochs=3) == set()
-    assert changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
+    assert list(planned.chain(lenet)) == [*first, "features_pixels", "linear_pixels", "report"]
+    assert list(planned.chain(lenet | {"controls": []})) == [*first, "report"]
+    assert set(planned.chain(lenet)["train"].parents) == {"normalized", "initial", "data"}
+    assert {"evaluate", "features", "svm", "svm_random"} <= planned.chain(lenet | {"features_layer": "fc1"}).keys()
+    assert planned.changed(lenet, gradient_scale="batch") == set()
+    assert planned.changed(lenet, steps=100) == planned.changed(lenet, augment_flip=True) == {"train", "evaluate", "report"}
+    assert planned.changed(lenet | {"steps": 100}, epochs=3) == set()
+    assert planned.changed(lenet, file_sha256="0" * 64) == {"initial", "train", "evaluate", "report"}
 
 
-def test_a_longer_list_of_runs_is_described_in_a_few_words(settings, tmp_path):
-    def together(*seeds):
-        entries = [config.Entry({"seed": seed}, settings | {"seed": seed}, "") for seed in seeds]
-        return stages.multiplier_comparison(entries)
-
-    made = together(1, 2, 3)
-    folder = tmp_path / "multipliers" / made.version
-    manifest_files.write(folder, made.spec)
-    assert stages.why(together(1, 4), tmp_path) == "entries changed, parent report changed, parent train changed"
-
-
-def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on(settings):
-    params = {role: keyed.spec["params"] for role, keyed in stages.chain(settings).items()}
+def test_an_option_of_the_features_is_in_a_version_only_where_it_is_on():
+    params = {role: keyed.spec["params"] for role, keyed in planned.chain().items()}
     assert set(params["features"]) == {"encoder", "network", "autoencoder_filters", "autoencoder_norm", "image", "variant",
                                        "features_layer", "features_standardize", "features_pool", "features_flip"}
     assert params["features_pixels"] == {"encoder": "pixels"}
     features = {"features", "features_random", "svm", "svm_random", "map", "report"}
-    assert changed(settings, features_two_polarity=0.5) == changed(settings, features_max_pool=2) == features
-    assert changed(settings, features_fit_rows=500) == changed(settings, features_polarity_scale="channel") == set()
-    polar = settings | {"features_two_polarity": 0.5}
-    assert changed(polar, features_polarity_scale="channel") == features
-    assert changed(polar | {"features_polarity_scale": "channel"}, features_fit_rows=500) == features
+    assert planned.changed({}, features_two_polarity=0.5) == planned.changed({}, features_max_pool=2) == features
+    assert planned.changed({}, features_fit_rows=500) == planned.changed({}, features_polarity_scale="channel") == set()
+    polar = {"features_two_polarity": 0.5}
+    assert planned.changed(polar, features_polarity_scale="channel") == features
+    assert planned.changed(polar | {"features_polarity_scale": "channel"}, features_fit_rows=500) == features
 
 
-def test_the_pixels_take_the_options_that_need_no_maps(settings):
+def test_the_pixels_take_the_options_that_need_no_maps():
     pixels = {"features_pixels", "svm_pixels"}
     for on in ({"features_pca": 64}, {"features_flip": True}, {"features_standardize": True}):
-        assert pixels < changed(settings, **on)
-    assert not pixels & changed(settings, features_pca=4000), "as many pixels as that there are not"
-    assert changed(settings | {"features_pca": 64}, features_fit_rows=500) > pixels
-    fitted = stages.chain(settings | {"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
+        assert pixels < planned.changed({}, **on)
+    assert not pixels & planned.changed({"dataset": "mnist"}, features_pca=1000), "as many pixels as that there are not"
+    assert planned.changed({"features_pca": 64}, features_fit_rows=500) > pixels
+    fitted = planned.chain({"features_pca": 64, "features_pool": 4})["features_pixels"].spec["params"]
     assert fitted == {"encoder": "pixels", "features_pca": 64, "features_fit_rows": 10000, "seed": 1,
                       "array_library": "numpy"}
 
 
-def versions(settings):
-    return {role: keyed.version for role, keyed in stages.chain(settings).items()}
-
-
-def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once(settings):
-    alone = versions(settings)
-    both = versions(resolved(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}]))
+def test_features_of_two_layers_of_one_network_are_joined_and_it_is_trained_once():
+    alone = planned.versions()
+    both = planned.versions(features_concatenate=[{"features_layer": "enc1_pool", "weight": 0.5}])
     assert {role for role in alone if alone[role] != both[role]} == {"svm", "svm_random", "map", "report"}
     assert both.keys() - alone.keys() == {"features_part2", "features_random_part2", "joined", "joined_random"}
-    assert both["features_part2"] == versions(resolved(features_layer="enc1_pool"))["features"]
-    assert [one.stage for one in stages.chain(settings).values()].count("train") == 1
+    assert both["features_part2"] == planned.versions(features_layer="enc1_pool")["features"]
+    assert [one.stage for one in planned.chain().values()].count("train") == 1
 
 
 def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
-    chain = stages.chain(resolved(features_concatenate=[{"seed": [5, 6], "normalization": "zca", "weight": 0.5}]))
+    chain = planned.chain(features_concatenate=[{"seed": [5, 6], "normalization": "zca", "weight": 0.5}])
     assert chain.keys() >= {"normalized_part2", "initial_part2", "train_part2", "features_part2", "train_part3"}
     assert "normalized_part3" not in chain, "it is the same for both"
     joined = chain["joined"]
@@ -206,7 +169,7 @@ def test_features_of_two_networks_are_joined_with_all_ancestors_of_the_second():
 ])
 def test_a_wrong_part_is_one_line(entry, words):
     with pytest.raises(UserError) as caught:
-        resolved(features_concatenate=[entry])
+        planned.run(features_concatenate=[entry])
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -218,30 +181,31 @@ def test_a_wrong_part_is_one_line(entry, words):
     ("targets", [{"metric": "test_accuracy", "at_least": 0.5}]),
 ])
 def test_a_key_that_is_refused_in_a_part_changes_no_feature_and_outside_it_is_allowed(key, value):
-    assert versions(resolved(**{key: value}))["features"] == versions(resolved())["features"]
+    assert planned.versions(**{key: value})["features"] == planned.versions()["features"]
     with pytest.raises(UserError, match=f"{key} changes no feature"):
-        resolved(features_concatenate=[{key: value}])
+        planned.run(features_concatenate=[{key: value}])
 
 
-def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls(settings):
+def test_other_classifiers_read_what_the_svm_reads_and_so_do_their_controls():
     every = ["linear", "ridge", "knn"]
-    chain = stages.chain(resolved(evaluations=every, features_concatenate=[{"features_layer": "enc1_pool"}]))
+    chain = planned.chain(evaluations=every, features_concatenate=[{"features_layer": "enc1_pool"}])
     for kind in ("", "_random", "_pixels"):
         read = {chain[f"{name}{kind}"].parents["features"].version for name in ("svm", *every)}
         assert read == {chain[f"{'features' if kind == '_pixels' else 'joined'}{kind}"].version}
-    both = settings | {"evaluations": ["linear", "knn"]}
+    both = {"evaluations": ["linear", "knn"]}
     knn = {"knn", "knn_random", "knn_pixels", "report"}
-    assert changed(both, knn_k=3) == changed(both, knn_distance="euclidean") == knn
-    assert changed(settings, knn_k=3) == set() and changed(settings, feature_map=False) == {"map", "report"}
+    assert planned.changed(both, knn_k=3) == planned.changed(both, knn_distance="euclidean") == knn
+    assert planned.changed({}, knn_k=3) == set() and planned.changed({}, feature_map=False) == {"map", "report"}
 
 
 def test_the_array_library_counts_where_it_computes():
-    plain = resolved(array_library="numpy", evaluations=["linear", "ridge", "knn"], controls=["pixels"])
+    plain = {"array_library": "numpy", "evaluations": ["linear", "ridge", "knn"], "controls": ["pixels"]}
     used = {"ridge", "ridge_pixels", "knn", "knn_pixels", "report"}
-    assert changed(plain, array_library="cupy") == used
-    after_pca = {name for name in stages.chain(plain) if name.partition("_")[0] in ("svm", "linear", "ridge", "knn", "map")}
-    assert changed(plain | {"features_pca": 20}, array_library="cupy") == used | after_pca | {"features", "features_pixels"}
-    fitted = changed(resolved(training="patches", array_library="numpy"), array_library="cupy")
+    assert planned.changed(plain, array_library="cupy") == used
+    after_pca = {name for name in planned.chain(plain) if name.partition("_")[0] in ("svm", "linear", "ridge", "knn", "map")}
+    reduced = planned.changed(plain | {"features_pca": 20}, array_library="cupy")
+    assert reduced == used | after_pca | {"features", "features_pixels"}
+    fitted = planned.changed({"training": "patches", "array_library": "numpy"}, array_library="cupy")
     assert {"patches", "train", "features", "svm"} <= fitted and fitted.isdisjoint({"features_pixels", "svm_pixels"})
 
 
@@ -253,81 +217,77 @@ def test_a_stage_that_computes_on_a_gpu_asks_for_one(params, on_gpu):
 
 
 def test_the_run_is_repeated_with_every_other_seed_and_the_report_has_its_scores():
-    chain = stages.chain(resolved(seeds=[0, 1, 2, 0], evaluations=["knn"]))
+    chain = planned.chain(seeds=[0, 1, 2, 0], evaluations=["knn"])
     for seed in (0, 2):
-        other = versions(resolved(seed=seed, evaluations=["knn"]))
+        other = planned.versions(seed=seed, evaluations=["knn"])
         for role in ("svm", "svm_random", "svm_pixels", "knn", "knn_random"):
             assert chain["report"].parents[f"{role}_seed{seed}"].version == other[role], "as in a run with that seed alone"
     assert "svm_seed1" not in chain["report"].parents, "it is this run"
     assert {role: one.version for role, one in chain.items() if role != "report"} == {
-        role: version for role, version in versions(resolved(evaluations=["knn"])).items() if role != "report"}
+        role: version for role, version in planned.versions(evaluations=["knn"]).items() if role != "report"}
 
 
 def test_an_entry_of_the_ablation_is_the_score_of_that_run():
-    settings = resolved(ablation=[{"features_flip": [False, True]}, {"variant": "gpu_basic"}], seeds=[2])
-    report = stages.chain(settings)["report"]
+    one = planned.run(ablation=[{"features_flip": [False, True]}, {"variant": "gpu_basic"}], seeds=[2])
+    report = stages.chain(one)["report"]
     listed = report.spec["params"]["ablation"]
     assert [one["overrides"] for one in listed] == [{"features_flip": False}, {"features_flip": True}, {"variant": "gpu_basic"}]
-    assert report.parents["score_ablation2"].version == versions(resolved(features_flip=True))["svm"]
-    ridge = stages.chain(resolved(evaluations=["ridge"], ablation=[{"features_flip": True}]))["report"]
-    assert ridge.parents["score_ablation1"].version == versions(resolved(features_flip=True, evaluations=["ridge"]))["ridge"]
-    lenet = stages.chain(resolved(network="lenet_5", ablation=[{"epochs": 2}]))["report"]
-    assert lenet.parents["score_ablation1"].version == versions(resolved(network="lenet_5", epochs=2))["evaluate"]
+    assert report.parents["score_ablation2"].version == planned.versions(features_flip=True)["svm"]
+    ridge = planned.chain(evaluations=["ridge"], ablation=[{"features_flip": True}])["report"]
+    assert ridge.parents["score_ablation1"].version == planned.versions(features_flip=True, evaluations=["ridge"])["ridge"]
+    lenet = planned.chain(network="lenet_5", ablation=[{"epochs": 2}])["report"]
+    assert lenet.parents["score_ablation1"].version == planned.versions(network="lenet_5", epochs=2)["evaluate"]
 
 
 def test_every_nested_run_is_listed_once_with_its_own_nested_runs():
-    settings = resolved(seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}])
-    runs = [(one["seed"], one["epochs"], one["normalization"]) for one in config.every(settings)]
-    assert runs == [(1, 10, "unit"), (1, 10, "zca"), (2, 10, "unit"), (2, 10, "zca"), (1, 3, "unit"), (1, 3, "zca")]
+    run = planned.run(seeds=[2], ablation=[{"epochs": 3}], features_concatenate=[{"normalization": "zca"}])
+    found = [tuple(one.pick("seed", "epochs", "normalization").values()) for one in runs.every(run)]
+    assert found == [(1, 10, "unit"), (1, 10, "zca"), (2, 10, "unit"), (2, 10, "zca"), (1, 3, "unit"), (1, 3, "zca")]
 
 
-def test_the_size_of_a_network_counts_where_it_has_one(settings):
-    resnet = settings | {"network": "resnet18", "features_layer": None}
-    assert changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
-    assert "initial" in changed(settings, autoencoder_filters=[8, 4])
+def test_the_size_of_a_network_counts_where_it_has_one():
+    resnet = {"network": "resnet18"}
+    assert planned.changed(resnet, resnet_width=8) == {"initial", "train", "evaluate", "report"}
+    assert "initial" in planned.changed({}, autoencoder_filters=[8, 4])
 
 
-def test_the_side_of_the_patch_networks_filters_counts_where_it_is_not_6(settings):
-    fitted = resolved(network="patch_net", training="patches")
-    other = resolved(network="patch_net", training="patches", patch_net_kernel=8)
-    assert {"initial", "patches", "features"} <= changed(fitted, patch_net_kernel=8)
-    assert changed(settings, patch_net_kernel=8) == set()
+def test_the_side_of_the_patch_networks_filters_counts_where_it_is_not_6():
+    fitted = {"network": "patch_net", "training": "patches"}
+    assert {"initial", "patches", "features"} <= planned.changed(fitted, patch_net_kernel=8)
+    assert planned.changed({}, patch_net_kernel=8) == set()
     for role in ("initial", "patches", "features"):
-        assert "patch_net_kernel" not in stages.chain(fitted)[role].spec["params"]
-        assert stages.chain(other)[role].spec["params"]["patch_net_kernel"] == 8
+        assert "patch_net_kernel" not in planned.chain(fitted)[role].spec["params"]
+        assert planned.chain(fitted, patch_net_kernel=8)[role].spec["params"]["patch_net_kernel"] == 8
 
 
-def test_noise_penalty_and_winners_count_where_they_are_used(settings):
-    assert {"train", "features"} <= changed(settings, input_noise=0.1) & changed(settings, latent_penalty=0.1)
-    assert "input_noise" not in stages.chain(settings)["train"].spec["params"]
-    wta = settings | {"network": "wta_autoencoder", "wta_kernels": [3, 3], "features_layer": "contrast"}
+def test_noise_penalty_and_winners_count_where_they_are_used():
+    assert {"train", "features"} <= planned.changed({}, input_noise=0.1) & planned.changed({}, latent_penalty=0.1)
+    assert "input_noise" not in planned.chain()["train"].spec["params"]
+    wta = {"network": "wta_autoencoder", "wta_kernels": [3, 3], "features_layer": "contrast"}
     own = {"wta_filters": 8, "wta_kernels": [2, 4], "wta_winners": 2, "wta_lifetime": 0.5}
     for key, value in own.items():
-        assert {"train", "features"} <= changed(wta, **{key: value}) and changed(settings, **{key: value}) == set()
-    assert {"train", "features"} <= changed(wta, input_noise=0.1)
-    assert changed(wta, latent_penalty=0.1) == changed(wta, autoencoder_filters=[8]) == set()
+        assert {"train", "features"} <= planned.changed(wta, **{key: value}) and planned.changed({}, **{key: value}) == set()
+    assert {"train", "features"} <= planned.changed(wta, input_noise=0.1)
+    assert planned.changed(wta, latent_penalty=0.1) == planned.changed(wta, autoencoder_filters=[8]) == set()
 
 
-def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn(settings):
-    assert changed(settings, variational_beta=0.5) == set()
-    assert not {"variational", "variational_beta"} & stages.chain(settings)["train"].spec["params"].keys()
-    drawn = settings | {"variational": True, "features_layer": "mean"}
-    assert {"initial", "train", "features"} <= changed(settings, **drawn) & changed(drawn, variational_beta=0.5)
+def test_the_weight_of_the_divergence_counts_where_latent_values_are_drawn():
+    assert planned.changed({}, variational_beta=0.5) == set()
+    assert not {"variational", "variational_beta"} & planned.chain()["train"].spec["params"].keys()
+    drawn = {"variational": True, "features_layer": "mean"}
+    assert {"initial", "train", "features"} <= planned.changed({}, **drawn) & planned.changed(drawn, variational_beta=0.5)
 
 
 @pytest.mark.parametrize("key", ["autoencoder_residual", "autoencoder_attention"])
-def test_residual_blocks_and_attention_count_where_they_are_on(settings, key):
-    assert {"initial", "train", "features"} <= changed(settings, **{key: True})
-    assert not any(key in stage.spec["params"] for stage in stages.chain(settings).values())
-    for network in ("wta_autoencoder", "lenet_5"):
-        other = settings | {"network": network, "wta_kernels": [3, 3], "features_layer": None}
-        assert changed(other, **{key: True}) == set()
+def test_residual_blocks_and_attention_count_where_they_are_on(key):
+    assert {"initial", "train", "features"} <= planned.changed({}, **{key: True})
+    assert not any(key in stage.spec["params"] for stage in planned.chain().values())
 
 
-def test_the_momentum_and_the_steps_count_where_they_are_used(settings):
-    assert "train" in changed(settings | {"optimizer": "momentum"}, momentum=0.1)
-    assert "train" in changed(settings | {"schedule": "step"}, schedule_step_epochs=3)
-    assert "svm" not in changed(settings | {"svm_kernel": "linear"}, svm_gamma=0.1)
+def test_the_momentum_and_the_steps_count_where_they_are_used():
+    assert "train" in planned.changed({"optimizer": "momentum"}, momentum=0.1)
+    assert "train" in planned.changed({"schedule": "step"}, schedule_step_epochs=3)
+    assert "svm" not in planned.changed({"svm_kernel": "linear"}, svm_gamma=0.1)
 
 
 FILE = {"file_sha256": "5e" * 32}
@@ -340,14 +300,14 @@ def behind(chain, role):
 
 
 @pytest.mark.parametrize("keys", [{}, {"training": "patches"}, {"training": "patches_then_gradient"}, {"epochs": 0}])
-def test_the_random_control_is_a_random_draw_whatever_the_run_starts_from(settings, keys):
-    drawn, given = stages.chain(settings | keys | {"epochs": 10}), stages.chain(settings | keys | FILE)
+def test_the_random_control_is_a_random_draw_whatever_the_run_starts_from(keys):
+    drawn, given = planned.chain(keys | {"epochs": 10}), planned.chain(keys | FILE)
     assert behind(given, "features_random") == "initial_random" and given["initial"].spec["params"]["file_sha256"]
     assert given["features_random"].version == drawn["features_random"].version, "that of the run without a file"
     start = given["patches" if "patches" in given else "train"].parents["initial"] if "epochs" not in keys else given["initial"]
     assert start is given["initial"] is not given["initial_random"]
     assert {"initial", "initial_random"} < given["report"].parents.keys()
-    assert "initial_random" not in stages.chain(settings | keys | FILE | {"controls": ["pixels"]})
+    assert "initial_random" not in planned.chain(keys | FILE | {"controls": ["pixels"]})
 
 
 def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
@@ -357,7 +317,7 @@ def test_the_control_of_a_part_is_a_random_draw_too(tmp_path):
                                     "image": [32, 32, 3]})
     weights.save(tmp_path / "weights.bin", network, weights.initialize(network, 7))
     part = {"initial_weights": str(tmp_path / "weights.bin"), "normalization": "zca"}
-    joined = stages.chain(resolved(features_concatenate=[part]))["joined_random"]
+    joined = planned.chain(features_concatenate=[part])["joined_random"]
     assert all("seed" in part.parents["weights"].spec["params"] for part in joined.parents.values())
 
 
@@ -365,147 +325,105 @@ HEADED = {"network": "autoencoder_classifier", "features_layer": "latent"}
 
 
 @pytest.mark.parametrize("keys, start", [(FILE, "initial"), ({"training": "patches_then_gradient"}, "patches")])
-def test_an_encoder_with_a_head_is_beside_what_it_started_from(settings, keys, start):
-    chain = stages.chain(settings | HEADED | keys)
+def test_an_encoder_with_a_head_is_beside_what_it_started_from(keys, start):
+    chain = planned.chain(HEADED | keys)
     assert behind(chain, "features") == behind(chain, "evaluate") == "train"
     assert behind(chain, "features_start") == start and chain["svm_start"].parents["features"] is chain["features_start"]
     assert behind(chain, "features_random") == ("initial_random" if keys == FILE else "initial")
-    frozen = stages.chain(settings | HEADED | keys | {"freeze_encoder": True})
+    frozen = planned.chain(HEADED | keys | {"freeze_encoder": True})
     assert behind(frozen, "features") == start and behind(frozen, "evaluate") == "train"
     assert frozen["features"].version == frozen["features_start"].version == chain["features_start"].version
     assert frozen["train"].version != chain["train"].version
-    hidden = stages.chain(settings | HEADED | keys | {"features_layer": "head_relu"})
+    hidden = planned.chain(HEADED | keys | {"features_layer": "head_relu"})
     assert hidden["features_start"].version == chain["features_start"].version != hidden["features"].version
 
 
-def test_a_head_is_drawn_by_the_seed_over_an_encoder_from_a_file(settings):
-    assert "initial" in changed(settings | HEADED | FILE, seed=2) and "initial" not in changed(settings | FILE, seed=2)
-    assert "features_start" not in stages.chain(settings | HEADED)
-    assert changed(settings, head_units=7, freeze_encoder=True) == set()
+def test_a_head_is_drawn_by_the_seed_over_an_encoder_from_a_file():
+    assert "initial" in planned.changed(HEADED | FILE, seed=2) and "initial" not in planned.changed(FILE, seed=2)
+    assert "features_start" not in planned.chain(HEADED)
+    assert planned.changed({}, head_units=7) == set()
 
 
-def test_an_encoder_fitted_to_patches_gets_a_head_alone(settings):
-    chain = stages.chain(settings | HEADED | {"training": "patches"})
+def test_an_encoder_fitted_to_patches_gets_a_head_alone():
+    chain = planned.chain(HEADED | {"training": "patches"})
     assert behind(chain, "features") == "patches" and behind(chain, "evaluate") == "train"
 
 
 @pytest.mark.parametrize("none", [{"epochs": 0}, {"steps": 0}])
-def test_without_a_step_the_weights_are_the_initial_ones(settings, none):
-    chain = stages.chain(settings | none)
+def test_without_a_step_the_weights_are_the_initial_ones(none):
+    chain = planned.chain(none)
     assert "train" not in chain and behind(chain, "features") == "initial"
     assert "features_random" not in chain and "svm_pixels" in chain, "it is its own random control"
-    given = stages.chain(settings | none | FILE)
+    given = planned.chain(none | FILE)
     assert behind(given, "features") == "initial" and behind(given, "features_random") == "initial_random"
-    assert changed(settings | none, batch_size=32, learning_rate=0.5) == {"report"}
-    lenet = stages.chain(settings | none | {"network": "lenet_5", "features_layer": None} | FILE)
+    assert planned.changed(none, batch_size=32, learning_rate=0.5) == {"report"}
+    lenet = planned.chain(none | {"network": "lenet_5"} | FILE)
     assert behind(lenet, "evaluate") == "initial" and "train" not in lenet
     assert stages.prediction_roles(given) == ["data", "normalized", "initial", "features", "svm"]
-    assert "initial" not in stages.prediction_roles(stages.chain(settings))
-    entry = config.Entry({}, settings | none, "")
+    assert "initial" not in stages.prediction_roles(planned.chain())
+    entry = runs.Entry({}, planned.run(**none), "")
     assert stages.comparison([entry]).parents["train0"] is not None
 
 
 def test_features_joined_to_random_ones_have_a_control_only_if_something_was_learned():
     learned = {"features_concatenate": [{"epochs": 3}]}
-    chain = stages.chain(resolved(epochs=0, **learned))
+    chain = planned.chain(epochs=0, **learned)
     assert [one.parents["weights"].stage for one in chain["joined"].parents.values()] == ["initial", "train"]
     assert [one.parents["weights"].stage for one in chain["joined_random"].parents.values()] == ["initial", "initial"]
-    assert "joined_random" not in stages.chain(resolved(epochs=0, features_concatenate=[{"seed": 5}]))
-    both = stages.chain(resolved(features_concatenate=[{"epochs": 0, "seed": 5}]))
+    assert "joined_random" not in planned.chain(epochs=0, features_concatenate=[{"seed": 5}])
+    both = planned.chain(features_concatenate=[{"epochs": 0, "seed": 5}])
     assert both["joined_random"].parents["part2"].version == both["joined"].parents["part2"].version
 
 
 def test_a_joint_training_without_a_step_is_one_line():
     with pytest.raises(UserError, match="epochs is 0, but training is patches_then_gradient; set training to patches"):
-        resolved(training="patches_then_gradient", epochs=0)
+        planned.run(training="patches_then_gradient", epochs=0)
 
 
-def test_a_multiplier_counts_where_it_makes_products(settings):
-    lenet = settings | {"network": "lenet_5", "features_layer": None}
-    am32 = {"multiplier_identity": "am32"}
-    assert changed(lenet, **am32) == {"train", "evaluate", "report"}   # evaluate by its parent
-    assert changed(lenet, multiplier_in=[]) == changed(lenet, loss_scale=2.0) == changed(lenet | am32, loss_scale=2.0) == set()
-    assert changed(lenet | am32, multiplier_in=["forward"]) == {"train", "evaluate", "report"}
-    assert "train" in changed(lenet | {"multiplier_identity": "fp16"}, loss_scale=2.0)
-    assert changed(lenet, test_multiplier_identity="am32") == {"evaluate", "report"}
-    assert changed(settings, test_multiplier_identity="am32") == {
+def test_a_multiplier_counts_where_it_makes_products():
+    lenet = {"network": "lenet_5"}
+    am32 = {"multiplier": "am32"}
+    assert planned.changed(lenet, **am32) == {"train", "evaluate", "report"}   # evaluate by its parent
+    for keys in (lenet | {"multiplier_in": []}, lenet | {"loss_scale": 2.0}):
+        assert planned.versions(keys) == planned.versions(lenet)
+    assert planned.changed(lenet | am32, loss_scale=2.0) == set()
+    assert planned.changed(lenet | am32, multiplier_in=["forward"]) == {"train", "evaluate", "report"}
+    assert "train" in planned.changed(lenet | {"multiplier": "fp16"}, loss_scale=2.0)
+    assert planned.changed(lenet, test_multiplier="am32") == {"evaluate", "report"}
+    assert planned.changed({}, test_multiplier="am32") == {
         "features", "svm", "map", "features_random", "svm_random", "report"}
-    assert "multiplier" not in stages.chain(lenet)["train"].spec["params"]
+    assert "multiplier" not in planned.chain(lenet)["train"].spec["params"]
 
 
-def test_a_precision_counts_where_products_are_made(settings):
-    lenet = settings | {"network": "lenet_5", "features_layer": None}
-    assert changed(lenet, precision="tf32") == {"train", "evaluate", "report"}
-    assert changed(settings, precision="bfloat16") == {
+def test_a_precision_counts_where_products_are_made():
+    lenet = {"network": "lenet_5"}
+    assert planned.changed(lenet, precision="tf32") == {"train", "evaluate", "report"}
+    assert planned.changed({}, precision="bfloat16") == {
         "train", "features", "svm", "map", "features_random", "svm_random", "report"}
-    made = stages.chain(settings | {"precision": "tf32"})
+    made = planned.chain({"precision": "tf32"})
     assert made["train"].spec["params"]["precision"] == made["features"].spec["params"]["precision"] == "tf32"
-    assert "precision" not in stages.chain(settings)["train"].spec["params"]
+    assert "precision" not in planned.chain()["train"].spec["params"]
 
 
-def test_addresses_identify_the_archive_only_without_a_checksum(settings):
-    cifar10 = settings | {"dataset": "cifar10"}
-    assert changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()
-    assert "data" in changed(cifar10 | {"cifar10_sha256": None}, cifar10_urls=["file:///elsewhere"])
-    assert "data" in changed(cifar10, cifar10_sha256="0" * 64)
-
-
-def finish(results, keyed):
-    """Write the manifest of an artifact."""
-    manifest_files.write(pathlib.Path(results, keyed.stage, keyed.version), keyed.spec)
-
-
-def test_why_a_stage_runs(settings, tmp_path):
-    before = stages.chain(settings)
-    assert stages.why(before["train"], tmp_path) == "first run"
-    for keyed in before.values():
-        finish(tmp_path, keyed)
-    assert {stages.why(keyed, tmp_path) for keyed in before.values()} == {""}
-
-    after = stages.chain(settings | {"epochs": 3, "weight_decay": 0.5})
-    assert stages.why(after["train"], tmp_path) == f"epochs {settings['epochs']} -> 3, weight_decay 0 -> 0.5"
-    assert stages.why(after["features"], tmp_path) == "parent train changed"
-    assert stages.why(after["svm"], tmp_path) == "parent features changed"
-    after = stages.chain(settings | {"optimizer": "momentum"})
-    assert "momentum unused -> 0.9" in stages.why(after["train"], tmp_path)
-
-
-def test_why_compares_with_the_most_similar_artifact_and_controls_with_controls(settings, tmp_path):
-    for batch_size in (8, 64):
-        for keyed in stages.chain(settings | {"batch_size": batch_size}).values():
-            finish(tmp_path, keyed)
-    after = stages.chain(settings | {"batch_size": 8, "learning_rate": 0.5, "svm_C": 2.0})
-    assert stages.why(after["train"], tmp_path) == f"learning_rate {settings['learning_rate']} -> 0.5"
-    assert stages.why(after["svm_pixels"], tmp_path) == "C 10 -> 2"
-    assert stages.why(after["svm_random"], tmp_path) == "C 10 -> 2"
-
-
-def test_why_finds_the_controls_among_joined_features_too(tmp_path):
-    for keyed in stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}])).values():
-        finish(tmp_path, keyed)
-    after = stages.chain(resolved(features_concatenate=[{"features_layer": "enc1_pool"}], svm_C=2))
-    assert {stages.why(after[f"svm{kind}"], tmp_path) for kind in ("", "_random", "_pixels")} == {"C 10 -> 2"}
-
-
-def test_a_damaged_manifest_gives_no_reason_but_does_no_harm(settings, tmp_path):
-    keyed = stages.chain(settings)["train"]
-    finish(tmp_path, keyed)
-    (tmp_path / keyed.stage / keyed.version / "manifest.json").write_text("{")
-    assert stages.why(keyed, tmp_path) == "first run"
+def test_addresses_identify_the_archive_only_without_a_checksum():
+    cifar10 = {"dataset": "cifar10"}
+    assert planned.changed(cifar10, cifar10_urls=["file:///elsewhere"]) == set()
+    assert "data" in planned.changed(cifar10 | {"cifar10_sha256": None}, cifar10_urls=["file:///elsewhere"])
+    assert "data" in planned.changed(cifar10, cifar10_sha256="0" * 64)
 
 
 @pytest.mark.parametrize("keys", [{}, {"features_concatenate": [{"features_layer": "enc1_pool", "weight": 0.5}]}])
 def test_shifted_images_change_classifiers_alone(keys):
-    plain = resolved(evaluations=["linear", "ridge", "knn"], **keys)
+    plain = {"evaluations": ["linear", "ridge", "knn"], **keys}
     classifiers = {f"{name}{of}" for name in ("svm", "linear", "ridge", "knn") for of in ("", "_random", "_pixels")}
     parts = {"shifted_part2", "shifted_random_part2"} if keys else set()
     shifted = {"shifted", "shifted_random", "shifted_pixels"} | parts
-    assert changed(plain, classify_shifts=1) == classifiers | shifted | {"report"}
-    assert not any("classify_shifts" in keyed.spec["params"] for keyed in stages.chain(plain).values())
-    chain = stages.chain(plain | {"classify_shifts": 1})
-    assert changed(plain | {"classify_shifts": 1}, classify_shifts=2) == classifiers | shifted | {"report"}
+    assert planned.changed(plain, classify_shifts=1) == classifiers | shifted | {"report"}
+    assert not any("classify_shifts" in keyed.spec["params"] for keyed in planned.chain(plain).values())
+    chain = planned.chain(plain | {"classify_shifts": 1})
+    assert planned.changed(plain | {"classify_shifts": 1}, classify_shifts=2) == classifiers | shifted | {"report"}
     assert chain["ridge"].spec["params"] == {"seed": 1, "array_library": "numpy", "classify_shifts": 1}
-    assert chain["shifted"].spec["params"] == {"variant": plain["variant"], "classify_shifts": 1}
+    assert chain["shifted"].spec["params"] == {"variant": planned.run().settings.variant, "classify_shifts": 1}
     assert chain["shifted_pixels"].spec["params"] == {"classify_shifts": 1}
     assert [chain[role].parents["features"].role for role in sorted(shifted - parts)] == [
         "features", "features_pixels", "features_random"]
@@ -515,63 +433,63 @@ def test_shifted_images_change_classifiers_alone(keys):
 
 
 def test_an_ablation_without_shifted_images_is_the_run_without_the_key():
-    plain = resolved(evaluations=["ridge"])
-    chain = stages.chain(resolved(evaluations=["ridge"], classify_shifts=1, ablation=[{"classify_shifts": "none"}]))
+    plain = {"evaluations": ["ridge"]}
+    chain = planned.chain(evaluations=["ridge"], classify_shifts=1, ablation=[{"classify_shifts": "none"}])
     score = chain["report"].parents["score_ablation1"]
-    assert score.version == stages.chain(plain)["ridge"].version != chain["ridge"].version
+    assert score.version == planned.chain(plain)["ridge"].version != chain["ridge"].version
 
 
 def test_a_part_that_controls_share_is_shifted_once():
-    chain = stages.chain(resolved(classify_shifts=1, features_concatenate=[{"epochs": 0, "steps": "none"}]))
+    chain = planned.chain(classify_shifts=1, features_concatenate=[{"epochs": 0, "steps": "none"}])
     versions = [keyed.version for keyed in chain.values() if keyed.stage == "shifted"]
     assert len(versions) == len(set(versions)) == 3
     read = [chain[f"svm{kind}"].parents["shifted2"].version for kind in ("", "_random")]
     assert read == [chain["shifted_part2"].version] * 2
 
 
-def test_the_raw_pixels_beside_a_network_are_classified_as_it_classifies(settings):
-    lenet = settings | {"network": "lenet_5", "features_layer": "fc1", "classify_shifts": 1}
-    assert "classify_shifts" not in stages.chain(lenet)["evaluate"].spec["params"]
-    assert "classify_shifts" not in stages.chain(lenet)["linear_pixels"].spec["params"]
-    both = stages.chain(lenet | {"evaluations": ["linear"]})
+def test_the_raw_pixels_beside_a_network_are_classified_as_it_classifies():
+    lenet = {"network": "lenet_5", "features_layer": "fc1", "classify_shifts": 1}
+    assert "classify_shifts" not in planned.chain(lenet)["evaluate"].spec["params"]
+    assert "classify_shifts" not in planned.chain(lenet)["linear_pixels"].spec["params"]
+    both = planned.chain(lenet | {"evaluations": ["linear"]})
     assert both["linear_pixels"].spec["params"] == {"seed": 1, "classify_shifts": 1}
 
 
-def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control(settings):
-    assert stages.prediction_roles(stages.chain(settings)) == ["data", "normalized", "train", "features", "svm"]
-    fitted = stages.chain(resolved(training="patches"))
+def test_a_picture_is_classified_by_ancestors_of_the_verdict_and_no_control():
+    assert stages.prediction_roles(planned.chain()) == ["data", "normalized", "train", "features", "svm"]
+    fitted = planned.chain(training="patches")
     assert stages.prediction_roles(fitted) == ["data", "normalized", "patches", "train", "features", "svm"]
-    alone = stages.chain(resolved(training="patches", network="patch_net"))
+    alone = planned.chain(training="patches", network="patch_net")
     assert stages.prediction_roles(alone) == ["data", "normalized", "patches", "features", "svm"]
-    ridge = stages.chain(resolved(evaluations=["linear", "ridge"]))
+    ridge = planned.chain(evaluations=["linear", "ridge"])
     assert stages.prediction_roles(ridge) == ["data", "normalized", "train", "features", "ridge"]
-    lenet = settings | {"network": "lenet_5", "features_layer": None}
-    assert stages.prediction_roles(stages.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
-    both = stages.chain(lenet | {"features_layer": "fc1", "evaluations": ["ridge"]})
+    lenet = {"network": "lenet_5"}
+    assert stages.prediction_roles(planned.chain(lenet)) == ["data", "normalized", "train", "evaluate"]
+    both = planned.chain(lenet | {"features_layer": "fc1", "evaluations": ["ridge"]})
     assert stages.prediction_roles(both) == ["data", "normalized", "train", "evaluate", "features"]
 
 
-def test_a_picture_to_classify_changes_no_version(settings):
-    assert changed(settings, predict=["pictures"]) == set()
+def test_a_picture_to_classify_changes_no_version():
+    assert planned.changed({}, predict=["pictures"]) == set()
 
 
 def test_the_images_of_pictures_depend_on_their_content_and_not_on_their_place(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
     first, second = (str(picture_folders.write(tmp_path / name, {"a": 50, "b": 50})) for name in ("one", "two"))
     keys = {"dataset": "folder", "folder": first, "batch_size": 16}
-    version = stages.chain(resolved(**keys))["data"].version
-    assert stages.chain(resolved(**keys | {"folder": second}))["data"].version == version
+    version = planned.chain(**keys)["data"].version
+    assert planned.chain(**keys | {"folder": second})["data"].version == version
     others = [{"image_size": [16, 16]}, {"image_channels": 1}, {"test_share": 0.5}, {"test_limit": 4}]
-    assert len({stages.chain(resolved(**keys | other))["data"].version for other in others} | {version}) == 5
-    assert stages.chain(resolved(folder=first, test_share=0.5))["data"].version == stages.chain(resolved())["data"].version
+    assert len({planned.chain(**keys | other)["data"].version for other in others} | {version}) == 5
+    assert planned.chain(folder=first, test_share=0.5)["data"].version == planned.chain()["data"].version
     picture_folders.picture(5).save(tmp_path / "two/a/0000.png")
     listing.of.cache_clear()
-    assert stages.chain(resolved(**keys | {"folder": second}))["data"].version != version
+    assert planned.chain(**keys | {"folder": second})["data"].version != version
 
 
 def test_the_test_share_does_not_count_where_there_are_test_pictures(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "folder", lambda name: tmp_path / "cache" / name)
     folder = picture_folders.write(tmp_path / "p", {"train/a": 40, "train/b": 40, "test/a": 2, "test/b": 2})
-    versions = {stages.chain(resolved(dataset="folder", folder=str(folder), test_share=share))["data"].version
+    versions = {planned.chain(dataset="folder", folder=str(folder), test_share=share)["data"].version
                 for share in (0.1, 0.5)}
     assert len(versions) == 1

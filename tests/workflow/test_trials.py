@@ -28,19 +28,19 @@ def loaded(**of):
     return config.load(raw | {"svm_backend": "sklearn", "search": {"strategy": "tpe", "keys": KEYS, **of}})
 
 
-def score(settings):
+def score(run):
     """Best at a learning rate of 0.01 with adam."""
-    return round(0.9 - 0.1 * abs(math.log10(settings["learning_rate"]) + 2) - 0.2 * (settings["optimizer"] == "sgd"), 6)
+    return round(0.9 - 0.1 * abs(math.log10(run.settings.learning_rate) + 2) - 0.2 * (run.settings.optimizer == "sgd"), 6)
 
 
-def make(keyed, settings, failed=""):
+def make(keyed, run, failed=""):
     """What the stage of `keyed` would write."""
     with artifacts.making(pathlib.Path(keyed.folder), keyed.spec) as work:
         work.failed = failed
         if keyed.stage == "train":
-            work.metrics = {"held_out": {"loss": [2 - score(settings), 1 - score(settings)]}}
+            work.metrics = {"held_out": {"loss": [2 - score(run), 1 - score(run)]}}
         elif not failed:
-            work.write_json("summary.json", {"test_accuracy": score(settings), "svm": {"accuracy": score(settings)}})
+            work.write_json("summary.json", {"test_accuracy": score(run), "svm": {"accuracy": score(run)}})
 
 
 def step(of):
@@ -48,7 +48,7 @@ def step(of):
     plan = search.plan(of)
     if plan.next is None:
         return False
-    make(plan.next, plan.probes[-1] if plan.next.stage == "train" else plan.entries[-1].settings)
+    make(plan.next, plan.probes[-1] if plan.next.stage == "train" else plan.entries[-1].run)
     return True
 
 
@@ -63,18 +63,18 @@ def searched(**of):
 def test_only_the_runs_up_to_the_first_without_a_result_are_known():
     plan = search.plan(loaded(budget=5))
     assert len(plan.entries) == 1 and plan.next.stage == "report"
-    assert plan.next.version == stages.chain(plan.entries[0].settings)["report"].version
+    assert plan.next.version == stages.chain(plan.entries[0].run)["report"].version
     step(loaded(budget=5))
     assert len(search.plan(loaded(budget=5)).entries) == 2
 
 
 def test_a_search_ends_with_its_budget_and_finds_what_is_good():
     plan = searched(budget=40)
-    rates = [entry.settings["learning_rate"] for entry in plan.entries]
-    scores = [score(entry.settings) for entry in plan.entries]
+    rates = [entry.run.settings.learning_rate for entry in plan.entries]
+    scores = [score(entry.run) for entry in plan.entries]
     assert plan.next is None and len(plan.entries) == 40
     assert all(1e-4 <= rate <= 0.1 and rate == float(f"{rate:.3g}") for rate in rates)
-    sizes = [entry.settings["batch_size"] for entry in plan.entries]
+    sizes = [entry.run.settings.batch_size for entry in plan.entries]
     assert all(type(size) is int and 16 <= size <= 128 for size in sizes)
     assert sum(scores[-20:]) / 20 > sum(scores[:10]) / 10 + 0.05, "later draws are better than the first, random ones"
     assert len({canonical(entry.overrides) for entry in plan.entries}) == 40
@@ -94,7 +94,7 @@ def test_a_result_changes_later_draws(tmp_path, monkeypatch):
     same = [entry.overrides for entry in searched(budget=16).entries]
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    monkeypatch.setattr(f"{__name__}.score", lambda settings: 0.5 - 0.3 * (settings["optimizer"] == "adam"))
+    monkeypatch.setattr(f"{__name__}.score", lambda run: 0.5 - 0.3 * (run.settings.optimizer == "adam"))
     other = [entry.overrides for entry in searched(budget=16).entries]
     assert same[:10] == other[:10] and same[10:] != other[10:]
 
@@ -111,7 +111,7 @@ def test_a_run_that_fails_counts_and_the_search_goes_on():
 
 def test_a_small_space_is_searched_whole_and_no_run_twice():
     plan = searched(keys={"optimizer": ["adam", "sgd"], "batch_size": [32, 64]}, budget=50)
-    found = {(entry.settings["optimizer"], entry.settings["batch_size"]) for entry in plan.entries}
+    found = {(entry.run.settings.optimizer, entry.run.settings.batch_size) for entry in plan.entries}
     assert len(plan.entries) == len(found) == 4
 
 
@@ -129,11 +129,11 @@ def test_runs_with_a_loss_above_the_median_are_given_up_after_their_first_epochs
     assert len(plan.entries) == 20 and not any(entry.reason for entry in plan.entries[:trials.LEAST_TO_PRUNE])
     assert len(pruned) >= 3
     assert all(entry.reason.startswith("pruned after 2 epochs: its hold-out loss was ") for entry in pruned)
-    median = sorted(score(entry.settings) for entry in whole)[len(whole) // 2]
-    assert all(score(entry.settings) < median for entry in pruned)
-    assert len(plan.probes) == 20 and {probe["epochs"] for probe in plan.probes} == {2}
+    median = sorted(score(entry.run) for entry in whole)[len(whole) // 2]
+    assert all(score(entry.run) < median for entry in pruned)
+    assert len(plan.probes) == 20 and {probe.settings.epochs for probe in plan.probes} == {2}
     made = {path.parent.name for path in pathlib.Path("results/report").glob("*/manifest.json")}
-    assert made == {stages.chain(entry.settings)["report"].version for entry in whole}
+    assert made == {stages.chain(entry.run)["report"].version for entry in whole}
 
 
 def test_a_first_training_that_fails_leaves_the_failure_to_the_run():
@@ -154,7 +154,7 @@ def test_the_study_is_a_database_of_optuna(tmp_path):
     plan = searched(budget=6)
     plan.study.write(tmp_path / "results/search.db")
     study = optuna.load_study(study_name="search", storage=f"sqlite:///{tmp_path}/results/search.db")
-    assert study.best_value == max(score(entry.settings) for entry in plan.entries) and len(study.trials) == 6
+    assert study.best_value == max(score(entry.run) for entry in plan.entries) and len(study.trials) == 6
     with sqlite3.connect(tmp_path / "results/search.db") as database:
         assert database.execute("pragma integrity_check").fetchone() == ("ok",)
     plan.study.write(tmp_path / "results/search.db")   # again, in its place

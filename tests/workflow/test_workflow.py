@@ -23,13 +23,14 @@ import time
 
 import psutil
 import pytest
+import yaml
 
 import manifest_files
 import snakemake_server
 from ladder.rungs import variants
 from ladder.sources import ROOT
 from ladder.store import shorter
-from ladder.workflow import stages
+from ladder.workflow import settings, stages
 from permissions import unprivileged
 
 SCRIPT = '''
@@ -181,8 +182,7 @@ def reasons(output):
 
 def test_copies_in_results_are_made_on_this_machine_also_where_a_cluster_runs_the_jobs():
     text = (ROOT / "workflow/rules/pages.smk").read_text()
-    listed = set(re.findall(r"^    (\w+),$", text.partition("localrules:")[2].partition("\n\n")[0], re.MULTILINE))
-    assert listed == set(re.findall(r"^ *use rule publish as (\w+) with:", text, re.MULTILINE)) and len(listed) == 7
+    assert len(re.findall(r"^ *rule\b.*:$", text, re.MULTILINE)) == text.count("localrule: True") == 6
 
 
 def test_a_second_run_has_nothing_to_do(project):
@@ -222,7 +222,7 @@ def test_a_longer_training_goes_on_from_a_finished_one_unless_it_is_to_be_made_a
     assert project.ran() == ["train"]
     (made,) = set((project.folder / "results/train").iterdir()) - {folder}
     output = project.snakemake("-np", *longer, "-R", "train_network")
-    assert reasons(output)["train"] == "asked for" and words not in output
+    assert reasons(output)["train"] == "made again" and words not in output
     assert words not in project.snakemake("-np", "train", *longer, "-f")
     shutil.rmtree(made)   # asks for the same
     output = project.snakemake("-np", *longer)
@@ -234,6 +234,82 @@ def test_a_schedule_that_does_not_fit_is_said_when_the_training_is_planned(proje
     output = project.snakemake("-n", "--config", "steps=70")
     assert output.splitlines().count(words) == 1
     assert "warmup_steps" not in project.snakemake("-n") and "warmup_steps" not in project.snakemake("-n", "-F")
+
+
+def elsewhere(project, folder, *arguments):
+    """(status, output) of Snakemake in another folder than the project's, with settings that no artifact there has."""
+    folder.mkdir(exist_ok=True)
+    return snakemake_server.run(["--cores", "1", *arguments], folder)
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writable", "read-only"])
+def test_the_workflow_runs_in_any_folder_with_the_config_yaml_there_or_else_its_own(fresh, tmp_path, read_only):
+    before = sorted(path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts)
+    command = (["-s", str(fresh.folder / "Snakefile")])
+    for path in [fresh.folder, *fresh.folder.rglob("*")] * read_only:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    status, output = elsewhere(fresh, tmp_path / "here", *command)
+    page = tmp_path / "here/results/report.html"
+    assert status == 0 and json.loads(page.read_text().splitlines()[-1])["batch_size"] == 64, output
+    (tmp_path / "here/config.yaml").write_text("batch_size: 16\n")
+    status, output = elsewhere(fresh, tmp_path / "here", *command)
+    assert status == 0 and json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16, output
+    assert sorted(path for path in fresh.folder.rglob("*") if "__pycache__" not in path.parts) == before, "nothing lands there"
+    for path in [fresh.folder, *fresh.folder.rglob("*")] * read_only:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_directory_names_the_folder_of_results_and_configuration(fresh, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/config.yaml").write_text("seed: 7\n")
+    output = fresh.snakemake("--directory", str(tmp_path / "there"))
+    assert fresh.status == 0, output
+    assert json.loads((tmp_path / "there/results/report.html").read_text().splitlines()[-1])["seed"] == 7
+    assert not (fresh.folder / "results").exists()
+
+
+MODULE = """
+configfile: "config/config.yaml"
+
+module kernel_ladder:
+    snakefile: "{snakefile}"
+    config: config
+
+use rule * from kernel_ladder as kl_*
+
+rule count:
+    default_target: True
+    input: "results/report.html"
+    output: "bytes.txt"
+    shell: "wc -c < {{input}} > {{output}}"
+"""
+
+
+@pytest.mark.parametrize("snakefile", ["Snakefile", "workflow/Snakefile"])
+def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_path, snakefile):
+    other = tmp_path / "other"
+    for path, text in (("workflow/Snakefile", MODULE.format(snakefile=fresh.folder / snakefile)),
+                       ("config/config.yaml", "batch_size: 16\n"), ("config.yaml", "a key: of the other workflow\n")):
+        (other / path).parent.mkdir(parents=True, exist_ok=True)
+        (other / path).write_text(text)
+    for ran, words in ((ALL, "kl_train_network"), ([], "")):   # also by the usual rerun triggers
+        status, output = elsewhere(fresh, other)
+        lines = (other / "ran.txt").read_text().split()[::2] if (other / "ran.txt").exists() else []
+        assert status == 0 and sorted(lines) == ran and words in output, output
+        (other / "ran.txt").unlink(missing_ok=True)
+    page = other / "results/report.html"
+    assert json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16
+    assert int((other / "bytes.txt").read_text()) == len(page.read_bytes())
+
+
+def test_settings_are_printed_those_that_are_not_the_default_or_all(project):
+    changed = ("--config", "batch_size=16", "search={budget: 3}", "name=first try")
+    def printed(*arguments):
+        return subprocess.run(project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True).stdout
+
+    assert yaml.safe_load(printed("settings", *changed)) == {"batch_size": 16, "search": {"budget": 3}, "name": "first try"}
+    assert printed("settings") == "# every setting has its default\n"
+    assert list(yaml.safe_load(printed("all_settings"))) == list(settings.KEYS)
 
 
 def test_a_key_that_does_not_matter_reruns_nothing(project):
@@ -482,7 +558,7 @@ def test_a_stages_bug_is_one_line_that_names_the_log_with_its_traceback(fresh):
 
 def test_a_failed_stage_shows_a_command_of_a_few_lines_that_can_be_run_by_hand(fresh):
     output = fresh.snakemake("--config", "features_layer=enc1", FAIL="normalized")
-    command, = [line for line in output.splitlines() if line.strip().startswith("python3 ")]
+    command, = [line for line in output.splitlines() if line.strip().startswith("trap : TERM; python3 ")]
     assert len(command) < 500
     done = subprocess.run(["sh", "-c", command], cwd=fresh.folder, text=True, stderr=subprocess.PIPE,
                           env=os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
@@ -529,14 +605,15 @@ def test_a_project_folder_may_have_braces_in_its_name(fresh, tmp_path):
 def test_a_configuration_that_is_not_utf_8_is_one_line(fresh):
     (fresh.folder / "config.yaml").write_bytes("# Größe\n".encode("latin-1"))
     output = fresh.snakemake("-n")
-    assert fresh.status == 1 and output.splitlines()[-1].startswith("config.yaml cannot be read as UTF-8 text: 'utf-8' codec")
+    assert fresh.status == 1
+    assert output.splitlines()[-1].startswith("config.yaml is not a YAML file of keys and values: unacceptable")
 
 
 def test_a_key_that_is_twice_in_a_configuration_file_is_one_line(fresh):
     (fresh.folder / "over.yaml").write_text("epochs: 3\nname: a\nepochs: 4\n")
     output = fresh.snakemake("-n", "--configfile", "over.yaml")
     words = "the key 'epochs' is there twice, in lines 1 and 3; remove one of them"
-    assert fresh.status == 1 and output.splitlines()[-1] == f"{fresh.folder / 'over.yaml'}: {words}"
+    assert fresh.status == 1 and output.splitlines()[-1] == f"over.yaml: {words}"
     with open(fresh.folder / "config.yaml", "a") as file:
         file.write("epochs: 4\n")
     output = fresh.snakemake("-n")
@@ -981,13 +1058,13 @@ def test_a_page_of_another_configuration_says_so_until_it_belongs_to_it_again(sh
 def test_a_page_that_an_edited_configuration_has_left_says_so_after_a_failed_run_too_and_is_replaced(shown):
     project, page, before = shown
     config = project.folder / "config.yaml"
-    config.write_text(config.read_text().replace("batch_size: 64\n", "batch_size: 32\n"))
+    config.write_text(config.read_text().replace("batch_size: 64 ", "batch_size: 32 "))
     project.snakemake(FAIL="svm")
     assert project.status != 0
     assert "configuration: batch_size 64 → 32. .venv/bin/snakemake results/report.html makes the page anew." in notice(page)
     project.snakemake()
     assert project.status == 0 and not notice(page) and page.read_bytes() != before
-    config.write_text(config.read_text().replace("batch_size: 32\n", "batch_size: 64\n"))
+    config.write_text(config.read_text().replace("batch_size: 32 ", "batch_size: 64 "))
     project.snakemake()
     assert page.read_bytes() == before
 
@@ -1047,7 +1124,7 @@ def test_a_search_by_tpe_makes_one_run_after_another_and_then_its_page(project):
         return f"search={{strategy: tpe, keys: {{svm_C: {{min: 1, max: 100, scale: log}}}}, budget: {budget}}}"
 
     output = project.snakemake("-n", *SEARCH, space(2))
-    assert "search: runs from 1 on, each drawn from the results of those before it" in output and project.ran() == []
+    assert "runs from 1 on, each drawn from the results of those before it" in output and project.ran() == []
     output = project.snakemake(*SEARCH, space(2))
     assert project.status == 0, output
     assert project.ran() == sorted(["data", "normalized", "train", "features", "map", *2 * ["svm", "report"], "search"])

@@ -1,203 +1,78 @@
-# The fixed names in results/, which are copies of artifact files with the links of pages led from there, and the commands that read all of results/.
-# A page is an `update`: a command that fails leaves the previous one unchanged.
+# The fixed names in results/, which are copies of artifact files with the links of pages led from there, and the commands that
+# read all of results/. A page is an `update`: a command that fails leaves the previous one unchanged.
 
 
-localrules:  # not inherited by derived rules
-    publish_report,
-    publish_compare,
-    publish_multipliers,
-    publish_search,
-    publish_network,
-    publish_gradients,
-    publish_parity,
-
-
-rule publish:
-    input:
-        [],
-    output:
-        "results/.published",
-    log:
-        "logs/publish.log",
-    conda:
-        ENVIRONMENT
-    params:
-        folder="",
-        then="",
-    message:
-        "{output}: copied from {params.folder}"
-    shell:
-        "{{ python3 workflow/scripts/publish.py {params.folder:q} {output} {params.then}; }} | tee {log:q}"
-
-
-use rule publish as publish_report with:
-    input:
-        made("report"),
-        outdated("report"),
-    output:
-        update(FIXED["report"]),
-    log:
-        "logs/publish_report.log",
-    params:
-        folder=CHAIN["report"].folder,
-
-
-use rule publish as publish_compare with:
-    input:
-        made("compare"),
-        outdated("compare"),
-    output:
-        update(FIXED["compare"]),
-    log:
-        "logs/publish_compare.log",
-    params:
-        folder=CHAIN["compare"].folder,
-
-
-use rule publish as publish_multipliers with:
-    input:
-        made("multipliers"),
-        outdated("multipliers"),
-    output:
-        update(FIXED["multipliers"]),
-    log:
-        "logs/publish_multipliers.log",
-    params:
-        folder=CHAIN["multipliers"].folder,
-
-
-if SEARCHED.next:
-
+for role in FIXED:
     # By TPE: a run is drawn when those before it have results, so each is made by a command of its own.
-    rule publish_search:
+    draws = role == "search" and bool(SEARCHED.next)
+
+    rule:
+        name:
+            f"publish_{role}"
         input:
-            this_command,
+            inputs(JOBS.always) if draws else inputs(JOBS.copied, role),
         output:
-            update(FIXED["search"]),
+            update(FIXED[role]),
         log:
-            "logs/search.log",
+            f"logs/publish_{role}.log",
         localrule: True
         conda:
             ENVIRONMENT
         params:
-            first=len(SEARCHED.entries),
-            options=trials_options,
-            config=TRIALS,
+            source=(
+                f"runs from {len(SEARCHED.entries)} on, each drawn from the results of those before it"
+                if draws
+                else f"copied from {CHAIN[role].folder}"
+            ),
+            command=draw_runs if draws else publish(role),
         message:
-            "search: runs from {params.first} on, each drawn from the results of those before it, then {output[0]}"
+            "{output}: {params.source}"
         shell:
-            "python3 workflow/scripts/run_trials.py --config-file {params.config} -- {params.options:q}"
-
-else:
-
-    use rule publish as publish_search with:
-        input:
-            made("search"),
-            outdated("search"),
-        output:
-            update(FIXED["search"]),
-        log:
-            "logs/publish_search.log",
-        params:
-            folder=CHAIN["search"].folder,
-            then=after_search,
-
-
-use rule publish as publish_network with:
-    input:
-        made("network"),
-        outdated("network"),
-    output:
-        update(FIXED["network"]),
-    log:
-        "logs/publish_network.log",
-    params:
-        folder=CHAIN["network"].folder,
-
-
-use rule publish as publish_gradients with:
-    input:
-        made("gradients"),
-        outdated("gradients"),
-    output:
-        update(FIXED["gradients"]),
-    log:
-        "logs/publish_gradients.log",
-    params:
-        folder=CHAIN["gradients"].folder,
-
-
-use rule publish as publish_parity with:
-    input:
-        made("parity"),
-        outdated("parity"),
-    output:
-        update(FIXED["parity"]),
-    log:
-        "logs/publish_parity.log",
-    params:
-        folder=CHAIN["parity"].folder,
+            "{params.command} | tee {log:q}"
 
 
 # Pages on the current content of results/: made on every request.
 
 
-rule diff:
-    input:
-        after_runs,
-    output:
-        update("results/diff.html"),
-    log:
-        "logs/diff.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    params:
-        versions=SETTINGS["diff"],
-    message:
-        "{output}: {params.versions}"
-    shell:
-        "python3 workflow/scripts/make_diff.py --output {output} -- {params.versions:q} | tee {log:q}"
+for page, arguments, words in (
+    (
+        "diff",
+        f"--output results/diff.html -- {shlex.join(SETTINGS.diff)}",
+        SETTINGS.diff,
+    ),
+    ("history", "--output results/history.html", "every run in results/"),
+    (
+        "index",
+        "",
+        "the latest run and all pages",
+    ),  # made at the end of every command that makes a page, too
+):
 
-
-rule history:
-    input:
-        after_runs,
-    output:
-        update("results/history.html"),
-    log:
-        "logs/history.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    message:
-        "{output}: every run in results/"
-    shell:
-        "python3 workflow/scripts/make_history.py --output {output} | tee {log:q}"
-
-
-# Made at the end of every command that makes a page, too.
-rule index:
-    input:
-        after_runs,
-    output:
-        update("results/index.html"),
-    log:
-        "logs/index.log",
-    localrule: True
-    conda:
-        ENVIRONMENT
-    message:
-        "{output}: the latest run and all pages"
-    shell:
-        "python3 workflow/scripts/make_index.py | tee {log:q}"
+    rule:
+        name:
+            page
+        input:
+            inputs(JOBS.after_runs),
+        output:
+            update(f"results/{page}.html"),
+        log:
+            f"logs/{page}.log",
+        localrule: True
+        conda:
+            ENVIRONMENT
+        params:
+            script=tool(f"make_{page}"),
+            arguments=arguments,
+            words=words,
+        message:
+            "{output}: {params.words}"
+        shell:
+            "python3 {params.script:q} {params.arguments} | tee {log:q}"
 
 
 rule predictions:
     input:
-        this_command,
-        pictures_are_there,
-        made(*stages.prediction_roles(CHAIN)),
+        inputs(JOBS.predicted),
     output:
         update("results/predictions.html"),
         update("results/predictions.json"),
@@ -209,26 +84,37 @@ rule predictions:
         ENVIRONMENT
     threads: threads_of
     params:
-        pictures=SETTINGS["predict"],
-        inputs=input_options(
-            {role: CHAIN[role] for role in stages.prediction_roles(CHAIN)}
-        ),
+        script=tool("make_predictions"),
+        pictures=SETTINGS.predict,
+        inputs=JOBS.parents(*stages.prediction_roles(CHAIN)),
         threads=stage_threads,
-        residency=SETTINGS["data_residency"],
-        multiplier=SETTINGS["test_multiplier"],
+        residency=SETTINGS.data_residency,
+        multiplier=SETTINGS.test_multiplier,
     message:
         "predictions: {params.pictures}"
     shell:
-        "python3 workflow/scripts/make_predictions.py"
-        " {params.inputs}"
-        " --data-residency {params.residency}"
-        " --multiplier {params.multiplier:q}"
-        " --threads {params.threads}"
-        " --log {log:q}"
-        " -- {params.pictures:q}"
+        "python3 {params.script:q} {params.inputs} --data-residency {params.residency}"
+        " --multiplier {params.multiplier:q} --threads {params.threads} --log {log:q} -- {params.pictures:q}"
 
 
-# Artifacts of another machine or results folder.
+# Commands: the settings of the active run as YAML, those that are not the default or all; artifacts of another machine or results
+# folder; and the removal of what nothing reaches.
+for target, every in (("settings", False), ("all_settings", True)):
+
+    rule:
+        name:
+            target
+        log:
+            f"logs/{target}.log",
+        localrule: True
+        conda:
+            ENVIRONMENT
+        params:
+            text=plans.settings_text(PLAN, every),
+        message:
+            f"{target}: of the active run"
+        shell:
+            "printf '%s\\n' {params.text:q} | tee {log:q}"
 
 
 rule pull:
@@ -238,11 +124,12 @@ rule pull:
     conda:
         ENVIRONMENT
     params:
-        source=SETTINGS["from"],
+        script=tool("pull"),
+        source=SETTINGS.from_,
     message:
         "pull: finished artifacts of {params.source}"
     shell:
-        "python3 workflow/scripts/pull.py --from {params.source:q} | tee {log:q}"
+        "python3 {params.script:q} --from {params.source:q} | tee {log:q}"
 
 
 rule gc:
@@ -252,11 +139,12 @@ rule gc:
     conda:
         ENVIRONMENT
     params:
-        reached=lambda wildcards: reached(),
-        keep=SETTINGS["keep"],
-        confirm="--confirm" if SETTINGS["confirm"] else "",
+        script=tool("collect_garbage"),
+        reached=reached,
+        keep=SETTINGS.keep,
+        confirm="--confirm" if SETTINGS.confirm else "",
     message:
         "gc: artifacts that neither this configuration, its lists, presets/ nor keep reach"
     shell:
-        "printf %s {params.reached:q} > logs/gc.json && python3 workflow/scripts/collect_garbage.py"
+        "printf %s {params.reached:q} > logs/gc.json && python3 {params.script:q}"
         " --reached logs/gc.json {params.confirm} -- {params.keep:q} | tee {log:q}"

@@ -15,7 +15,7 @@ from ladder.errors import UserError
 from ladder.machine import runtime
 from ladder.progress import log
 from ladder.store import artifacts
-from ladder.workflow import config, stages
+from ladder.workflow import config, runs, stages
 
 
 def main():
@@ -34,8 +34,8 @@ def main():
 
 
 def serve(arguments):
-    settings = read_settings(arguments.configfile, arguments.config)
-    inputs = open_run(stages.chain(settings), options(arguments.configfile, arguments.config))
+    run = read_run(arguments.configfile, arguments.config)
+    inputs = open_run(stages.chain(run), options(arguments.configfile, arguments.config))
     try:
         from ladder.demo import server
     except ModuleNotFoundError as error:
@@ -43,26 +43,27 @@ def serve(arguments):
                         "envs/demo.txt") from error
     from ladder.demo.predictor import Predictor
 
-    runtime.set_threads(settings["threads"])
+    settings = run.settings
+    runtime.set_threads(settings.threads)
     with local.listen(arguments.port, "make demo") as listening:   # before the model is loaded, which can take long
-        app = server.create_app(Predictor(inputs, settings["threads"], settings["data_residency"],
-                                          settings["test_multiplier"]))
+        app = server.create_app(Predictor(inputs, settings.threads, settings.data_residency,
+                                          settings.test_multiplier))
         site = server.create_server(app, listening)
         log.info("open http://%s:%d/ on this machine; Ctrl-C ends the demo", *listening.getsockname())
         site.run()
 
 
-def read_settings(paths, overrides):
-    """The resolved configuration: config.yaml, overridden by the files `paths` and then by the KEY=VALUE texts."""
-    raw = {}
-    for path in ("config.yaml", *paths):
+def read_run(paths, overrides):
+    """The run of config.yaml, overridden by the files `paths` and then by the KEY=VALUE texts."""
+    raw = config.base()
+    for path in paths:
         raw |= config.read_file(path)
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
             raise UserError(f"--config {text}: write KEY=VALUE")
         raw[key] = config.read_yaml(value, f"--config {key}", f"--config {key}: the value is not YAML")
-    return config.resolve(config.load(raw))
+    return runs.of(config.load(raw))
 
 
 def open_run(chain, given):

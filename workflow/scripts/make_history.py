@@ -8,7 +8,6 @@ import pathlib
 
 from ladder import command, files
 from ladder.pages import history, output
-from ladder.sources import ROOT
 from ladder.workflow import config, search
 
 
@@ -21,8 +20,9 @@ def main():
 
 def defaults():
     """The settings of a run in config.yaml, as they are committed or edited."""
-    loaded = config.load(config.read_file(ROOT / "config.yaml"))
-    return {key: value for key, value in loaded.items() if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")}
+    loaded = config.load(config.base())
+    return {key: value for key, value in loaded.by_key().items()
+            if key not in search.NOT_OF_A_RUN and not key.startswith("cifar10_")}
 
 
 def parse():

@@ -8,12 +8,11 @@ the same options, so that a command that is interrupted goes on where it was.
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
-from ladder import command
+from ladder import caller, command
 from ladder.workflow import config as configuration
 from ladder.workflow import search
 
@@ -23,8 +22,7 @@ PAGE = "results/search.html"
 def main():
     arguments = parse()
     raw = json.loads(arguments.config_file.read_text("utf-8"))
-    os.environ.pop("LADDER_REMAKE", None)          # of the command that runs this one
-    os.environ["LADDER_KEEP_FAILED"] = "yes"       # a run that fails is a result
+    caller.tell(started=None, keep_failed=True)   # each run is a command of its own; one that fails is a result
     while (plan := search.plan(configuration.load(raw))).next:
         print(f"search: run {len(plan.entries)} of {raw['search'].get('budget', search.BUDGET)}", flush=True)
         snakemake(plan.next.manifest, arguments.options)

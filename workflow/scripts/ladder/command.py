@@ -1,13 +1,11 @@
 """The frame of a program that a person or a rule calls, other than a stage: its status, its faults, its end."""
 
 import contextlib
-import os
 import signal
 import sys
 
+from ladder import caller
 from ladder.errors import UserError
-
-ERRORS = "LADDER_ERRORS"   # environment variable: the file that collects error messages for the end of the workflow's output
 
 
 def run(main):
@@ -28,6 +26,6 @@ def run(main):
 
 def repeat_at_the_end(message):
     """Make a message one of the last lines of the workflow's output, where a rule has called this program."""
-    if ERRORS in os.environ:
-        with contextlib.suppress(OSError), open(os.environ[ERRORS], "a", encoding="utf-8") as file:
+    if errors := caller.told("errors"):
+        with contextlib.suppress(OSError), open(errors, "a", encoding="utf-8") as file:
             file.write(message + "\n")   # a full disk has no room for it either

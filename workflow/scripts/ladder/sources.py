@@ -16,11 +16,12 @@ ROOT = SCRIPTS.parents[1]
 # whether a rung runs; the record of scores is not part of an artifact; a training that goes on from a shorter one ends in the
 # bytes of one that does not; a file that a user names is read whole or refused.
 NEUTRAL = frozenset(f"workflow/scripts/ladder/{name}.py" for name in (
-    "classifiers/backends", "command", "data/download", "errors", "executors/create", "files", "machine/compiling",
-    "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries", "machine/processes", "machine/program",
-    "machine/readers", "machine/runtime", "machine/worker", "progress", "rungs/counted", "rungs/variants", "sources",
-    "store/artifacts", "store/cache", "store/disk", "store/first_use", "store/manifests", "store/programs", "store/scores",
-    "store/shorter", "training/first_use", "workflow/stage_script"))
+    "caller", "classifiers/backends", "command", "data/download", "errors", "executors/create", "files",
+    "machine/compiling", "machine/driver", "machine/gpu_errors", "machine/gpus", "machine/libraries",
+    "machine/processes", "machine/program", "machine/readers", "machine/runtime", "machine/worker", "progress",
+    "rungs/counted", "rungs/variants", "sources", "store/artifacts", "store/cache", "store/disk", "store/first_use",
+    "store/manifests", "store/programs", "store/scores", "store/shorter", "training/first_use",
+    "workflow/stage_script"))
 
 
 def that_count(files):

@@ -11,8 +11,8 @@ cuML is compared with scikit-learn before its first use on a machine (check_back
 
 import functools
 import importlib.util
-import os
 
+from ladder import caller
 from ladder.errors import UserError
 from ladder.machine.driver import gpu_count
 from ladder.progress import log
@@ -26,7 +26,7 @@ CHECK = "ladder.classifiers.check_backend"
 def resolve_backend(name):
     """`name` itself, or for 'auto' the first of BACKENDS that this machine can run and that passes its check.
 
-    Only a command that runs jobs makes a check that was never made: first_use.CHECKS in its environment. Others trust the
+    Only a command that runs jobs makes a check that was never made: caller.told("checks"). Others trust the
     backend. Raises UserError for an unknown name.
     """
     if name == "auto":
@@ -58,7 +58,7 @@ def require(name):
 def _passes(name):
     if name != ON_GPU:
         return True
-    found = first_use.outcome(_check(), makes=first_use.CHECKS in os.environ)
+    found = first_use.outcome(_check(), makes=bool(caller.told("checks")))
     if found is None or found["passed"]:
         return True
     log.warning("svm_backend cuml is passed over: %s", first_use.refusal(_check(), found))

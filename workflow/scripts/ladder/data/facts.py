@@ -27,18 +27,19 @@ FACTS = {
 FOLDER = "folder"   # the dataset of pictures of one's own
 
 
-def of(config):
-    """The Facts of the configured dataset. Of pictures of one's own: train and test count files that may turn out unreadable.
+def of(settings):
+    """The Facts of the data set of `settings` (workflow.settings.Settings).
 
+    Of pictures of one's own train and test count files that may turn out unreadable.
     Raises UserError where there are no pictures, or too few of a class to test on.
     """
-    if config["dataset"] != FOLDER:
-        return FACTS[config["dataset"]]
-    found = listing.of(config["folder"])
+    if settings.dataset != FOLDER:
+        return FACTS[settings.dataset]
+    found = listing.of(settings.folder)
     train = found.counts("train")
-    tests = found.counts("test") if found.has_test else [listing.test_count(count, config["test_share"]) for count in train]
+    tests = found.counts("test") if found.has_test else [listing.test_count(count, settings.test_share) for count in train]
     if 0 in tests:
         raise UserError(f"config: folder: class {excerpt(found.classes[tests.index(0)])} has a single picture; it needs one to "
                         "train on and one to test on")
     kept = sum(train) if found.has_test else sum(train) - sum(tests)
-    return Facts((*config["image_size"], config["image_channels"]), len(found.classes), kept, sum(tests))
+    return Facts((*settings.image_size, settings.image_channels), len(found.classes), kept, sum(tests))

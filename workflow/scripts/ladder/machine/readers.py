@@ -14,8 +14,9 @@ import time
 
 import psutil
 
+from ladder import caller
+
 OUTPUTS = 1, 2
-WATCHED = "LADDER_WATCHED"   # environment variable: a command that runs this one ends it too
 SHELLS = {"bash", "sh", "dash"}   # they end after what they run; one that dies while it starts a process would leave it behind
 STEP = 0.1   # seconds between two looks for processes
 PATIENCE = 10      # seconds in which the processes of a command end by themselves
@@ -29,8 +30,8 @@ def watch():
     after nohup or disown, goes on.
     """
     pipes = [descriptor for descriptor in OUTPUTS if _is_pipe(descriptor)]
-    if pipes and WATCHED not in os.environ:
-        os.environ[WATCHED] = "yes"
+    if pipes and not caller.told("watched"):   # by a command that runs this one
+        caller.tell(watched=True)
         threading.Thread(target=_wait, args=[pipes], daemon=True).start()
 
 

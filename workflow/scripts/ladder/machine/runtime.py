@@ -7,6 +7,8 @@ import platform
 import resource
 import sys
 
+from ladder import caller
+
 # OpenBLAS core types without 512-bit instructions.
 NARROW_CORE_TYPES = {"nehalem", "sandybridge", "haswell", "zen", "barcelona", "bulldozer", "piledriver", "steamroller",
                      "excavator", "prescott", "core2", "penryn", "dunnington", "atom", "nano"}
@@ -26,7 +28,7 @@ def release_blas():
 
 def jobs_run_elsewhere():
     """True if the stages run on other machines than the one that plans them, e.g. nodes of a cluster."""
-    return "LADDER_ELSEWHERE" in os.environ
+    return bool(caller.told("elsewhere"))
 
 
 def set_threads(count):

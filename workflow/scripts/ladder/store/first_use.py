@@ -22,7 +22,6 @@ from ladder.store import cache, programs
 
 SECONDS = 300   # time limit of a check
 MOST_SHOWN = 400   # characters of a reason
-CHECKS = "LADDER_CHECKS"   # environment variable, set where a choice of `auto` is worth a check: by commands that run jobs
 NOTE = "first_use"   # in the notes of an artifact
 _outcomes = {}   # of this process, by the check's path: also those that are not kept
 

@@ -130,6 +130,16 @@ def verify(folder, thoroughly=False):
     _mend_second_copy(folder)
 
 
+def has_whole_files(folder, manifest):
+    """Whether the files that a manifest names have their recorded sizes and, where their times differ, their content."""
+    try:
+        for name in manifest["files"]:
+            check(pathlib.Path(folder), name, manifest["files"], thoroughly=False)
+    except Damaged:
+        return False
+    return True
+
+
 def check(folder, name, files, thoroughly=True):
     """Check a file of an artifact against `files` of its manifest; raises Damaged."""
     path, facts = folder / name, files.get(name)
@@ -203,3 +213,4 @@ def _mend_second_copy(folder):
         if second.is_dir():
             shutil.rmtree(second)
         disk.write_atomically(second, written)
+        shutil.copystat(folder / MANIFEST, second)   # its time is that of the making

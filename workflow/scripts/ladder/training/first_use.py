@@ -8,6 +8,7 @@ import functools
 import json
 import os
 
+from ladder import caller
 from ladder.executors import create
 from ladder.machine import runtime
 from ladder.progress import log
@@ -26,7 +27,7 @@ def described(network, batch_size):
 def choose(name, precision, plan, results="results"):
     """(variant, reason): `name` itself, or for 'auto' the first of variants.candidates that passes; plan: `described`.
 
-    Only a command that runs jobs makes checks that were never made: first_use.CHECKS in its environment. Others trust the rung.
+    Only a command that runs jobs makes checks that were never made: caller.told("checks"). Others trust the rung.
     """
     return _choose(precision, plan, os.path.abspath(results)) if name == "auto" else (name, "")
 
@@ -37,7 +38,7 @@ def _choose(precision, plan, results):
         if not variants.uses_gpu(variant):
             return variant, reason
         check = _check(variant, plan)
-        found = first_use.outcome(check, makes=first_use.CHECKS in os.environ)
+        found = first_use.outcome(check, makes=bool(caller.told("checks")))
         if found is None:
             return variant, f"{reason}; it is checked before its first use"
         if found["passed"]:

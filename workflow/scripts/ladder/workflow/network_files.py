@@ -20,36 +20,41 @@ import inspect
 import itertools
 import json
 import pathlib
+from typing import Annotated, Literal
 
 import yaml
+from pydantic import Field, TypeAdapter
 
 from ladder import files
 from ladder.errors import UserError, excerpt
 from ladder.network import layers, networks
-from ladder.workflow.values import coerce, nearest
+from ladder.workflow.values import INTEGER, LISTED, NUMBER, TEXT, Flag, Text, expected, nearest, read
 
 ENDINGS = (".yaml", ".yml")
 MOST_BYTES, MOST_LAYERS = 10 ** 6, 1000
 MOST_TEXT = 60_000   # characters of a table, which is part of a command line
 KEYS = ("loss", "features", "layers")
-LOSSES = {"enum": ["cross_entropy", "mse"]}
 # Names of a plan's buffers and of its input, which a layer cannot have too.
 TAKEN = {networks.INPUT, "images", "labels", "permutation", "counters", "scale", "offset", "losses", "hits", "divergences",
          "learning_rates", "augmentation", "jitter"}
-NAME = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$",
-        "expected": "a letter, then at most 63 letters, digits and underscores"}
-KIND = {"enum": list(layers.KINDS)}
-INPUTS = {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}, "expected": "one or two names of layers"}
-COUNT = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65536}, {"enum": ["classes", "channels"]}]}
-SIDE, POSITIVE = {"type": "integer", "minimum": 1, "maximum": 128}, {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9}
-SHARE = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+COUNT = Annotated[int, Field(ge=1, le=65536), INTEGER] | Literal["classes", "channels"]
+SIDE = Annotated[int, Field(ge=1, le=128), INTEGER]
+POSITIVE, SHARE = Annotated[float, Field(gt=0, le=1e9), NUMBER], Annotated[float, Field(ge=0, lt=1), NUMBER]
 # Argument of a layer -> what it may be.
-RULES = {
-    "filters": COUNT, "units": COUNT, "kernel": SIDE, "stride": SIDE, "padding": {**SIDE, "minimum": 0},
-    "bias": {"type": "boolean"}, "window": {**SIDE, "maximum": 15}, "amount": SIDE, "size": SIDE,
-    "winners": {**SIDE, "maximum": 16384}, "rate": SHARE, "decay": SHARE, "threshold": {**SHARE, "exclusiveMaximum": 1e9},
-    "lifetime": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+ARGUMENTS = {
+    "filters": COUNT, "units": COUNT, "kernel": SIDE, "stride": SIDE, "padding": Annotated[int, Field(ge=0, le=128), INTEGER],
+    "bias": Flag, "window": Annotated[int, Field(ge=1, le=15), INTEGER], "amount": SIDE, "size": SIDE,
+    "winners": Annotated[int, Field(ge=1, le=16384), INTEGER], "rate": SHARE, "decay": SHARE,
+    "threshold": Annotated[float, Field(ge=0, lt=1e9), NUMBER], "lifetime": Annotated[float, Field(gt=0, le=1), NUMBER],
     **dict.fromkeys(("epsilon", "penalty", "alpha", "beta", "k"), POSITIVE),
+}
+# What else a file has -> what it may be.
+KINDS = {
+    "loss": Literal["cross_entropy", "mse"], "features": Text, "kind": Literal[tuple(layers.KINDS)],
+    "layer": Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$"),
+                       expected("a letter, then at most 63 letters, digits and underscores"), TEXT],
+    "inputs": Annotated[list[Text], Field(min_length=1, max_length=2), expected("one or two names of layers"), LISTED],
+    **ARGUMENTS,
 }
 INPUTS_OF = {"add": 2, "local_contrast": 2, "sample": 2}   # kind -> number of its inputs where that is not 1
 
@@ -90,9 +95,9 @@ class _Reader:
         for key in KEYS:
             if key not in fields:
                 raise self._error(root, f"the key {key} is missing")
-        loss = self._value("loss", fields["loss"], LOSSES)
+        loss = self._value("loss", fields["loss"])
         rows = [self._row(node) for node in self._nodes("layers", fields["layers"])]
-        features = self._value("features", fields["features"], {"type": "string"})
+        features = self._value("features", fields["features"])
         if features not in self.lines:
             raise self._error(fields["features"], f"features is {excerpt(features)}, but no layer is called that"
                                                   f"{nearest(features, self.lines)}")
@@ -136,9 +141,9 @@ class _Reader:
                                     "such as - {layer: conv1, kind: conv2d, filters: 16}")
         return node.value
 
-    def _value(self, key, node, rule):
-        """The value of a scalar, or of a list of them, as `rule` requires."""
-        return coerce(key, self._plain(key, node), rule, f"{self.path} line {_line(node)}")
+    def _value(self, key, node):
+        """The value of a scalar, or of a list of them, as KINDS has it for the key."""
+        return read(key, self._plain(key, node), _adapter(key), f"{self.path} line {_line(node)}")
 
     def _plain(self, key, node):
         if isinstance(node, yaml.SequenceNode) and len(node.value) <= 10:
@@ -152,16 +157,16 @@ class _Reader:
 
     def _row(self, node):
         """One layer, with a value for each argument; its place among the lines is noted."""
-        fields = self._fields(node, ("layer", "kind", "inputs", *RULES), "a layer")
+        fields = self._fields(node, ("layer", "kind", "inputs", *ARGUMENTS), "a layer")
         for key in ("layer", "kind"):
             if key not in fields:
                 raise self._error(node, f"the layer's key {key} is missing")
-        name = self._value("layer", fields["layer"], NAME)
+        name = self._value("layer", fields["layer"])
         if name in self.lines or name in TAKEN:
             where = f"the layer in line {self.lines[name]}" if name in self.lines else "something else"
             free = next(f"{name}_{number}" for number in itertools.count(2) if f"{name}_{number}" not in self.lines)
             raise self._error(fields["layer"], f"layer is {excerpt(name)}, as {where} is called; {free} is free")
-        kind = self._value("kind", fields["kind"], KIND)
+        kind = self._value("kind", fields["kind"])
         inputs = self._inputs(kind, node, fields.get("inputs"))
         arguments = self._arguments(kind, node, {key: one for key, one in fields.items()
                                                  if key not in ("layer", "kind", "inputs")})
@@ -170,7 +175,7 @@ class _Reader:
 
     def _inputs(self, kind, row, node):
         wanted, before = INPUTS_OF.get(kind, 1), [networks.INPUT, *self.lines]
-        found = before[-1:] if node is None else self._value("inputs", node, INPUTS)
+        found = before[-1:] if node is None else self._value("inputs", node)
         if len(found) != wanted:
             raise self._error(node or row, f"a layer of kind {kind} has {wanted} inputs, not {len(found)}; set inputs to "
                                            f"[{', '.join(before[-wanted:])}]")
@@ -188,7 +193,7 @@ class _Reader:
         found = {}
         for key, default in taken.items():
             if key in given:
-                value = self._value(key, given[key], RULES[key])
+                value = self._value(key, given[key])
                 found[key] = self.numbers.get(value, value)
             elif default is inspect.Parameter.empty:
                 raise self._error(row, f"a layer of kind {kind} needs the key {key}")
@@ -233,6 +238,11 @@ class _Reader:
 
     def _error(self, node, text):
         return UserError(f"{self.path} line {_line(node)}: {text}")
+
+
+@functools.cache
+def _adapter(key):
+    return TypeAdapter(KINDS[key])
 
 
 def _line(node):

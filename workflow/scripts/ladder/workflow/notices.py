@@ -11,7 +11,7 @@ import pathlib
 import time
 
 from ladder.store import disk
-from ladder.workflow import copies, stages
+from ladder.workflow import copies, reasons
 
 TOP = b"<body>\n"
 BEGIN, END = b"<!--of another configuration-->", b"<!--end-->\n"
@@ -39,6 +39,29 @@ def update(page, keyed, options):
             disk.write_atomically(page, wanted)
 
 
+def update_all(chain, has_settings, but=""):
+    """`update` every page in results/ but the comparison of rungs, which shows a machine and not a run.
+
+    chain: role -> stages.Keyed of the active run; has_settings: whether the command had options with settings; but: the role of
+    a page that is left as it is.
+    """
+    for role in copies.FIXED.keys() - {"parity", but}:
+        page, keyed = copies.FIXED[role][0], chain[role]
+        # A list that is empty now was given on an earlier command line.
+        if os.path.exists(page) and keyed.spec["params"].get("entries") != []:
+            update(page, keyed, has_settings)
+
+
+def take_off(chain):
+    """Take the notice off every page that shows an artifact of this chain."""
+    for role in copies.FIXED.keys() - {"parity"}:
+        page = pathlib.Path(copies.FIXED[role][0])
+        with contextlib.suppress(OSError):
+            text = page.read_bytes()
+            if BEGIN in text and _holds(pathlib.Path(chain[role].folder, page.name), without(text)):
+                disk.write_atomically(page, without(text))
+
+
 def without(text):
     """The bytes of a page without its notice."""
     start, mark, rest = text.partition(BEGIN)
@@ -63,7 +86,7 @@ def _version(stage, name, content):
 def notice(page, keyed, version, options):
     """The notice as HTML; version: of what the page shows, None if that is unknown."""
     shows = f"<code>{version}</code>" if version else "an artifact that is no longer there"
-    changes = stages.changes(keyed, version) if version else []
+    changes = reasons.changes(keyed, version) if version else []
     named = changes[:MOST] + ([f"{len(changes) - MOST} more"] if len(changes) > MOST else [])
     how = ": " + html.escape(", ".join(named).replace("->", "→")) if named else ""
     moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime())

@@ -1,8 +1,10 @@
 """Whether a command has the places and the memory that it needs, found out before Snakemake or a stage fails there."""
 
+import contextlib
 import os
 import pathlib
 import resource
+import shutil
 import tempfile
 
 from ladder import progress
@@ -43,6 +45,13 @@ def check_writable(*folders):
         except OSError as error:
             raise UserError(f"nothing can be written into {os.path.abspath(place)}: {error.strerror}; free some disk, or make "
                             "it a place where this user may write") from error
+
+
+def remove_leftovers(*patterns):
+    """Remove the files and folders of commands that were killed, as processes.owner names them, that match a pattern."""
+    for path in (path for pattern in patterns for path in pathlib.Path().glob(pattern) if processes.is_left(path)):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def write(path, text):

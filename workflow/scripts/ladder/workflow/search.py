@@ -10,15 +10,22 @@ import dataclasses
 import itertools
 import math
 import random
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from ladder.data import facts as dataset_facts
 from ladder.errors import UserError, excerpt
-from ladder.network import networks
 from ladder.store import artifacts
 from ladder.store.versions import canonical
+from ladder.workflow import checks, lists, runs, settings, stages, trials, values
 from ladder.workflow import config as configuration
-from ladder.workflow import stages, trials, values
+from ladder.workflow.runs import Entry, Run
+from ladder.workflow.settings import Settings
+from ladder.workflow.values import INTEGER
 
+FILE = "logs/search.json"   # the configuration, for the scripts of a search by TPE
 BUDGET = 20
 HOLDOUT = 0.1     # the default, as a share of the training images
 DRAWS = 100       # draws per run of the budget, at most, to find different runs
@@ -27,10 +34,22 @@ DIGITS = 3        # significant digits of a drawn number
 URLS = {f"{dataset}_urls" for dataset in dataset_facts.FACTS}
 FIXED = {"dataset", "folder", "image_size", "image_channels", "test_share", "train_limit", "test_limit", "holdout", *URLS,
          "cifar10_sha256", "name", "tags", "compare", "multipliers", "search", "seeds", "ablation", "predict", "diff", "keep",
-         "from", "confirm"}
+         "from", "confirm", "downloads"}
 # Keys that are not part of the preset of the best run: commands, lists, and what changes no result.
 NOT_OF_A_RUN = {"threads", "data_residency", "recompute", "monitor", "name", "tags", "predict", "compare", "multipliers",
-                "search", "diff", "keep", "from", "confirm", *(URLS - {"cifar10_urls"})}
+                "search", "diff", "keep", "from", "confirm", "downloads", *(URLS - {"cifar10_urls"})}
+
+
+class Spread(TypedDict, total=False):
+    """What a range has besides min and max, which have the type of its key."""
+
+    __pydantic_config__ = settings.DOCUMENTED   # type: ignore[misc]
+    scale: Literal["linear", "log"]
+    integer: values.Flag
+    points: Annotated[int, Field(ge=2, le=1000), INTEGER]
+
+
+SPREAD = TypeAdapter(Spread)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,47 +118,42 @@ class Range:
 class Plan:
     """What a search makes.
 
-    entries: the config.Entry of each run, in order; of strategy tpe those that are made and the next one. probes: the resolved
-    settings of the shorter trainings that decide whether a run is made whole. next: the stages.Keyed that has to be made before
+    entries: the runs.Entry of each run, in order; of strategy tpe those that are made and the next one. probes: the
+    runs of the shorter trainings that decide whether a run is made whole. next: the stages.Keyed that has to be made before
     another run can be drawn, None if all are drawn; study: the trials.Study of strategy tpe.
     """
 
-    entries: list = dataclasses.field(default_factory=list)
-    probes: list = dataclasses.field(default_factory=list)
+    entries: list[Entry] = dataclasses.field(default_factory=list)
+    probes: list[Run] = dataclasses.field(default_factory=list)
     next: stages.Keyed | None = None
     study: trials.Study | None = None
 
 
-def entries(config):
-    """The entries of the `plan`."""
-    return plan(config).entries
-
-
-def plan(config):
-    """The Plan of the `search` of the loaded `config`, empty without keys.
+def plan(given: Settings) -> Plan:
+    """The Plan of the `search` of loaded settings, empty without keys.
 
     All runs are scored on the same hold-out set. An entry whose values are invalid together has the reason. Raises UserError
     with one line for an impossible search.
     """
-    search = config["search"]
+    search = given.search
     if not search.get("keys"):
         return Plan()
     keys = {key: _values(key, rule) for key, rule in search["keys"].items()}
-    base = {**config, **configuration.ALONE, "holdout": params(config)["holdout"]}
+    base = given.model_copy(update={**lists.ALONE, "holdout": params(given)["holdout"]})
     _check_holdout(base)
     _check_prune(search, base)
     if search.get("strategy") == "tpe":
         return _drawn_in_turn(search, keys, base)
-    runs = _runs(search, keys)
-    configuration.check_runs({**base, **overrides} for overrides in runs)
-    return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in runs])
+    drawn = _runs(search, keys)
+    lists.check_together(itertools.repeat(base), drawn)
+    return Plan([_entry(base, overrides, search.get("metric", "auto")) for overrides in drawn])
 
 
-def _check_holdout(base):
+def _check_holdout(base: Settings) -> None:
     """Raise UserError if the network cannot be trained beside the hold-out set, whatever a run's values are."""
     least = {"batch_size": 1, "features_pca": "none", "features_concatenate": []}
     try:
-        configuration.load({**base, **least})
+        checks.check(configuration.changed(base, least))
     except UserError as error:
         raise UserError(f"{error} (holdout of search)") from error
 
@@ -149,7 +163,7 @@ def _check_prune(search, base):
     after = search.get("prune", 0)
     if after and search.get("strategy") != "tpe":
         raise UserError(f"config: search.prune is {after}, but only strategy tpe prunes; set strategy to tpe, or prune to 0")
-    if after and (base["steps"] != "none" or base["training"] != "gradient"):
+    if after and (base.steps != "none" or base.training != "gradient"):
         raise UserError(f"config: search.prune is {after}, but only gradient descent by epochs can be pruned; set prune to 0")
 
 
@@ -158,7 +172,7 @@ def _check_prune(search, base):
 def _drawn_in_turn(search, keys, base):
     """The Plan up to the first run without a result."""
     budget = min(search.get("budget", BUDGET), math.prod(key.count for key in keys.values()))
-    configuration.check_runs([base] * budget)
+    lists.check_together([base] * budget, [{}] * budget)
     found, scores = Plan(study=trials.Study(keys, search.get("seed", 1))), {}
     for _ in range(DRAWS * budget):
         if found.next or len(found.entries) == budget:
@@ -179,31 +193,31 @@ def _told(found, trial, entry, search):
     Returns the score, None without one.
     """
     found.entries.append(entry)
-    losses = [] if entry.reason else _first_losses(found, entry.settings, search.get("prune", 0))
+    losses = [] if entry.reason else _first_losses(found, entry.run, search.get("prune", 0))
     if found.next:
         return None
     if reason := found.study.prunes(trial, losses):
         found.entries[-1] = dataclasses.replace(entry, reason=reason)
         return None
-    score = None if entry.reason else _score(found, entry.settings, search.get("metric", "auto"))
+    score = None if entry.reason else _score(found, entry.run, search.get("metric", "auto"))
     if not found.next:
         found.study.tell(trial, score)
     return score
 
 
-def _first_losses(found, settings, epochs):
+def _first_losses(found, run, epochs):
     """The hold-out losses of the first `epochs` epochs, of a training of its own; empty where that is no part of the run."""
-    if not epochs or not stages.trains(settings) or settings["epochs"] <= epochs:
+    if not epochs or not stages.trains(run) or run.settings.epochs <= epochs:
         return []
-    probe = {**settings, "epochs": epochs}
+    probe = dataclasses.replace(run, settings=run.settings.model_copy(update={"epochs": epochs}))
     found.probes.append(probe)
     made = _artifact(found, stages.chain(probe)["train"])
     return made.metrics["held_out"]["loss"] if made and not made.failed else []
 
 
-def _score(found, settings, metric):
+def _score(found, run, metric):
     """The accuracy of a run on the hold-out set, None if it failed or has no result yet."""
-    made = _artifact(found, stages.chain(settings)["report"])
+    made = _artifact(found, stages.chain(run)["report"])
     if made is None or made.failed:
         return None
     summary = made.json("summary.json")
@@ -219,20 +233,20 @@ def _artifact(found, keyed):
         return None
 
 
-def params(config):
-    """The search of the loaded `config` with its defaults filled in: strategy, budget, seed, prune, metric, holdout, keys,
+def params(given: Settings) -> dict[str, Any]:
+    """The search of loaded settings with its defaults filled in: strategy, budget, seed, prune, metric, holdout, keys,
     settings.
 
     settings: all settings of the configuration that can change a run, whether they come from config.yaml, another file or the
     command line, but without a hold-out set: the best run is complete with them and scored on the test images.
     """
-    search = config["search"]
-    images = dataset_facts.of(config).train if config["train_limit"] == "all" else config["train_limit"]
+    search = given.search
+    images = dataset_facts.of(given).train if given.train_limit == "all" else given.train_limit
     keys = {key: _as_params(_values(key, rule)) for key, rule in search.get("keys", {}).items()}
     return {"strategy": search.get("strategy", "random"), "budget": search.get("budget", BUDGET), "seed": search.get("seed", 1),
             "prune": search.get("prune", 0), "metric": search.get("metric", "auto"), "keys": keys,
-            "settings": {key: value for key, value in config.items() if key not in NOT_OF_A_RUN} | {"holdout": 0},
-            "holdout": search.get("holdout") or config["holdout"] or round(HOLDOUT * images)}
+            "settings": {key: value for key, value in given.by_key().items() if key not in NOT_OF_A_RUN} | {"holdout": 0},
+            "holdout": search.get("holdout") or given.holdout or round(HOLDOUT * images)}
 
 
 def _as_params(values):
@@ -246,10 +260,10 @@ def _runs(search, keys):
     budget = search.get("budget")
     if search.get("strategy", "random") == "grid":
         grids = [key.grid() for key in keys.values()]
-        most = min(budget or configuration.MOST_RUNS, configuration.MOST_RUNS)
+        most = min(budget or lists.MOST_RUNS, lists.MOST_RUNS)
         if (count := math.prod(map(len, grids))) > most:
             raise UserError(f"config: the grid of search has {count:,} runs, more than its budget of {most:,}; raise that "
-                            f"(at most {configuration.MOST_RUNS:,}), take fewer values, or strategy random")
+                            f"(at most {lists.MOST_RUNS:,}), take fewer values, or strategy random")
         return [dict(zip(keys, values, strict=True)) for values in itertools.product(*grids)]
     budget, found = min(budget or BUDGET, math.prod(key.count for key in keys.values())), {}
     for number in range(DRAWS * budget):
@@ -264,24 +278,23 @@ def _runs(search, keys):
 
 def _values(key, rule):
     """The Choices or Range of a key, with values in the types of the configuration."""
-    schema = configuration.load_schema()["properties"]
-    if key not in schema:
-        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, schema)}")
+    if key not in settings.KEYS:
+        raise UserError(f"config: there is no key {excerpt(str(key))}, which search names{values.nearest(key, settings.KEYS)}")
     if key in FIXED:
         raise UserError(f"config: search cannot vary {key}: all its runs are scored on the same images")
     if isinstance(rule, list):
         if not rule:
             raise UserError(f"config: search names no value for {key}")
-        return Choices(tuple(values.coerce(key, value, schema[key]) for value in rule))
-    return _range(key, rule, schema[key])
+        return Choices(tuple(values.read(key, value, settings.adapter(key)) for value in rule))
+    return _range(key, rule)
 
 
-def _range(key, rule, schema):
+def _range(key, rule):
     named = f"search.keys.{key}"
     if not isinstance(rule, dict) or not {"min", "max"} <= rule.keys():
         raise UserError(f"config: {named} must be a list of values, or a range: {{min: 1, max: 9, scale: log}}")
-    low, high = (values.coerce(key, rule[end], schema) for end in ("min", "max"))
-    rule = values.coerce(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, RANGE)
+    low, high = (values.read(key, rule[end], settings.adapter(key)) for end in ("min", "max"))
+    rule = values.read(named, {name: value for name, value in rule.items() if name not in ("min", "max")}, SPREAD)
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high)):
         raise UserError(f"config: {named} is a range, but {key} is no number; give a list of values")
     log = rule.get("scale", "linear") == "log"
@@ -294,20 +307,14 @@ def _range(key, rule, schema):
     return Range(low, high, log, integer, rule.get("points", 3))
 
 
-# The schema of a range, besides min and max, which have the type of its key.
-RANGE = {"type": "object", "properties": {
-    "scale": {"enum": ["linear", "log"]}, "integer": {"type": "boolean"},
-    "points": {"type": "integer", "minimum": 2, "maximum": 1000}}}
-
-
 def _entry(base, overrides, metric):
     try:
-        entry = configuration.entry(base, overrides)
+        entry = runs.entry(base, overrides)
     except UserError as error:
-        return configuration.Entry(overrides, {}, str(error).removeprefix("config: "))
-    network = networks.from_params(stages.network_params(entry.settings))
+        return Entry(overrides, None, str(error).removeprefix("config: "))
+    network = entry.run.network
     if metric == "network" and not network.classifies:
         raise UserError(f"config: the metric of search is network, but {network.name} does not classify; take svm or auto")
-    if metric == "svm" and not entry.settings["features_layer"]:
+    if metric == "svm" and not entry.run.features_layer:
         raise UserError(f"config: the metric of search is svm, but {network.name} has none beside it; name a features_layer")
     return entry

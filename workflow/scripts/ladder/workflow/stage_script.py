@@ -10,7 +10,7 @@
 A script is called by a rule as
 
     train_network.py --job logs/train/VERSION.json --output results/train/VERSION --threads 2 --log logs/train/VERSION.log \\
-             [--option NAME=VALUE] [--remake]
+             [--option NAME=VALUE]
 
 and calls make(work, inputs, params[, options]): `work` is the artifact being written (artifacts.Making), `inputs` are its
 parents by name (artifacts.Artifact), `params` the spec's parameters, the only settings that may change its bytes, `options`
@@ -22,28 +22,25 @@ import contextlib
 import errno
 import inspect
 import json
-import os
 import pathlib
 import sys
 import traceback
 
-from ladder import RELEASED, command, progress, sources
+from ladder import RELEASED, caller, command, progress, sources
 from ladder.classifiers import backends
 from ladder.errors import RunFailed, UserError, one_line
 from ladder.machine import gpu_errors, gpus, libraries, runtime
 from ladder.progress import log
 from ladder.rungs import variants
-from ladder.store import artifacts, programs, shorter
+from ladder.store import artifacts, manifests, programs, shorter
 from ladder.training import first_use
-
-KEEP = "LADDER_KEEP_FAILED"   # environment variable, set for lists of runs: one failed run does not stop the others
 
 
 def run(make, takes_failed=False):
     """Parse the arguments, make the artifact, and end the process: 0, 1 with one line, or 130 after Ctrl-C.
 
-    A deterministic failure (RunFailed) ends it with 1; if KEEP is set, with 0 and an artifact that holds the reason, as do the
-    artifacts that depend on it. takes_failed: `make` accepts failed inputs.
+    A deterministic failure (RunFailed) ends it with 1; in a list of runs, with 0 and an artifact that holds the reason, as do
+    the artifacts that depend on it. takes_failed: `make` accepts failed inputs.
     """
     arguments = _arguments()
     name = f"{arguments.spec['stage']} {arguments.output.name}"
@@ -77,19 +74,32 @@ def _make(make, arguments, takes_failed):
     params = arguments.spec["params"]
     if variants.computes_on_gpu(params):
         gpus.claim()
-    with artifacts.making(arguments.output, arguments.spec, arguments.remake) as work:
+    with artifacts.making(arguments.output, arguments.spec, _is_asked_for_again(arguments.output)) as work:
         if not work.complete:
             work.threads, work.libraries = arguments.threads, installed
             with _failure_kept(work):
                 _check_first_use(work, params, dict(arguments.option))
                 _work(make, work, arguments, takes_failed)
             _check_loaded(arguments.spec)
-        elif work.failed and KEEP not in os.environ:
+        elif work.failed and not caller.told("keep_failed"):
             raise RunFailed(work.failed)
     if work.failed:
         log.info("%s: failed: %s", arguments.output, work.failed)
     elif not work.complete:
         log.info("%s: %s %s", arguments.output, shorter.MADE, progress.duration(work.seconds))
+
+
+def _is_asked_for_again(folder):
+    """Whether an artifact was whole before the command began: Snakemake runs its stage only if that or a parent is forced.
+
+    Then Snakemake has removed the manifest; its second copy tells the time. One that has failed in a list of runs is not made
+    again; it repeats its reason.
+    """
+    started, manifest = caller.told("started"), manifests.read_if_whole(folder)
+    second = folder / manifests.COMPLETE
+    if not started or not manifest or "failed" in manifest or not second.is_file() or second.stat().st_mtime_ns > started:
+        return False
+    return folder.name not in (caller.told("damaged") or ()) and manifests.has_whole_files(folder, manifest)
 
 
 def _check_plan(spec):
@@ -138,7 +148,7 @@ def _failure_kept(work):
     try:
         yield
     except RunFailed as failure:
-        if KEEP not in os.environ:
+        if not caller.told("keep_failed"):
             raise
         work.failed = str(failure)
 
@@ -159,7 +169,6 @@ def _arguments():
     parser.add_argument("--option", type=_pair, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=runtime.available_cores())
     parser.add_argument("--log", type=pathlib.Path)
-    parser.add_argument("--remake", action="store_true", help="make an existing artifact again")
     arguments = parser.parse_args()
     job = json.loads(arguments.job.read_text("utf-8"))
     arguments.spec, arguments.inputs = job["spec"], job["inputs"]

@@ -8,24 +8,19 @@ files, and its parents' versions. A chain holds the artifacts of one configurati
 import dataclasses
 import functools
 import math
-import pathlib
-import string
 
 from ladder import sources
-from ladder.data import facts as dataset_facts
-from ladder.data import listing
-from ladder.data.facts import FOLDER
 from ladder.executors import create
 from ladder.machine import libraries
 from ladder.network import networks
 from ladder.rungs import counted
 from ladder.sources import ROOT, closure
 from ladder.store import lineage, manifests, programs
-from ladder.store.versions import canonical, version
-from ladder.workflow import network_files
+from ladder.store.versions import version
+from ladder.workflow import runs
+from ladder.workflow.runs import Run
 
 SCRIPTS = "workflow/scripts"
-LEGIBLE = 200   # maximum characters of a change shown in words
 LEAST_FOR_LINEAR = 20   # training images that classifiers/linear.py needs
 START = "_start"           # suffix of the features, and their classifiers, of an encoder before labels train a head over it
 DRAWN = "initial_random"   # role of the random control's weights where the run itself starts from a file
@@ -119,64 +114,64 @@ class Keyed:
         return f"{self.folder}/{manifests.MANIFEST}"
 
 
-def chain(config):
-    """Every artifact of the resolved `config` by role, in the order of the work.
+def chain(run: Run) -> dict[str, Keyed]:
+    """Every artifact of a run by role, in the order of the work.
 
-    A network that classifies by itself is evaluated; features and their SVM exist if the configuration names a layer for them.
+    A network that classifies by itself is evaluated; features and their SVM exist if the run has a layer for them.
     If layers are fitted to patches, training starts from them, and the features come from them unless training changes them.
     Without a training step the features and the evaluation come from the initial weights.
     """
-    roles, network, strict = {}, network_params(config), config["strict_versions"]
-    classifies, kinds = networks.from_params(network).classifies, _kinds(config)
-    labels, fitted = {"data": "data"} if classifies else {}, config["training"] != "gradient"
+    roles, network, strict = {}, run.network_params, run.settings.strict_versions
+    classifies, kinds = run.network.classifies, _kinds(run)
+    labels, fitted = {"data": "data"} if classifies else {}, run.settings.training != "gradient"
 
     def add(role, stage, params, **parents):
         roles[role] = _keyed(role, stage, params, strict, **{name: roles[parent] for name, parent in parents.items()})
 
-    add("data", "data", data_params(config))
-    add("normalized", "normalized", _pick(config, "normalization"), data="data")
-    add("initial", "initial", {**network, **_initial(config)})
-    if config["file_sha256"] and "_random" in kinds:   # the control is a random draw, whatever the run starts from
-        add(DRAWN, "initial", {**network, **_pick(config, "seed")})
+    add("data", "data", runs.data_params(run))
+    add("normalized", "normalized", run.pick("normalization"), data="data")
+    add("initial", "initial", {**network, **_initial(run)})
+    if run.file_sha256 and "_random" in kinds:   # the control is a random draw, whatever the run starts from
+        add(DRAWN, "initial", {**network, **run.pick("seed")})
     if fitted:
-        add("patches", "patches", {**network, **_fit(config)}, normalized="normalized", initial="initial")
-    if trains(config):
+        add("patches", "patches", {**network, **_fit(run)}, normalized="normalized", initial="initial")
+    if trains(run):
         start = {"patches": "patches"} if fitted else {"initial": "initial"}
-        add("train", "train", {**network, **_train(config, classifies)}, normalized="normalized", **start, **labels)
-    encoder = {**network, **_pick(config, "variant"), **_tested_multiplier(config)}
+        add("train", "train", {**network, **_train(run, classifies)}, normalized="normalized", **start, **labels)
+    encoder = {**network, **run.pick("variant"), **_tested_multiplier(run)}
     if classifies:
-        weights = "train" if trains(config) else _weights(config)
+        weights = "train" if trains(run) else _weights(run)
         add("evaluate", "evaluate", encoder, normalized="normalized", data="data", weights=weights)
-    parts = [chain({**part.settings, "controls": config["controls"]}) for part in config["parts"]]
+    parts = [chain(part.run) for part in run.parts]
     for kind, weights in kinds.items():
         classified = f"features{kind}"
         if weights:
-            read = _start_features(config, encoder) if kind == START else _features(config, encoder)
+            read = _start_features(run, encoder) if kind == START else _features(run, encoder)
             add(classified, "features", read, normalized="normalized", weights=weights)
         else:
-            add(classified, "features", _pixel_features(config), normalized="normalized")
+            add(classified, "features", _pixel_features(run), normalized="normalized")
         if parts and weights:
             classified = f"joined{kind}"
-            roles |= _joined(kind, roles, parts, [part.weight for part in config["parts"]], strict)
-        shifted, versions = _shifted(kind, roles[classified], config), {keyed.version for keyed in roles.values()}
+            roles |= _joined(kind, roles, parts, [part.weight for part in run.parts], strict)
+        shifted, versions = _shifted(kind, roles[classified], run), {keyed.version for keyed in roles.values()}
         roles |= {keyed.role: keyed for keyed in shifted.values() if keyed.version not in versions}
-        for evaluation in ("svm", *config["evaluations"]):
-            params = {**EVALUATIONS[evaluation](config), **_shifts(config)}
+        for evaluation in ("svm", *run.settings.evaluations):
+            params = {**EVALUATIONS[evaluation](run), **_shifts(run)}
             role = f"{evaluation}{kind}"
             roles[role] = _keyed(role, evaluation, params, strict, features=roles[classified], data=roles["data"], **shifted)
-        if config["feature_map"] and not kind:
-            add("map", "map", _pick(config, "seed"), features=classified)
-    if classifies and "pixels" in config["controls"] and _enough_for_linear(config):
+        if run.settings.feature_map and not kind:
+            add("map", "map", run.pick("seed"), features=classified)
+    if classifies and "pixels" in run.settings.controls and _enough_for_linear(run):
         if "features_pixels" not in roles:
-            add("features_pixels", "features", _pixel_features(config), normalized="normalized")
+            add("features_pixels", "features", _pixel_features(run), normalized="normalized")
         if "linear_pixels" not in roles:
-            add("linear_pixels", "linear", EVALUATIONS["linear"](config), features="features_pixels", data="data")
+            add("linear_pixels", "linear", EVALUATIONS["linear"](run), features="features_pixels", data="data")
 
-    called = _pick(config, *(key for key in ("name", "tags", "targets", "figures") if config[key]))
-    if config["ablated"]:
-        called["ablation"] = _listed(config["ablated"])
-    run = {**network, **_pick(config, "dataset", "variant", "batch_size", "seed"), **called}
-    roles["report"] = _keyed("report", "report", run, strict, **roles, **_reference(config), **_scores_of_others(config))
+    called = {key: value for key, value in run.pick("name", "tags", "targets", "figures").items() if value}
+    if run.ablated:
+        called["ablation"] = _listed(run.ablated)
+    shown = {**network, **run.pick("dataset", "variant", "batch_size", "seed"), **called}
+    roles["report"] = _keyed("report", "report", shown, strict, **roles, **_reference(run), **_scores_of_others(run))
     return roles
 
 
@@ -193,73 +188,74 @@ def prediction_roles(chain):
     return [role for role, keyed in chain.items() if keyed.version in needed]
 
 
-def _reference(config):
+def _reference(run):
     """The same training by another rung, if the run is compared with it: role -> Keyed."""
-    made = chain(config["reference"]) if config["reference"] else {}
+    made = chain(run.reference) if run.reference else {}
     return {"train_reference": made["train"]} if "train" in made else {}
 
 
-def _scores_of_others(config):
+def _scores_of_others(run):
     """The scores of other runs that the report shows, by role: svm_seed2, score_ablation1 -> Keyed."""
     found = {}
-    for repeat in config["repeats"]:
-        found |= {f"{role}_seed{repeat['seed']}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
-    for number, entry in enumerate(config["ablated"], 1):
-        scores = {} if entry.reason else chain(entry.settings)
+    for repeat in run.repeats:
+        seed = repeat.settings.seed
+        found |= {f"{role}_seed{seed}": keyed for role, keyed in chain(repeat).items() if keyed.stage in SCORING}
+    for number, entry in enumerate(run.ablated, 1):
+        scores = chain(entry.run) if entry.run and not entry.reason else {}
         if role := lineage.answering(scores):
             found[f"score_ablation{number}"] = scores[role]
     return found
 
 
-def _kinds(config):
+def _kinds(run):
     """Role suffix of each kind of features -> the role of its weights; None for raw pixels.
 
     A run of random weights is its own control.
     """
-    if not config["features_layer"]:
+    if not run.features_layer:
         return {}
-    controls = {"random": ("_random", DRAWN if config["file_sha256"] else "initial"), "pixels": ("_pixels", None)}
-    asked = set(config["controls"]) - ({"random"} if _random(config) else set())
-    start = {START: _start(config)} if _has_start(config) else {}
-    own = _start(config) if start and _keeps_encoder(config) else _weights(config)
+    controls = {"random": ("_random", DRAWN if run.file_sha256 else "initial"), "pixels": ("_pixels", None)}
+    asked = set(run.settings.controls) - ({"random"} if _random(run) else set())
+    start = {START: _start(run)} if _has_start(run) else {}
+    own = _start(run) if start and _keeps_encoder(run) else _weights(run)
     return {"": own, **start, **dict(of for name, of in controls.items() if name in asked)}
 
 
-def _has_start(config):
+def _has_start(run):
     """Whether labels train a head over an encoder that was there before, whose own features are then classified too."""
-    is_there = config["file_sha256"] or _start(config) != "initial"
-    return config["network"] in networks.HEADED and trains(config) and bool(is_there)
+    is_there = run.file_sha256 or _start(run) != "initial"
+    return run.settings.network in networks.HEADED and trains(run) and bool(is_there)
 
 
-def _keeps_encoder(config):
+def _keeps_encoder(run):
     """Whether the training leaves the encoder as it was."""
-    return config["freeze_encoder"] or config["training"] == "patches"
+    return run.settings.freeze_encoder or run.settings.training == "patches"
 
 
-def _start(config):
+def _start(run):
     """The role of the weights that a training starts from."""
-    return "initial" if config["training"] == "gradient" else "patches"
+    return "initial" if run.settings.training == "gradient" else "patches"
 
 
-def _enough_for_linear(config):
-    return config["train_limit"] == "all" or config["train_limit"] >= LEAST_FOR_LINEAR
+def _enough_for_linear(run):
+    return run.settings.train_limit == "all" or run.settings.train_limit >= LEAST_FOR_LINEAR
 
 
-def trains(config):
+def trains(run):
     """Whether the run makes a training step, of the decoder alone included."""
-    length = config["epochs"] if config["steps"] == "none" else config["steps"]
-    return networks.from_params(network_params(config)).trains and bool(config["training"] != "gradient" or length)
+    length = run.settings.epochs if run.settings.steps == "none" else run.settings.steps
+    return run.network.trains and bool(run.settings.training != "gradient" or length)
 
 
-def _weights(config):
+def _weights(run):
     """The role of the weights that the run's features and evaluation come from."""
-    return "patches" if config["training"] == "patches" else "train" if trains(config) else "initial"
+    return "patches" if run.settings.training == "patches" else "train" if trains(run) else "initial"
 
 
-def _random(config):
+def _random(run):
     """Whether all features of the run, those joined to its own included, come from random weights."""
-    own = _weights(config) == "initial" and not config["file_sha256"]
-    return own and all(_random(part.settings) for part in config["parts"])
+    own = _weights(run) == "initial" and not run.file_sha256
+    return own and all(_random(part.run) for part in run.parts)
 
 
 def _joined(kind, roles, parts, weights, strict):
@@ -267,7 +263,7 @@ def _joined(kind, roles, parts, weights, strict):
     own, found = f"features{kind}", {}
     joined_to = [part.get(own, part["features"]) for part in parts]   # a part of random weights has no control beside it
     for number, features in enumerate(joined_to, 2):
-        for keyed in _ancestry(features):
+        for keyed in ancestry(features):
             if keyed.version not in {one.version for one in (*roles.values(), *found.values())}:
                 found[f"{keyed.role}_part{number}"] = keyed
     joined = _keyed(f"joined{kind}", "joined", {"weights": [1, *weights]}, strict,
@@ -275,42 +271,42 @@ def _joined(kind, roles, parts, weights, strict):
     return {**found, joined.role: joined}
 
 
-def _shifted(kind, classified, config):
+def _shifted(kind, classified, run):
     """The features of the shifted test images for each part of this kind's features: shifted1, shifted2, ... -> Keyed."""
-    if not _shifts(config):
+    if not _shifts(run):
         return {}
     parts, found = classified.parents.values() if classified.stage == "joined" else [classified], {}
     for number, features in enumerate(parts, 1):
         role = f"shifted{kind}" + (f"_part{number}" if number > 1 else "")
         checked = {key: value for key, value in features.spec["params"].items() if key in ("variant", "array_library")}
-        found[f"shifted{number}"] = _keyed(role, "shifted", {**checked, **_shifts(config)}, config["strict_versions"],
+        found[f"shifted{number}"] = _keyed(role, "shifted", {**checked, **_shifts(run)}, run.settings.strict_versions,
                                            features=features, **features.parents)
     return found
 
 
-def _shifts(config):
+def _shifts(run):
     """The parameter of the stages that shift images or classify shifted ones; empty if images are not shifted."""
-    return {} if config["classify_shifts"] == "none" else _pick(config, "classify_shifts")
+    return {} if run.settings.classify_shifts == "none" else run.pick("classify_shifts")
 
 
-def _ancestry(keyed):
+def ancestry(keyed):
     """Its ancestors and itself, in the order of the work."""
-    return [one for parent in keyed.parents.values() for one in _ancestry(parent)] + [keyed]
+    return [one for parent in keyed.parents.values() for one in ancestry(parent)] + [keyed]
 
 
 def comparison(entries, stage="compare", **params):
-    """The page of several runs, of the compare list or of a search; entries: config.Entry; params: further parameters."""
+    """The page of several runs, of the compare list or of a search; entries: runs.Entry; params: further parameters."""
     return _runs_together(stage, entries, {**params, "entries": _listed(entries)})
 
 
 def multiplier_comparison(entries):
-    """The page of the runs of the multipliers list; entries: config.Entry.
+    """The page of the runs of the multipliers list; entries: runs.Entry.
 
     Its `settings` are those by which two runs can differ: MULTIPLIER_CELL and the overrides of all entries.
     """
     keys = dict.fromkeys((*MULTIPLIER_CELL, *(key for entry in entries for key in entry.overrides)))
     return _runs_together("multipliers", entries, {"entries": [
-        {"overrides": entry.overrides, "settings": _pick(entry.settings, *keys), "reason": entry.reason} for entry in entries]})
+        {"overrides": entry.overrides, "settings": entry.run.pick(*keys), "reason": entry.reason} for entry in entries]})
 
 
 def _runs_together(stage, entries, params):
@@ -321,7 +317,7 @@ def _runs_together(stage, entries, params):
     parents = {}
     for number, entry in enumerate(entries):
         if not entry.reason:
-            roles = chain(entry.settings)
+            roles = chain(entry.run)
             made = next(roles[role] for role in ("train", "patches", "initial") if role in roles)
             parents |= {f"report{number}": roles["report"], f"train{number}": made}
     return _keyed(stage, stage, params, **parents)
@@ -331,40 +327,21 @@ def _listed(entries):
     return [{"overrides": entry.overrides, "reason": entry.reason} for entry in entries]
 
 
-# Options of a network that enter the version only with another value; these mean "off", or what was before there was an option.
-OFF_IN_NETWORK = {"input_noise": 0, "latent_penalty": 0, "variational": False, "autoencoder_residual": False,
-                  "autoencoder_attention": False, "patch_net_kernel": 6}
-OF_ANOTHER = {"variational_beta": "variational"}   # option -> the option without which it is left out
-
-
-def network_params(config):
-    """The parameters of networks.from_params: the network's name, input and options, or the table in a person's own file."""
-    if network_files.is_file(config["network"]):
-        facts = dataset_facts.of(config)
-        params = {**network_files.params(config["network"], facts.shape, facts.classes), "image": list(facts.shape)}
-        return {**params, "classes": facts.classes} if params["table"]["loss"] == "cross_entropy" else params
-    facts, options = dataset_facts.of(config), networks.OPTIONS.get(config["network"], {}).values()
-    off = {key for key, value in OFF_IN_NETWORK.items() if config[key] == value}
-    options = [key for key in options if key not in off and OF_ANOTHER.get(key) not in off]
-    params = {**_pick(config, "network", *options), "image": list(facts.shape)}
-    return {**params, "classes": facts.classes} if networks.from_params(params).classifies else params
-
-
-def network_page(config):
+def network_page(run):
     """The drawing of the network, which is part of no chain."""
-    shown = _pick(config, "batch_size", "optimizer", "variant", *(["recompute"] if config["recompute"] else []))
-    return _keyed("network", "network", {**network_params(config), **shown})
+    shown = run.pick("batch_size", "optimizer", "variant", *(["recompute"] if run.settings.recompute else []))
+    return _keyed("network", "network", {**run.network_params, **shown})
 
 
-def gradients_page(config):
+def gradients_page(run):
     """The check of the network's backward pass, which is part of no chain."""
-    params = {**network_params(config), **_pick(config, "variant"), "variants": ["cpu_sequential"]}   # of the reference
+    params = {**run.network_params, **run.pick("variant"), "variants": ["cpu_sequential"]}   # of the reference
     return _keyed("gradients", "gradients", params)
 
 
-def parity(config, variants, machine):
+def parity(run, variants, machine):
     """The comparison of these variants on this machine, which is part of no chain; machine: see variants.machine()."""
-    params = {**network_params(config), **_pick(config, "batch_size"), "variants": variants, "machine": machine,
+    params = {**run.network_params, **run.pick("batch_size"), "variants": variants, "machine": machine,
               "predictions": counted.predictions()}
     return _keyed("parity", "parity", params)
 
@@ -381,63 +358,47 @@ def _keyed(role, stage, params, strict=False, **parents):
     }, parents)
 
 
-def _pick(config, *keys):
-    return {key: config[key] for key in keys}
-
-
-def data_params(config):
-    """The parameters that determine the images and their order."""
-    keys = ["dataset", "train_limit", "holdout" if config["holdout"] else "test_limit"]
-    if config["dataset"] == "cifar10":
-        # Without a checksum only the addresses identify the archive.
-        keys += ["cifar10_sha256"] if config["cifar10_sha256"] else ["cifar10_sha256", "cifar10_urls"]
-    if config["dataset"] == FOLDER:
-        own_test = listing.of(config["folder"]).has_test
-        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
-    return _pick(config, *keys)
-
-
-def _initial(config):
+def _initial(run):
     """A head over an encoder from a file is drawn by the seed."""
-    if config["file_sha256"] and config["network"] in networks.HEADED:
-        return _pick(config, "file_sha256", "seed")
-    return _pick(config, "file_sha256" if config["file_sha256"] else "seed")
+    if run.file_sha256 and run.settings.network in networks.HEADED:
+        return run.pick("file_sha256", "seed")
+    return run.pick("file_sha256" if run.file_sha256 else "seed")
 
 
-def _fit(config):
+def _fit(run):
     keys = ["variant", "array_library", "patches_atoms", "patches_samples", "patches_whitening", "seed"]
-    return _pick(config, *keys, *(["patches_iterations"] if config["patches_atoms"] == "kmeans" else []))
+    return run.pick(*keys, *(["patches_iterations"] if run.settings.patches_atoms == "kmeans" else []))
 
 
-def _train(config, classifies):
+def _train(run, classifies):
     keys = ["training", "variant", "batch_size", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "schedule",
             "warmup_steps", "augment_flip", "augment_crop", "augment_rotate", "augment_colour", "seed"]
-    keys += ["decoder_epochs"] if config["training"] != "gradient" else []
-    keys += ["epochs" if config["steps"] == "none" else "steps"] if config["training"] != "patches" else []
+    keys += ["decoder_epochs"] if run.settings.training != "gradient" else []
+    keys += ["epochs" if run.settings.steps == "none" else "steps"] if run.settings.training != "patches" else []
     keys += [] if classifies else ["gradient_scale"]
-    keys += ["freeze_encoder"] if config["network"] in networks.HEADED else []
-    keys += ["momentum"] if config["optimizer"] == "momentum" else []
-    keys += ["schedule_step_epochs", "schedule_step_factor"] if config["schedule"] == "step" else []
-    keys += ["patience"] if config["holdout"] else []
-    return {**_pick(config, *keys), **_multiplier(config)}
+    keys += ["freeze_encoder"] if run.settings.network in networks.HEADED else []
+    keys += ["momentum"] if run.settings.optimizer == "momentum" else []
+    keys += ["schedule_step_epochs", "schedule_step_factor"] if run.settings.schedule == "step" else []
+    keys += ["patience"] if run.settings.holdout else []
+    return {**run.pick(*keys), **_multiplier(run)}
 
 
-def _multiplier(config):
+def _multiplier(run):
     """What the training multiplies; empty if that is exact. float16 needs loss scaling."""
-    name, used = config["multiplier_identity"], config["multiplier_in"]
+    name, used = run.multiplier_identity, run.settings.multiplier_in
     if name == "exact" or not used:
-        return _precision(config)
+        return _precision(run)
     scaled = name == "fp16" and used != ["forward"]
-    return {"multiplier": name, "multiplier_in": used, **(_pick(config, "loss_scale") if scaled else {})}
+    return {"multiplier": name, "multiplier_in": used, **(run.pick("loss_scale") if scaled else {})}
 
 
-def _tested_multiplier(config):
-    name = config["test_multiplier_identity"]
-    return _precision(config) if name == "exact" else {"multiplier": name}
+def _tested_multiplier(run):
+    name = run.test_multiplier_identity
+    return _precision(run) if name == "exact" else {"multiplier": name}
 
 
-def _precision(config):
-    return {} if config["precision"] == "float32" else _pick(config, "precision")
+def _precision(run):
+    return {} if run.settings.precision == "float32" else run.pick("precision")
 
 
 # Feature options that enter the version only when enabled; the values mean "off".
@@ -445,135 +406,41 @@ OFF = {"features_two_polarity": "none", "features_polarity_scale": "none", "feat
 OFF_FOR_PIXELS = {"features_standardize": False, "features_flip": False, "features_pca": "none"}
 
 
-def _features(config, encoder):
-    params = {"encoder": "network", **encoder, "variant": config["features_variant"],
-              **_pick(config, "features_layer", "features_standardize", "features_pool", "features_flip")}
-    on = {key for key, off in OFF.items() if config[key] != off}
+def _features(run, encoder):
+    params = {"encoder": "network", **encoder, "variant": run.settings.features_variant,
+              **run.pick("features_layer", "features_standardize", "features_pool", "features_flip")}
+    on = {key for key, value in run.pick(*OFF).items() if value != OFF[key]}
     if "features_two_polarity" not in on:
         on -= {"features_polarity_scale"}
-    return {**params, **_with_what_is_fitted(config, on)}
+    return {**params, **_with_what_is_fitted(run, on)}
 
 
-def _start_features(config, encoder):
+def _start_features(run, encoder):
     """The features of an encoder before a head was trained over it: its own output, whatever layer the run names."""
-    return {**_features(config, encoder), "features_layer": networks.from_params(encoder).features}
+    return {**_features(run, encoder), "features_layer": run.network.features}
 
 
-def _pixel_features(config):
+def _pixel_features(run):
     """Raw pixels take only the options that need no feature maps, and no PCA with as many components as pixels."""
-    on = {key for key, off in OFF_FOR_PIXELS.items() if config[key] != off}
-    if "features_pca" in on and config["features_pca"] >= math.prod(dataset_facts.of(config).shape):
+    on = {key for key, value in run.pick(*OFF_FOR_PIXELS).items() if value != OFF_FOR_PIXELS[key]}
+    if "features_pca" in on and run.settings.features_pca >= math.prod(run.facts.shape):
         on -= {"features_pca"}
-    return {"encoder": "pixels", **_with_what_is_fitted(config, on)}
+    return {"encoder": "pixels", **_with_what_is_fitted(run, on)}
 
 
-def _with_what_is_fitted(config, on):
+def _with_what_is_fitted(run, on):
     sampled = ["features_fit_rows", "seed"] if on & {"features_polarity_scale", "features_pca"} else []
     computed = ["array_library"] if "features_pca" in on else []
-    return _pick(config, *sorted(on), *sampled, *computed)
+    return run.pick(*sorted(on), *sampled, *computed)
 
 
-def _svm(config):
-    params = {"backend": config["svm_backend"], "kernel": config["svm_kernel"], "C": config["svm_C"]}
-    return params if config["svm_kernel"] == "linear" else {**params, "gamma": config["svm_gamma"]}
+def _svm(run):
+    params = {"backend": run.settings.svm_backend, "kernel": run.settings.svm_kernel, "C": run.settings.svm_C}
+    return params if run.settings.svm_kernel == "linear" else {**params, "gamma": run.settings.svm_gamma}
 
 
 # The classifiers of the features: stage -> its parameters.
-EVALUATIONS = {"svm": _svm, "linear": lambda config: _pick(config, "seed"),
-               "ridge": lambda config: _pick(config, "seed", "array_library"),
-               "knn": lambda config: _pick(config, "knn_k", "knn_distance", "array_library")}
+EVALUATIONS = {"svm": _svm, "linear": lambda run: run.pick("seed"),
+               "ridge": lambda run: run.pick("seed", "array_library"),
+               "knn": lambda run: run.pick("knn_k", "knn_distance", "array_library")}
 SCORING = ("evaluate", *EVALUATIONS)   # stages that end in an accuracy
-
-
-def why(keyed, results="results"):
-    """Why `keyed` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
-
-    'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
-    """
-    if _read_spec(results, keyed.stage, keyed.version):
-        return ""
-    kind = _kind(keyed.spec, results, {one.version: one.spec for one in _ancestry(keyed)})
-    found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
-    stages = {name: parent.stage for name, parent in keyed.parents.items()}
-    return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
-
-
-def other_libraries(keyed, results="results"):
-    """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
-    manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
-    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
-
-
-def _existing_specs(results, stage):
-    """Specs of the finished artifacts of a stage, the latest first."""
-    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
-    specs = (_read_spec(results, stage, path.parent.name) for path in found)
-    return [spec for spec in specs if spec]
-
-
-def _read_spec(results, stage, version):
-    """The spec in an artifact's manifest, None without one or if it is damaged."""
-    manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
-    return manifest and manifest["spec"]
-
-
-def _kind(spec, results, known):
-    """(encoder, kind of weights) of an artifact's features, so that a control is not compared with the trained network."""
-    while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
-        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
-    if spec is None or spec["stage"] != "features":
-        return None
-    return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
-
-
-def changes(keyed, version, results="results"):
-    """How `keyed` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
-
-    Files of the program count as one change; ancestors that are no longer there say nothing.
-    """
-    settings, others, seen = {}, {}, set()
-
-    def visit(one, version):
-        spec = _read_spec(results, one.stage, version)
-        if version == one.version or (one.version, version) in seen or not spec:
-            return
-        seen.add((one.version, version))
-        settings.update(dict.fromkeys(_changed_params(spec, one.spec)))
-        others.update({"the program": None} if spec["sources"] != one.spec["sources"] else {})
-        others.update({f"with {name}": None for name in one.parents.keys() - spec["parents"].keys()})
-        others.update({f"without {name}": None for name in spec["parents"].keys() - one.parents.keys()})
-        for name, parent in one.parents.items():
-            if name in spec["parents"]:
-                visit(parent, spec["parents"][name])
-
-    visit(keyed, version)
-    return [*settings, *sorted(others)]
-
-
-def _changed_params(old, new):
-    words = []
-    for key in sorted(old["params"].keys() | new["params"].keys()):
-        before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
-        if before != after:
-            text = f"{key} {before} -> {after}"
-            words.append(text if len(text) <= LEGIBLE else f"{key} changed")
-    return words
-
-
-def _differences(old, new, stages):
-    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
-    words = _changed_params(old, new)
-    edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
-              if old["sources"].get(path) != new["sources"].get(path)]
-    if edited:
-        words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
-    if "libraries" in new:
-        words += libraries.changed(old.get("libraries", {}), new["libraries"])
-    for name in sorted(old["parents"].keys() | new["parents"].keys()):
-        if old["parents"].get(name) != new["parents"].get(name):
-            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1
-    return list(dict.fromkeys(words))
-
-
-def _shown(value):
-    return value if isinstance(value, str) else canonical(value)

@@ -1,0 +1,38 @@
+"""Runs as the committed config.yaml plans them, with other values for some keys."""
+
+import dataclasses
+
+import yaml
+
+from ladder.sources import ROOT
+from ladder.workflow import checks, config, runs, stages
+
+RAW = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def loaded(raw):
+    """The settings of a configuration; raises UserError where keys do not go together."""
+    given = config.load(raw)
+    checks.check(given)
+    return given
+
+
+def run(file_sha256=None, **keys):
+    """A run on the CPU; file_sha256: as if it started from a file of initial weights with this checksum."""
+    made = runs.of(config.load(RAW | {"svm_backend": "sklearn", "array_library": "numpy"} | keys))
+    return dataclasses.replace(made, file_sha256=file_sha256) if file_sha256 else made
+
+
+def chain(keys=None, **others):
+    """The artifacts of a run by role."""
+    return stages.chain(run(**(keys or {}) | others))
+
+
+def versions(keys=None, **others):
+    """Role -> version of every artifact of a run."""
+    return {role: keyed.version for role, keyed in chain(keys, **others).items()}
+
+
+def changed(keys, **others):
+    """Roles whose version these other keys change in a run with `keys`."""
+    return {role for role, version in versions(keys).items() ^ versions(keys, **others).items()}

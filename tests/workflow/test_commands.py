@@ -1,0 +1,101 @@
+"""A command line of Snakemake as far as a plan depends on it."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from ladder import caller
+from ladder.workflow import commands
+from ladder.workflow.commands import Command
+
+
+def of(text):
+    return Command(tuple(text.split()))
+
+
+@pytest.mark.parametrize("text, targets", [
+    ("", set()), ("report", {"report"}), ("--cores 1 results/report.html", {"results/report.html"}), ("-n train", {"train"}),
+    ("train --config name=train report=1", {"train"}), ("--configfile results/best.yaml", set()),
+    ("results/compare.html --config compare=[] -j 4", {"results/compare.html"}), ("-R train_network train svm", set()),
+    ("-f svm train", {"svm", "train"}), ("results/train/t0123456789a/manifest.json", set()),
+])
+def test_targets_are_words_that_are_no_values_of_an_option_that_takes_several(text, targets):
+    assert of(text).targets == targets
+
+
+@pytest.mark.parametrize("text, forced, forces_all", [
+    ("train -R train_network fit_svm --cores 2", {"train_network", "fit_svm"}, False), ("-f train", {"train"}, False),
+    ("train", set(), False), ("-F", set(), True), ("train --forceall", set(), True), ("--forcerun=fit_svm", {"fit_svm"}, False),
+])
+def test_what_is_forced(text, forced, forces_all):
+    assert (of(text).forced, of(text).forces_all) == (forced, forces_all)
+
+
+@pytest.mark.parametrize("text, dry", [("-n", True), ("-np", True), ("--dry-run", True), ("--dryrun report", True),
+                                       ("--cores 1", False), ("report --config name=-n", False), ("", False)])
+def test_a_dry_run_is_told(text, dry):
+    assert of(text).dry == dry
+
+
+def test_the_executor_and_options_with_settings():
+    assert of("--cores 1").executor == "local" and of("-e slurm --jobs 3").executor == "slurm"
+    assert of("report --executor=cluster-generic").executor == "cluster-generic"
+    assert of("--configfile a.yaml").has_settings and of("-C a=1").has_settings and not of("report -n").has_settings
+    assert of("--configfile a.yaml b.yaml --cores 1").values("--configfile") == ["a.yaml", "b.yaml"]
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """begin(words, cores) in an empty folder; (the command, what its stages are told)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(commands.atexit, "register", lambda *arguments, **keywords: None)
+
+    def begin(text, cores=1, inherited=""):
+        monkeypatch.setenv(caller.VARIABLE, inherited or "{}")
+        monkeypatch.setattr(sys, "argv", ["snakemake", *text.split()])
+        return commands.begin(cores), json.loads(os.environ[caller.VARIABLE])
+
+    return begin
+
+
+def test_stages_are_told_when_the_command_began_and_where_jobs_run(begun):
+    command, told = begun("report")
+    assert command.is_main and told["started"] == command.now.stat().st_mtime_ns
+    assert (told["elsewhere"], told["checks"], told.get("keep_failed")) == (False, True, None)
+    assert begun("-n report")[1]["checks"] is False
+    for text, cores in (("report", None), ("report --executor slurm", 4)):
+        told = begun(text, cores)[1]
+        assert (told["elsewhere"], told["checks"]) == (True, False)
+
+
+def test_only_pages_of_lists_keep_failed_runs(begun):
+    assert begun("results/compare.html results/search.html")[1]["keep_failed"] is True
+    for text in ("results/compare.html report", "report", "", "--configfile results/best.yaml"):
+        assert "keep_failed" not in begun(text)[1], text
+
+
+def test_a_job_on_a_node_believes_the_command_that_has_sent_it(begun):
+    inherited = json.dumps({"started": 5, "elsewhere": True, "checks": False})
+    command, told = begun("report", 2, inherited)
+    assert not command.is_main and (told["started"], told["elsewhere"], told["checks"]) == (5, True, False)
+
+
+def test_each_command_has_a_newest_file_of_its_own_content(begun):
+    first, second = (begun("report")[0].now.read_text() for _ in range(2))
+    assert first != second
+
+
+def test_errors_are_repeated_as_the_last_lines_and_a_signal_is_told_in_words(begun, tmp_path, capsys):
+    _, told = begun("report")
+    (tmp_path / "logs/train").mkdir(parents=True)
+    with open(told["errors"], "w") as file:
+        file.write("data d1: the wrong thing\n")
+    (tmp_path / "logs/train/t1.log.killed").write_text("137 workflow/scripts/train_network.py\n")
+    commands.repeat_errors()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2] == "data d1: the wrong thing" and lines[-1].startswith("train_network was killed by signal 9 before")
+    commands.repeat_errors()
+    assert "killed" not in capsys.readouterr().err, "said once"

@@ -1,0 +1,182 @@
+"""The inputs of the rule that makes each artifact, by what is there: plain Python, no Snakemake."""
+
+import dataclasses
+import os
+import pathlib
+
+import pytest
+
+import manifest_files
+import planned
+from ladder import caller
+from ladder.errors import UserError
+from ladder.rungs import variants
+from ladder.workflow import jobs, plans
+from ladder.workflow.commands import Command
+
+RAW = {"svm_backend": "sklearn", "array_library": "numpy", "variant": "cpu", "controls": [], "feature_map": False}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(caller.VARIABLE, "{}")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plans.of(RAW)
+
+
+def jobs_of(plan, text="", now="now"):
+    return jobs.Jobs(plan, Command(tuple(text.split()), pathlib.Path(now)))
+
+
+def make(keyed, second, **more):
+    """The manifest of an artifact that was made at this second."""
+    manifest_files.write(pathlib.Path(keyed.folder), keyed.spec, **more)
+    os.utime(keyed.manifest, (second, second))
+
+
+def make_all(plan, *but):
+    for second, (role, keyed) in enumerate(plan.chain.items()):
+        if role not in but and keyed.stage not in ("parity", "network", "gradients", "compare", "multipliers", "search"):
+            make(keyed, 1000 + second)
+
+
+def inputs(made, plan, role):
+    """{role or 'now': whether its time counts} of a stage's inputs."""
+    names = {keyed.manifest: name for name, keyed in plan.chain.items()} | {made.now: "now"}
+    return {names[path]: not is_ancient for path, is_ancient in made.inputs(plan.chain[role].version)}
+
+
+def test_what_is_not_there_waits_for_its_parents(plan):
+    assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": True}
+    (only,) = jobs_of(plan).inputs(plan.chain["features"].version, "weights")
+    assert only == (plan.chain["train"].manifest, False)
+
+
+def test_what_is_there_follows_parents_that_are_made_again_but_not_newer_file_times(plan):
+    make_all(plan)
+    assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": True}
+    os.utime(plan.chain["train"].manifest, (5000, 5000))   # copied from elsewhere
+    assert inputs(jobs_of(plan), plan, "features") == {"normalized": True, "train": False}
+
+
+def test_a_target_asks_for_what_is_damaged_or_missing_above_what_is_whole_and_nothing_else(plan):
+    make_all(plan, "initial")
+    pathlib.Path(plan.chain["train"].manifest).write_text("{")
+    wanted = {plan.chain[role].manifest for role in ("features", "train", "initial")}
+    assert {path for path, _ in jobs_of(plan).made("features")} == wanted
+    assert {path for path, _ in jobs_of(plan).made("data")} == {plan.chain["data"].manifest}
+
+
+def test_a_damaged_artifact_is_made_again_and_its_children_are_not(plan):
+    make_all(plan)
+    pathlib.Path(plan.chain["train"].manifest).write_text("{")
+    made = jobs_of(plan)
+    assert inputs(made, plan, "train") == {"now": True, "normalized": True, "initial": True}
+    assert inputs(made, plan, "features") == {"normalized": True, "train": False}
+    assert made.why(plan.chain["train"].version).startswith(f"damaged: {plan.chain['train'].manifest} (")
+    assert caller.told("damaged") == [plan.chain["train"].version]
+
+
+@pytest.mark.parametrize("text", ["-f train", "train -R train"])
+def test_a_forced_target_is_made_again_and_so_are_its_children(plan, text):
+    make_all(plan)
+    made = jobs_of(plan, text)
+    assert inputs(made, plan, "train")["now"] and inputs(made, plan, "features") == {"normalized": True, "train": True}
+    assert "now" not in inputs(made, plan, "data")
+
+
+def test_a_run_that_has_failed_in_a_list_repeats_its_reason_when_it_is_asked_for_alone(plan, monkeypatch):
+    make_all(plan)
+    make(plan.chain["train"], 2000, failed="it diverged")
+    assert "now" in inputs(jobs_of(plan), plan, "train")
+    caller.tell(keep_failed=True)
+    assert "now" not in inputs(jobs_of(plan), plan, "train")
+
+
+def test_a_job_that_cannot_run_here_is_refused_and_an_artifact_of_elsewhere_is_taken(monkeypatch):
+    monkeypatch.setattr(variants, "no_gpu", lambda: "needs an NVIDIA GPU")
+    plan = plans.of(RAW | {"variant": "gpu_basic"})
+    with pytest.raises(UserError, match="variant gpu_basic needs an NVIDIA GPU"):
+        jobs_of(plan).inputs(plan.chain["train"].version)
+    make_all(plan)
+    assert "now" not in inputs(jobs_of(plan), plan, "train")
+
+
+def test_a_stage_that_the_run_lacks_is_named_with_those_that_it_has(plan):
+    with pytest.raises(UserError, match="evaluate: this configuration has no such stage; it has data, normalized,"):
+        jobs_of(plan).made("evaluate")
+
+
+def test_copies_that_are_not_those_of_the_artifact_are_made_anew(plan):
+    report = plan.chain["report"]
+    make_all(plan)
+    for name in ("report.html", "summary.json"):
+        manifest_files.add_file(pathlib.Path(report.folder), name, b"<body>\n")
+        pathlib.Path("results", name).write_bytes(b"<body>\n")
+    assert jobs_of(plan).copied("report") == [(report.manifest, False)]
+    pathlib.Path("results/summary.json").write_bytes(b"another")
+    assert jobs_of(plan).copied("report") == [(report.manifest, False), ("now", False)]
+
+
+def test_file_times_are_put_in_the_order_of_the_work_and_none_lies_ahead(plan):
+    make_all(plan)
+    for second, role in ((9000, "data"), (50, "features"), (10**11, "svm")):
+        os.utime(plan.chain[role].manifest, (second, second))
+    now = 8000 * 10**9
+    jobs.put_in_order(plan, now)
+    times = {role: os.stat(keyed.manifest).st_mtime_ns for role, keyed in plan.chain.items() if os.path.exists(keyed.manifest)}
+    assert times["data"] == now and max(times.values()) <= now
+    for role, keyed in plan.chain.items():
+        for above in (one.role for one in keyed.parents.values() if role in times and one.role in times):
+            assert times[above] <= times[role], (above, role)
+    jobs.put_in_order(plan, now)
+    assert {role: os.stat(plan.chain[role].manifest).st_mtime_ns for role in times} == times, "nothing moves again"
+
+
+def test_a_command_with_nothing_to_do_is_idle_and_one_with_work_is_not(plan):
+    made = jobs_of(plan)
+    assert made.idle is None
+    made.made("train")
+    made.inputs(plan.chain["train"].version)
+    assert made.idle is False
+    make_all(plan)
+    made = jobs_of(plan)
+    for role in ("train", "normalized", "data", "initial"):
+        made.made(role)
+        made.inputs(plan.chain[role].version)
+    assert made.idle is True
+
+
+def test_options_and_threads_are_those_of_the_run_that_needs_the_artifact():
+    plan = plans.of(RAW | {"threads": 2, "compare": [{"threads": 1, "seed": 5, "data_residency": "host"}]})
+    made, other = jobs_of(plan), plan.runs.keys() - {keyed.version for keyed in plan.chain.values()}
+    of_seed_5 = next(version for version in other if plan.artifacts[version].stage == "train")
+    assert (made.threads(plan.chain["train"].version), made.threads(of_seed_5), made.threads(None)) == (2, 1, 2)
+    assert made.options(of_seed_5, "data_residency", fixed="a b") == "--option data_residency=host --option 'fixed=a b'"
+
+
+def test_presets_and_lists_are_reached_and_a_preset_that_fits_nothing_is_named(plan):
+    pathlib.Path("presets").mkdir()
+    pathlib.Path("presets/odd.yaml").write_text("network: lenet_5\nfeatures_layer: latent\n")
+    pathlib.Path("presets/mine.yaml").write_text("seed: 77\n")
+    artifacts, faults = plans.reached(plan)
+    assert f"train/{plan.chain['train'].version}" in artifacts
+    assert f"train/{planned.versions(seed=77, svm_backend='auto')['train']}" in artifacts
+    assert len(faults) == 1 and faults[0].startswith("presets/odd.yaml does not go with config.yaml: config: features_layer")
+
+
+def test_the_settings_of_the_command_line_are_merged_into_those_of_config_yaml():
+    pathlib.Path("config.yaml").write_text("search: {budget: 3, seed: 2}\nseeds: [1, 2]\n")
+    assert plans.base({"search": {"seed": 5}, "seeds": [7]}, here=True) == {"search": {"budget": 3, "seed": 5}, "seeds": [7]}
+    assert "search" not in plans.base({}, here=False)
+    with pytest.raises(UserError, match="epochs is {}, but must be a whole number"):
+        plans.base({"epochs": {}}, here=True)
+
+
+def test_a_run_is_frozen(plan):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.run.network = None

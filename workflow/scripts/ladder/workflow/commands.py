@@ -1,0 +1,132 @@
+"""A command line of Snakemake as far as a plan depends on it: which targets, what is forced, whether jobs run at all."""
+
+import atexit
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+
+from ladder import caller
+from ladder.machine import processes
+from ladder.workflow import copies, places
+
+# Options that take every word up to the next option.
+SEVERAL = {"--config", "-C", "--configfile", "--configfiles", "-R", "--forcerun", "-U", "--until", "-O", "--omit-from",
+           "--set-threads", "--set-resources", "--set-resource-scopes", "--default-resources", "--resources", "--res",
+           "--allowed-rules", "--rerun-triggers", "-P", "--prioritize", "--sdm", "--software-deployment-method", "--quiet",
+           "-q"}
+DRY = re.compile(r"-[a-zA-Z]*n[a-zA-Z]*|--dry.*")   # -n, also as in -np
+
+
+TARGETS = ("data", "normalized", "patches", "train", "evaluate", "features", "svm")   # names of roles that are targets
+KNOWN = {*TARGETS, "report", *(page for pages in copies.FIXED.values() for page in pages)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """words: those after the name of the program.
+
+    now: a file that is newer than all that is there when the command begins. is_main: False in a job on a node of a cluster.
+    """
+
+    words: tuple[str, ...]
+    now: pathlib.Path = pathlib.Path(os.devnull)
+    is_main: bool = True
+
+    def values(self, *options: str) -> list[str]:
+        """The values of options that take several words."""
+        return [word for option, word in self._pairs() if option in options]
+
+    @property
+    def targets(self) -> set[str]:
+        """The KNOWN targets that are named."""
+        return {word for option, word in self._pairs() if option not in SEVERAL and word in KNOWN}
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """(option, word) of each word that is no option; the option is '' before the first one."""
+        found, option = [], ""
+        for word in self.words:
+            if not word.startswith("-"):
+                found.append((option, word))
+                continue
+            option, equals, value = word.partition("=")
+            found += [(option, value)] if equals else []
+        return found
+
+    @property
+    def dry(self) -> bool:
+        return any(map(DRY.fullmatch, self.words))
+
+    @property
+    def forces_all(self) -> bool:
+        return not {"-F", "--forceall"}.isdisjoint(self.words)
+
+    @property
+    def forced(self) -> set[str]:
+        """Rules named by -R, and the targets if -f is given."""
+        named = set(self.values("-R", "--forcerun"))
+        return named if {"-f", "--force"}.isdisjoint(self.words) else named | self.targets
+
+    @property
+    def has_settings(self) -> bool:
+        return any(word.startswith(("--config", "-C")) for word in self.words)
+
+    @property
+    def executor(self) -> str:
+        """What runs the jobs, 'local' if nothing else is named."""
+        named = [word for option, word in self._pairs() if option in ("-e", "--executor")]
+        return named[-1] if named else "local"
+
+
+def begin(cores: int | None) -> Command:
+    """The command of this process, which is Snakemake's, with its stages told what they have to know.
+
+    cores: --cores; None if other machines run the jobs. Raises UserError where the command cannot work here.
+    """
+    places.check_memory()
+    places.check_kind("results", "logs")
+    places.check_writable(".snakemake")
+    places.remove_leftovers("logs/.*", "logs/*/.*.tmp", "results/.*.tmp", ".snakemake/now.*")
+    now = pathlib.Path(".snakemake", f"now.{processes.owner()}")
+    now.parent.mkdir(exist_ok=True)
+    now.write_text(f"{now.name} {time.time_ns()}", "utf-8")   # Snakemake compares its checksum too
+    atexit.register(now.unlink, missing_ok=True)
+    command = Command(tuple(sys.argv[1:]), now, not caller.told("started"))
+    # Rules call `python3`: the one that runs Snakemake or, with --sdm conda, that of the environment that Snakemake activates.
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
+    errors = pathlib.Path("logs", f".errors.{processes.owner()}").absolute()
+    atexit.register(errors.unlink, missing_ok=True)
+    caller.tell(errors=str(errors))
+    if command.is_main:
+        # The nodes may have a GPU or libraries that this machine lacks.
+        elsewhere = cores is None or command.executor not in ("local", "dryrun", "touch")
+        # What `auto` takes is checked before its first use, by a command that runs jobs here.
+        caller.tell(started=now.stat().st_mtime_ns, elsewhere=elsewhere, checks=not (elsewhere or command.dry))
+    if command.targets and command.targets <= copies.LISTED:   # then a failed run does not stop the others
+        caller.tell(keep_failed=True)
+    return command
+
+
+# A failed stage writes its error message to its log and to the file that caller.told("errors") names. Where a signal other
+# than Ctrl-C has ended it, its shell command writes the status and the script, which has the rule's name, beside its log.
+KILLED = "{} was {}; run the same command again: finished artifacts stay"
+BY_SIGNAL = {128 + signal.SIGTERM: "asked to end (SIGTERM), by a person, a scheduler or a time limit",
+             128 + signal.SIGHUP: "ended with its terminal (SIGHUP)"}
+OTHER_SIGNAL = "killed by signal {} before it could say why, perhaps for want of memory"
+
+
+def repeat_errors() -> None:
+    """Print the failed stages' error messages again; called at exit, so that they are the last lines."""
+    errors, lines = pathlib.Path(caller.told("errors")), []
+    if errors.exists():
+        lines += errors.read_text("utf-8").strip().splitlines()
+    for path in sorted(pathlib.Path("logs").glob("*/*.killed")):
+        status, script = path.read_text("utf-8").strip().split(maxsplit=1)
+        by = BY_SIGNAL.get(int(status), OTHER_SIGNAL.format(int(status) - 128))
+        lines.append(KILLED.format(pathlib.Path(script).stem, by))
+        path.unlink(missing_ok=True)
+    if lines:
+        print("", *lines, sep="\n", file=sys.stderr, flush=True)

@@ -1,0 +1,220 @@
+"""The jobs of a command: the inputs and parameters of the rule that makes each artifact of a plan.
+
+Snakemake goes by file times, so the times of what is there are put in the order of the work (`put_in_order`); then -R, -F, -f
+and --until do what they do anywhere. What has to be made although it is there has one more input, a file that is newer than
+anything else.
+"""
+
+import functools
+import os
+import shlex
+from typing import Any
+
+from ladder import caller
+from ladder.classifiers import backends
+from ladder.data import pictures
+from ladder.errors import UserError
+from ladder.machine import runtime
+from ladder.rungs import variants
+from ladder.store import manifests, shorter
+from ladder.store.versions import canonical
+from ladder.workflow import array_libraries, copies, places, reasons, stages
+from ladder.workflow.commands import TARGETS, Command
+from ladder.workflow.copies import FIXED
+from ladder.workflow.plans import Plan
+from ladder.workflow.stages import Keyed
+
+# Stages that only describe runs: they need neither the rung nor the libraries that their parameters name.
+PAGES = ("report", "network", "compare", "multipliers", "search")
+Input = tuple[str, bool]   # the path of an input, and whether its time does not count: Snakemake's ancient()
+
+
+class Jobs:
+    """The jobs that make a plan's artifacts; every method without a leading underscore is for rules."""
+
+    def __init__(self, plan: Plan, command: Command) -> None:
+        self.plan, self.chain, self.now, self.dry = plan, plan.chain, str(command.now), command.dry
+        # Snakemake itself would only run the target again, which makes nothing.
+        self.forced = {self.chain[role].version for role in command.forced & self.chain.keys() & {*TARGETS}}
+        self.asked = command.targets
+        self._retrains = command.forces_all or "train_network" in command.forced
+        self.idle: bool | None = None   # whether nothing has to run, as far as inputs were asked for; None before
+        self._damage, self._broken_above, self.goes_on_from = map(
+            functools.cache, (self._damage, self._broken_above, self.goes_on_from))
+
+    # Inputs. They raise UserError where a job cannot run, before any work.
+
+    def inputs(self, version: str, *names: str) -> list[Input]:
+        """The inputs of a stage: the manifests of these parents, of all without names, and perhaps `now`."""
+        keyed = self.plan.artifacts[version]
+        parents = [one for name, one in keyed.parents.items() if not names or name in names]
+        again = self._has_to_run(keyed)
+        if os.path.exists(keyed.manifest) and not again:
+            return [(one.manifest, not self._changes(one, keyed)) for one in parents if os.path.exists(one.manifest)]
+        self.idle = False
+        places.check_writable("results", "logs")
+        check_runnable(keyed)
+        above = {one.manifest for one in parents}.union(*(self._broken_above(one.version) for one in parents))
+        return [(self.now, False)] * again + [(path, False) for path in sorted(above)]
+
+    def made(self, *roles: str) -> list[Input]:
+        """The inputs of a target: the manifests of these roles, and of what is damaged or missing above them."""
+        self.idle = self.idle is not False
+        for role in roles:
+            if role not in self.chain:
+                there = ", ".join(stage for stage in stages.RULES if stage in self.chain)
+                raise UserError(f"{role}: this configuration has no such stage; it has {there}")
+        joined = ["joined"] if "features" in roles and "joined" in self.chain else []
+        wanted = [self.chain[role] for role in (*roles, *joined)]
+        manifests_of = {keyed.manifest for keyed in wanted}.union(*(self._broken_above(keyed.version) for keyed in wanted))
+        return [(path, False) for path in sorted(manifests_of)]
+
+    def copied(self, role: str) -> list[Input]:
+        """The inputs of a role's copies in results/: its artifact, and `now` if they are not those of its files."""
+        for folder in filter(os.path.isdir, FIXED[role]):
+            raise UserError(f"{folder} is a folder; move it away: a page goes there")
+        same = all(copies.is_published(self.chain[role].folder, copy) for copy in FIXED[role])
+        return self.made(role) + ([] if same else self.always())
+
+    def always(self) -> list[Input]:
+        """The input of rules that run every time they are requested."""
+        self.idle = False
+        places.check_writable("results", "logs")
+        return [(self.now, False)]
+
+    def after_runs(self) -> list[Input]:
+        """The inputs of pages on the content of results/: the pages of runs that the command makes too come first."""
+        asked = [pages for role, pages in FIXED.items() if self.asked & {role, *pages}]
+        return self.always() + [(page, False) for pages in asked for page in pages]
+
+    def predicted(self) -> list[Input]:
+        """The inputs of predictions; raises UserError if no pictures are named or found, before a model is trained."""
+        pictures.find(self.plan.run.settings.predict)
+        return self.always() + self.made(*stages.prediction_roles(self.chain))
+
+    # Why a job runs.
+
+    def _damage(self, version: str) -> str:
+        """What is damaged in an artifact that is there, in words; '' if nothing is."""
+        keyed = self.plan.artifacts[version]
+        try:   # what is copied to results/ has no reader that would check it
+            manifests.verify(keyed.folder, thoroughly=keyed.stage in FIXED)
+        except manifests.Damaged as found:
+            caller.tell(damaged=[*(caller.told("damaged") or []), version])
+            return f"{found.path} ({found.fault})"
+        return ""
+
+    def _broken_above(self, version: str) -> set[str]:
+        """The manifests above a whole artifact that are damaged or missing, or its own: no other job asks for them.
+
+        Snakemake does not look above a file that is there, nor at what depends on a job that has a reason of its own to run,
+        except through an input whose time counts.
+        """
+        keyed = self.plan.artifacts[version]
+        if not os.path.exists(keyed.manifest):
+            return {keyed.manifest}
+        own = {keyed.manifest} if self._damage(version) else set()
+        return own.union(*(self._broken_above(above.version) for above in keyed.parents.values()))
+
+    def _has_failed(self, keyed: Keyed) -> bool:
+        """Whether a run failed in a list, and is requested alone now: then it repeats the reason."""
+        if caller.told("keep_failed") or all(one.version != keyed.version for one in self.chain.values()):
+            return False
+        manifest = manifests.read_if_whole(keyed.folder)
+        return bool(manifest) and "failed" in manifest
+
+    def _has_to_run(self, keyed: Keyed) -> bool:
+        """Whether an artifact has to be made although it is there."""
+        return bool(self._damage(keyed.version)) or keyed.version in self.forced or self._has_failed(keyed)
+
+    def _changes(self, parent: Keyed, child: Keyed) -> bool:
+        """Whether making a parent makes a child that is there again: not for the bytes that a damaged one gets back."""
+        if self._damage(parent.version) or not os.path.exists(parent.manifest):
+            return False
+        changed = parent.version in self.forced or self._has_failed(parent)
+        return changed or os.stat(parent.manifest).st_mtime_ns <= os.stat(child.manifest).st_mtime_ns
+
+    def why(self, version: str) -> str:
+        """The reason of a job for its message."""
+        if damage := self._damage(version):
+            return f"damaged: {damage}"
+        start = self.goes_on_from(version)
+        going_on = f", goes on from {start.rpartition('/')[2]}" if start else ""
+        return (reasons.why(self.plan.artifacts[version]) or "made again") + going_on
+
+    # Parameters.
+
+    def spec_file(self, version: str) -> str:
+        """The file, beside its log, with a stage's spec and inputs, which are too long for a command line."""
+        keyed = self.plan.artifacts[version]
+        path = f"logs/{keyed.stage}/{version}.json"
+        if not self.dry:
+            places.write(path, canonical({"spec": keyed.spec,
+                                          "inputs": {name: above.folder for name, above in keyed.parents.items()}}))
+        return path
+
+    def options(self, version: str, *keys: str, **others: str) -> str:
+        """--option KEY=VALUE for each setting of the artifact's run; others: NAME=KEY, or a fixed value."""
+        known = self.plan.options(version)
+        given = {key: known[key] for key in keys} | {name: known.get(key, key) for name, key in others.items()}
+        return " ".join(f"--option {shlex.quote(f'{name}={value}')}" for name, value in given.items())
+
+    def goes_on_from(self, version: str) -> str:
+        """The folder of the finished shorter training that one goes on from; '' without one, or if it is made again."""
+        keyed = self.plan.artifacts[version]
+        there = os.path.exists(keyed.manifest) and not self._damage(version)
+        found = None if there or self._retrains or version in self.forced else shorter.find(keyed.spec, version)
+        return f"results/train/{found}" if found else ""
+
+    def threads(self, version: str | None) -> int:
+        """CPU threads of a job: the configuration's, not --cores, which limits the jobs that run at once."""
+        return self.plan.runs.get(version or "", self.plan.run).settings.threads
+
+    def parents(self, *roles: str) -> str:
+        """--input ROLE=FOLDER for each of these artifacts of the active run."""
+        return " ".join(f"--input {role}={self.chain[role].folder}" for role in roles)
+
+
+def check_runnable(keyed: Keyed) -> None:
+    """Raise UserError if this machine lacks the rung or a library that a stage names."""
+    params: dict[str, Any] = keyed.spec["params"]
+    if keyed.stage in PAGES or runtime.jobs_run_elsewhere():
+        return
+    for key, module in (("backend", backends), ("array_library", array_libraries), ("variant", variants)):
+        if reason := module.unavailable(params[key]) if key in params else None:
+            raise UserError(reason)
+
+
+def put_in_order(plan: Plan, now: int) -> None:
+    """Set file times so that Snakemake finds up to date what is there.
+
+    No manifest is then newer than one that depends on it, no current copy in FIXED is older than its artifact, and nothing is
+    newer than `now`, nanoseconds since the epoch.
+    """
+    times: dict[str, int] = {}
+
+    def visit(keyed: Keyed) -> int:
+        if keyed.version not in times:
+            above = max((visit(parent) for parent in keyed.parents.values()), default=0)
+            times[keyed.version] = max(above, _date(keyed.manifest, above, now))
+            _date(f"{keyed.folder}/{manifests.COMPLETE}", 0, now)
+        return times[keyed.version]
+
+    for keyed in plan.artifacts.values():
+        visit(keyed)
+    for role, pages in FIXED.items():
+        for page in pages:
+            if copies.is_published(plan.chain[role].folder, page):
+                _date(page, times[plan.chain[role].version], now)
+
+
+def _date(path: str, earliest: int, now: int) -> int:
+    """Give a file a time from `earliest` to `now` in nanoseconds; returns its time, 0 where there is none."""
+    try:
+        made = os.stat(path).st_mtime_ns
+        wanted = max(min(made, now), earliest)
+        if wanted != made:
+            os.utime(path, ns=(wanted, wanted))
+        return wanted
+    except OSError:   # there is none, or it is somebody else's
+        return 0

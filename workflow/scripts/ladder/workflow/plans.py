@@ -1,0 +1,122 @@
+"""What a command may make: every artifact of its configuration, of the lists in it and of its search."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import yaml
+
+from ladder.errors import UserError
+from ladder.rungs import variants
+from ladder.sources import ROOT
+from ladder.training import first_use, schedules
+from ladder.workflow import config, lists, reasons, runs, search, stages
+from ladder.workflow.runs import Run
+from ladder.workflow.settings import Settings
+from ladder.workflow.stages import Keyed
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """run, chain: the active run and its artifacts by role, pages that are part of no run included.
+
+    artifacts: version -> Keyed, and runs: version -> the Run that needs it, of every list and nested run too; where runs share
+    an artifact the active one says its role.
+    """
+
+    run: Run
+    chain: dict[str, Keyed]
+    artifacts: dict[str, Keyed]
+    runs: dict[str, Run]
+    search: search.Plan
+
+    def options(self, version: str) -> dict[str, Any]:
+        """The settings that a stage may be given beside its spec, which change no byte, by their names."""
+        run = self.runs[version]
+        own = run.settings.by_key()
+        return own | {"urls": json.dumps(own.get(f"{own['dataset']}_urls", [])), first_use.OPTION: run.plan}
+
+
+def base(overrides: dict[str, Any], here: bool) -> dict[str, Any]:
+    """A configuration: that of the command's --configfile and --config over a config.yaml, objects merged as Snakemake does.
+
+    here: whether a config.yaml where the command runs is the workflow's.
+    """
+    config.check_overrides(overrides)
+    return _merged(config.base(here), overrides)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(below[key], value) for key, value in above.items()
+            if isinstance(value, dict) and isinstance(below.get(key), dict)}
+    return {**below, **above, **both}
+
+
+def of(raw: dict[str, Any]) -> Plan:
+    """The Plan of a configuration as it is written; raises UserError with one line that says what is wrong with it."""
+    loaded = config.load(raw)
+    run = runs.of(loaded)
+    listed = {key: runs.entries(loaded, key) for key in lists.LISTS}
+    searched = search.plan(loaded)
+    entries = [entry for each in (*listed.values(), searched.entries) for entry in each]
+    needed = [*runs.every(run), *(nested for entry in entries if entry.run and not entry.reason
+                                  for nested in runs.every(entry.run)), *searched.probes]
+    chain = stages.chain(run) | {
+        "parity": stages.parity(run, variants.available(), variants.machine()),
+        "network": stages.network_page(run),
+        "gradients": stages.gradients_page(run),
+        "compare": stages.comparison(listed["compare"]),
+        "multipliers": stages.multiplier_comparison(listed["multipliers"]),
+        "search": stages.comparison(searched.entries, "search", search=search.params(loaded)),
+    }
+    chains = [*((one, stages.chain(one)) for one in reversed(needed[1:])), (run, chain)]
+    return Plan(run, chain, {keyed.version: keyed for _, one in chains for keyed in one.values()},
+                {keyed.version: owner for owner, one in chains for keyed in one.values()}, searched)
+
+
+def said(plan: Plan) -> list[str]:
+    """What `auto` stands for, and what a person should know before the work begins, a line each."""
+    given, own, lines = plan.run.given, plan.run.settings, []
+    if given.variant == "auto":
+        lines.append(f"variant auto: {own.variant} ({plan.run.why_variant})")
+    if given.svm_backend == "auto":
+        lines.append(f"svm_backend auto: {own.svm_backend}")
+    if given.array_library == "auto" and any("array_library" in keyed.spec["params"] for keyed in plan.chain.values()):
+        lines.append(f"array_library auto: {own.array_library}")
+    if "train" in plan.chain and not pathlib.Path(plan.chain["train"].manifest).exists():
+        lines += schedules.misfits(plan.chain["train"].spec["params"], plan.run.training_images)
+    return lines
+
+
+def other_libraries(plan: Plan) -> list[str]:
+    """Which artifacts of the active run other versions of libraries than those here have made, a line each."""
+    found: dict[str, list[str]] = {}
+    for keyed in plan.chain.values():
+        for change in reasons.other_libraries(keyed):
+            found.setdefault(change, []).append(keyed.role)
+    return [f"{change} since {', '.join(roles)} {'were' if len(roles) > 1 else 'was'} made; "
+            "strict_versions=true would make this count" for change, roles in found.items()]
+
+
+def settings_text(plan: Plan, every: bool) -> str:
+    """The active run's settings as they are written, `every` one or those that are not the default, as YAML."""
+    usual = Settings().by_key()
+    shown = {key: value for key, value in plan.run.given.by_key().items() if every or value != usual[key]}
+    text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=100, allow_unicode=True)
+    return text.strip() if shown else "# every setting has its default"
+
+
+def reached(plan: Plan) -> tuple[list[str], list[str]]:
+    """The artifacts that `gc` keeps, "stage/version" of the plan and of the presets, and the faults of presets.
+
+    Presets are laid over config.yaml; they are those of the workflow, and of a folder `presets` where the command runs.
+    """
+    chains, faults, base = [plan.artifacts.values()], [], config.base()
+    presets = {path.resolve() for folder in (ROOT, pathlib.Path()) for path in (folder / "presets").glob("*.yaml")}
+    for preset in sorted(presets):
+        try:
+            chains.append(stages.chain(runs.of(config.load({**base, **config.read_file(preset)}))).values())
+        except UserError as error:
+            faults.append(f"presets/{preset.name} does not go with config.yaml: {error}")
+    return sorted({f"{keyed.stage}/{keyed.version}" for chain in chains for keyed in chain}), faults

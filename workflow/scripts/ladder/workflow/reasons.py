@@ -1,0 +1,105 @@
+"""Why an artifact would be made: how it differs from the most similar one of its kind that is there."""
+
+import pathlib
+import string
+
+from ladder.machine import libraries
+from ladder.store import manifests
+from ladder.store.versions import canonical
+from ladder.workflow.stages import ancestry
+
+LEGIBLE = 200   # maximum characters of a change shown in words
+
+
+def why(keyed, results="results"):
+    """Why `keyed` would be made: its differences from the most similar existing artifact of its kind; '' if it exists.
+
+    'batch_size 64 -> 32', 'workflow/scripts/train_network.py changed', 'parent train changed', or 'first run'.
+    """
+    if _read_spec(results, keyed.stage, keyed.version):
+        return ""
+    kind = _kind(keyed.spec, results, {one.version: one.spec for one in ancestry(keyed)})
+    found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
+    stages = {name: parent.stage for name, parent in keyed.parents.items()}
+    return ", ".join(min((_differences(spec, keyed.spec, stages) for spec in found), key=len, default=["first run"]))
+
+
+def other_libraries(keyed, results="results"):
+    """'numpy 2.4.5 -> 2.4.6' for each library of which `keyed`, if it exists, was made with another version than here."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, keyed.stage, keyed.version))
+    return libraries.changed(manifest["libraries"], libraries.installed(keyed.spec["sources"])) if manifest else []
+
+
+def _existing_specs(results, stage):
+    """Specs of the finished artifacts of a stage, the latest first."""
+    found = sorted(pathlib.Path(results, stage).glob("*/manifest.json"), key=lambda path: -path.stat().st_mtime)
+    specs = (_read_spec(results, stage, path.parent.name) for path in found)
+    return [spec for spec in specs if spec]
+
+
+def _read_spec(results, stage, version):
+    """The spec in an artifact's manifest, None without one or if it is damaged."""
+    manifest = manifests.read_if_whole(pathlib.Path(results, stage, version))
+    return manifest and manifest["spec"]
+
+
+def _kind(spec, results, known):
+    """(encoder, kind of weights) of an artifact's features, so that a control is not compared with the trained network."""
+    while spec and (parent := spec["parents"].get("features") or spec["parents"].get("part1")):
+        spec = known.get(parent) or _read_spec(results, "joined" if parent[0] == "j" else "features", parent)
+    if spec is None or spec["stage"] != "features":
+        return None
+    return spec["params"]["encoder"], spec["parents"].get("weights", "")[:1]
+
+
+def changes(keyed, version, results="results"):
+    """How `keyed` and its ancestors differ from the finished artifact `version` of its stage: ['batch_size 64 -> 32'].
+
+    Files of the program count as one change; ancestors that are no longer there say nothing.
+    """
+    settings, others, seen = {}, {}, set()
+
+    def visit(one, version):
+        spec = _read_spec(results, one.stage, version)
+        if version == one.version or (one.version, version) in seen or not spec:
+            return
+        seen.add((one.version, version))
+        settings.update(dict.fromkeys(_changed_params(spec, one.spec)))
+        others.update({"the program": None} if spec["sources"] != one.spec["sources"] else {})
+        others.update({f"with {name}": None for name in one.parents.keys() - spec["parents"].keys()})
+        others.update({f"without {name}": None for name in spec["parents"].keys() - one.parents.keys()})
+        for name, parent in one.parents.items():
+            if name in spec["parents"]:
+                visit(parent, spec["parents"][name])
+
+    visit(keyed, version)
+    return [*settings, *sorted(others)]
+
+
+def _changed_params(old, new):
+    words = []
+    for key in sorted(old["params"].keys() | new["params"].keys()):
+        before, after = (_shown(spec["params"].get(key, "unused")) for spec in (old, new))
+        if before != after:
+            text = f"{key} {before} -> {after}"
+            words.append(text if len(text) <= LEGIBLE else f"{key} changed")
+    return words
+
+
+def _differences(old, new, stages):
+    """The changes from one spec to the other in words, one entry each; stages: the parents' stages by name."""
+    words = _changed_params(old, new)
+    edited = [path for path in sorted(old["sources"].keys() | new["sources"].keys())
+              if old["sources"].get(path) != new["sources"].get(path)]
+    if edited:
+        words.append(f"{edited[0]}{f' and {len(edited) - 1} more sources' if len(edited) > 1 else ''} changed")
+    if "libraries" in new:
+        words += libraries.changed(old.get("libraries", {}), new["libraries"])
+    for name in sorted(old["parents"].keys() | new["parents"].keys()):
+        if old["parents"].get(name) != new["parents"].get(name):
+            words.append(f"parent {stages.get(name, name.rstrip(string.digits))} changed")   # of a list: report0, report1
+    return list(dict.fromkeys(words))
+
+
+def _shown(value):
+    return value if isinstance(value, str) else canonical(value)

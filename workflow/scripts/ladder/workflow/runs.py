@@ -1,0 +1,255 @@
+"""A run: its settings with `auto` resolved on this machine, what follows from them, and the runs that it needs beside it."""
+
+import bisect
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from ladder import files
+from ladder.arithmetic import multipliers
+from ladder.classifiers import backends
+from ladder.data import facts as dataset_facts
+from ladder.data import listing
+from ladder.data.facts import Facts
+from ladder.errors import UserError
+from ladder.machine import driver, runtime
+from ladder.network.networks import Network
+from ladder.progress import size
+from ladder.rungs import variants
+from ladder.training import first_use, plan
+from ladder.workflow import array_libraries, checks, config, lists, network_files, settings, values
+from ladder.workflow.settings import Settings
+
+WEIGHT: TypeAdapter[float] = TypeAdapter(Annotated[float, Field(gt=0, le=values.MOST), values.NUMBER])
+# Keys that change no feature, so that a part that is appended to others would not show them.
+OF_THE_WHOLE = ("svm_kernel", "svm_C", "svm_gamma", "evaluations", "knn_k", "knn_distance", "classify_shifts", "feature_map",
+                "figures", "controls", "seeds", "ablation", "reference_variant", "targets", "svm_backend")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run, made once by `of` and then passed on.
+
+    given: the settings as they were written; settings: those with `auto`, `same` and `all` resolved. network_params: of
+    networks.from_params. features_layer: None if the network classifies by itself and no layer is named. file_sha256: of the
+    file of initial weights, folder_sha256: of the pictures of a folder. A multiplier's identity is what a version has of it.
+    parts: features appended to the run's own; repeats: the run with each other seed; reference: the same training by another
+    rung; ablated: the runs that the report compares with this one.
+    """
+
+    given: Settings
+    settings: Settings
+    why_variant: str
+    facts: Facts
+    network_params: dict[str, Any]
+    network: Network
+    features_layer: str | None
+    file_sha256: str | None
+    folder_sha256: str | None
+    multiplier_identity: str
+    test_multiplier_identity: str
+    parts: tuple["Part", ...] = ()
+    repeats: tuple["Run", ...] = ()
+    reference: "Run | None" = None
+    ablated: tuple["Entry", ...] = ()
+
+    @property
+    def training_images(self) -> int:
+        """Number of training images without the hold-out set."""
+        return checks.training_images(self.settings, self.facts)
+
+    @property
+    def plan(self) -> str:
+        """The text that names the network and its batches: see first_use.described."""
+        return first_use.described(self.network_params, self.settings.batch_size)
+
+    def pick(self, *keys: str) -> dict[str, Any]:
+        """The values of settings, or of fields of the run, by their keys."""
+        return {key: getattr(self, key) if key in FIELDS else getattr(self.settings, settings.KEYS[key]) for key in keys}
+
+
+FIELDS = ("features_layer", "file_sha256", "folder_sha256", "multiplier_identity", "test_multiplier_identity")   # of `pick`
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Features appended to a run's own: their weight, and the run that computes them."""
+
+    weight: float
+    run: Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One run of a list: its overrides, and the reason it cannot run here, or ''. Settings that are no run have none."""
+
+    overrides: dict[str, Any]
+    run: Run | None
+    reason: str
+
+
+def of(given: Settings) -> Run:
+    """The Run of loaded settings; raises UserError with one line where keys do not go together, or with this machine."""
+    basis = checks.check(given)
+    described = first_use.described(basis.params, given.batch_size)
+    variant, why = first_use.choose(given.variant, given.precision, described)
+    _check_memory(given, basis.network, variant)
+    resolved = given.model_copy(update={
+        "variant": variant,
+        "features_variant": variant if given.features_variant == "same" else given.features_variant,
+        "svm_backend": backends.resolve_backend(given.svm_backend),
+        "array_library": array_libraries.resolve(given.array_library),
+        "threads": runtime.available_cores() if given.threads == "all" else given.threads,
+        "multiplier_in": [direction for direction in multipliers.DIRECTIONS if direction in given.multiplier_in],
+        "test_multiplier": _tested_multiplier(given),
+    })
+    run = Run(
+        given, resolved, why, *basis, checks.features_layer(given, basis.network),
+        _sha256(given.initial_weights) if given.initial_weights != "none" else None,
+        listing.of(given.folder).digest if given.dataset == dataset_facts.FOLDER else None,
+        _identity("multiplier", resolved), _identity("test_multiplier", resolved))
+    return dataclasses.replace(run, parts=_parts(run), repeats=_repeats(run), reference=_reference(run), ablated=_ablated(run))
+
+
+def entries(given: Settings, key: str = "compare") -> list[Entry]:
+    """The Entry of every run in the list `key` (one of lists.LISTS) of loaded settings, in order.
+
+    Raises UserError with one line that names the entry.
+    """
+    return [one for _, one in _entries(key, getattr(given, key), given, lists.ALONE)]
+
+
+def entry(given: Settings, overrides: dict[str, Any], within: dict[str, Any] | None = None) -> Entry:
+    """The Entry of loaded settings with these overrides, and those of the list `within`; raises UserError if it is no run."""
+    run = of(config.changed(given, {**(within or {}), **overrides}))
+    one = run.settings
+    reason = "" if runtime.jobs_run_elsewhere() else (
+        variants.unavailable(one.variant) or variants.unavailable(one.features_variant)
+        or backends.unavailable(one.svm_backend) or array_libraries.unavailable(one.array_library) or "")
+    return Entry({key: values.read(key, value, settings.adapter(key)) for key, value in overrides.items()}, run, reason)
+
+
+def _entries(key: str, listed: list[dict[str, Any]], given: Settings, within: dict[str, Any]) -> list[tuple[int, Entry]]:
+    """(number, Entry) of every run of the list; key: its name."""
+    found = []
+    for number, named in enumerate(listed, 1):
+        for overrides in lists.combinations(named):
+            try:
+                found.append((number, entry(given, overrides, within)))
+            except UserError as error:
+                raise UserError(f"{error} (entry {number} of {key})") from error
+    return found
+
+
+def every(run: Run) -> Iterator[Run]:
+    """The run, and every nested run, recursively."""
+    yield run
+    ablated = [one.run for one in run.ablated if one.run and not one.reason]
+    for needed in (*(part.run for part in run.parts), *run.repeats, *ablated, *([run.reference] if run.reference else [])):
+        yield from every(needed)
+
+
+# Nested runs.
+
+def _reference(run: Run) -> Run | None:
+    """The same run by the rung `reference_variant`, None for none."""
+    other = run.settings.reference_variant
+    if other == "none":
+        return None
+    if other == run.settings.variant:
+        raise UserError(f"config: reference_variant is {other}, but so is the variant of the run, which would be compared with "
+                        "itself; name another rung, or none")
+    return of(config.changed(run.given, {**lists.ALONE, "variant": other}))
+
+
+def _repeats(run: Run) -> tuple[Run, ...]:
+    others = [seed for seed in dict.fromkeys(run.settings.seeds) if seed != run.settings.seed]
+    return tuple(of(config.changed(run.given, {**lists.ALONE, "seed": seed})) for seed in others)
+
+
+def _ablated(run: Run) -> tuple[Entry, ...]:
+    found = _entries("ablation", run.settings.ablation, run.given, lists.ALONE)
+    for number, one in found:
+        _check_same_images(one, run, f"(entry {number} of ablation)")
+    return tuple(one for _, one in found)
+
+
+def _parts(run: Run) -> tuple[Part, ...]:
+    listed = run.settings.features_concatenate
+    weights = [values.read("weight", named.get("weight", 1), WEIGHT) for named in listed]
+    others = [{key: value for key, value in named.items() if key != "weight"} for named in listed]
+    for number, named in enumerate(others, 1):
+        if idle := [key for key in OF_THE_WHOLE if key in named]:
+            raise UserError(f"config: {idle[0]} changes no feature, so it has no effect in what is appended; set it outside "
+                            f"(entry {number} of features_concatenate)")
+    found = []
+    for number, one in _entries("features_concatenate", others, run.given, {**lists.ALONE, "features_concatenate": []}):
+        where = f"(entry {number} of features_concatenate)"
+        part = _check_same_images(one, run, where)
+        if part.features_layer is None:
+            raise UserError(f"config: {part.settings.network} has no features unless features_layer names a layer {where}")
+        found.append(Part(weights[number - 1], part))
+    return tuple(found)
+
+
+def _check_same_images(one: Entry, run: Run, where: str) -> Run:
+    if one.run is None or data_params(one.run) != data_params(run):
+        raise UserError(f"config: dataset and limits must stay as they are, for the same images {where}")
+    return one.run
+
+
+def data_params(run: Run) -> dict[str, Any]:
+    """The parameters that determine the images and their order."""
+    one = run.settings
+    keys = ["dataset", "train_limit", "holdout" if one.holdout else "test_limit"]
+    if one.dataset == "cifar10":
+        # Without a checksum only the addresses identify the archive.
+        keys += ["cifar10_sha256"] if one.cifar10_sha256 else ["cifar10_sha256", "cifar10_urls"]
+    if one.dataset == dataset_facts.FOLDER:
+        own_test = listing.of(one.folder).has_test
+        keys += ["folder_sha256", "image_size", "image_channels", *([] if own_test else ["test_share"])]
+    return run.pick(*keys)
+
+
+# What settings stand for on this machine.
+
+def _check_memory(given: Settings, network: Network, variant: str) -> None:
+    """Check that a training step of a person's own network fits this machine, before anything runs."""
+    if not network_files.is_file(given.network) or runtime.jobs_run_elsewhere() or variants.unavailable(variant):
+        return
+    batch, on_gpu = given.batch_size, variants.uses_gpu(variant)
+    most, where = (driver.gpu().memory_bytes, "GPU") if on_gpu else (runtime.memory_bytes(), "machine")
+
+    def needed(images: int, recompute: bool = given.recompute) -> int:
+        return plan.one_step(network, variant, images, given.optimizer, recompute).bytes
+
+    if needed(batch) <= most:
+        return
+    fits = bisect.bisect(range(1, batch), most, key=needed)
+    advice = f"batch_size {fits} or less fits" if fits else f"not even 1 fits, with {network.parameter_count:,} parameters"
+    advice += ", and this one with recompute=true" if needed(batch, True) <= most else ""
+    raise UserError(f"config: a training step of {network.name} with batch_size {batch} takes {size(needed(batch))}, but "
+                    f"this {where} has {size(most)}; {advice}")
+
+
+def _tested_multiplier(given: Settings) -> str:
+    """The test multiplier as multipliers.find takes it."""
+    trained = given.multiplier if "forward" in given.multiplier_in else "exact"
+    return trained if given.test_multiplier == "same" else given.test_multiplier
+
+
+def _identity(key: str, resolved: Settings) -> str:
+    try:
+        return multipliers.identity(getattr(resolved, key))
+    except UserError as error:
+        raise UserError(f"config: {key}: {error}") from error
+
+
+def _sha256(path: str) -> str:
+    try:
+        return hashlib.sha256(files.read(path)).hexdigest()
+    except UserError as error:
+        raise UserError(f"config: initial_weights: {error}") from error

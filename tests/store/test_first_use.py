@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import threading
 
 import pytest
 
@@ -105,6 +106,8 @@ def test_a_check_that_was_never_made_is_not_made_where_that_is_not_wanted(calls)
 
 
 def test_two_commands_at_once_both_check_and_one_outcome_is_kept(calls, monkeypatch):
+    both, make = threading.Barrier(2), first_use._make
+    monkeypatch.setattr(first_use, "_make", lambda check: both.wait() is not None and make(check))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         assert all(found["passed"] for found in pool.map(first_use.outcome, [check(), check()]))
     assert calls() == ["rung", "rung"] and [path.name for path in check().path.parent.iterdir()] == [check().path.name]

@@ -126,9 +126,11 @@ def _forget_compiled(copy, file):
 
 def fails(copy, arguments):
     """Whether these tests fail, or take too long; exits if pytest cannot run them at all."""
+    # Python takes a mutant's compiled file for that of the next one if both have the same size and second.
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *arguments]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               start_new_session=True)
+                               start_new_session=True, env=environment)
     try:
         said, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:

@@ -63,6 +63,7 @@ lint: test-environment
 	.venv/bin/snakefmt --check Snakefile workflow
 	.venv/bin/snakemake --lint
 	PYTHONPATH=workflow/scripts .venv/bin/lint-imports --no-cache
+	.venv/bin/mypy
 
 rung: test-environment
 	@.venv/bin/python tests/support/new_rung.py "$(NAME)" "$(FROM)" "$(KERNEL)"

@@ -128,5 +128,5 @@ pins:
 	.venv-pins/bin/python envs/pins.py slurm
 
 clean:
-	rm -rf results logs .snakemake .pytest_cache .ruff_cache
+	rm -rf results logs .snakemake .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -exec rm -rf {} +

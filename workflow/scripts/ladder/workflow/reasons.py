@@ -23,7 +23,8 @@ def why(keyed: Keyed, results: str | pathlib.Path = "results") -> str:
     found = [spec for spec in _existing_specs(results, keyed.stage) if _kind(spec, results, {}) == kind]
     stages = {name: parent.stage for name, parent in keyed.parents.items()}
     differences = [_differences(spec, keyed.spec, stages) for spec in found]
-    return ", ".join(min(differences, key=len) if differences else ["first run"])
+    fewest = min(differences, key=len) if differences else ["first run"]
+    return ", ".join(fewest)
 
 
 def other_libraries(keyed: Keyed, results: str | pathlib.Path = "results") -> list[str]:

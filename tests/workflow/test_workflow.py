@@ -20,6 +20,7 @@ import subprocess
 import sys
 import termios
 import time
+import zipfile
 
 import psutil
 import pytest
@@ -300,6 +301,14 @@ def test_the_workflow_is_a_module_of_another_in_snakedeploys_layout(fresh, tmp_p
     page = other / "results/report.html"
     assert json.loads(page.read_text().splitlines()[-1])["batch_size"] == 16
     assert int((other / "bytes.txt").read_text()) == len(page.read_bytes())
+
+
+def test_snakemakes_own_report_has_the_page(project):
+    output = project.snakemake("--report", "own.zip")
+    assert project.status == 0, output
+    with zipfile.ZipFile(project.folder / "own.zip") as archive:
+        (page,) = [name for name in archive.namelist() if name.count("/") > 1 and name.endswith("report.html")]
+        assert archive.read(page) == (project.folder / "results/report.html").read_bytes()
 
 
 def test_settings_are_printed_those_that_are_not_the_default_or_all(project):

@@ -122,7 +122,7 @@ class Jobs:
         if caller.told("keep_failed") or all(one.version != keyed.version for one in self.chain.values()):
             return False
         manifest = manifests.read_if_whole(keyed.folder)
-        return bool(manifest) and "failed" in manifest
+        return manifest is not None and "failed" in manifest
 
     def _has_to_run(self, keyed: Keyed) -> bool:
         """Whether an artifact has to be made although it is there."""

@@ -115,7 +115,8 @@ class _Reader:
         try:
             root = yaml.compose(text, yaml.SafeLoader)   # marks of lines, and no object is made
         except yaml.MarkedYAMLError as error:
-            raise UserError(f"{self.path} line {error.problem_mark.line + 1}: it is no YAML: {error.problem}") from error
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise UserError(f"{self.path} line {line}: it is no YAML: {error.problem}") from error
         except Exception as error:   # of encodings and depths, many types
             raise UserError(f"{self.path}: it is no YAML: {' '.join(str(error).split())[:200]}") from error
         if root is None:
@@ -182,8 +183,8 @@ class _Reader:
                                            f"[{', '.join(before[-wanted:])}]")
         for name in found:
             if name not in before:
-                raise self._error(node, f"inputs has {excerpt(name)}, but no layer above is called that"
-                                        f"{nearest(name, before)}")
+                raise self._error(node or row, f"inputs has {excerpt(name)}, but no layer above is called that"
+                                               f"{nearest(name, before)}")
         return found
 
     def _arguments(self, kind: str, row: yaml.Node, given: dict[str, yaml.Node]) -> dict[str, Any]:

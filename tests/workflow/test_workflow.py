@@ -646,6 +646,18 @@ def test_forcing_a_rule_makes_it_and_what_depends_on_it_again(project):
     assert project.ran() == ["report", "svm", "svm", "svm"]
 
 
+def test_snakemakes_other_ways_to_choose_jobs_do_what_they_do_anywhere(project):
+    project.snakemake("-F")
+    assert project.ran() == ALL
+    project.snakemake("--until", "train_network", "--config", "seed=3")
+    assert project.ran() == ["initial", "train"]
+    project.snakemake("--omit-from", "fit_svm", "--config", "seed=4")
+    assert project.ran() == ["features", "features", "initial", "map", "train"]
+    project.snakemake("--touch")
+    assert project.status == 0 and project.ran() == []
+    assert "Nothing to be done" in project.snakemake()
+
+
 def test_the_next_command_removes_what_killed_ones_left_and_nothing_of_others(project):
     ended = subprocess.Popen(["true"])
     ended.wait()
